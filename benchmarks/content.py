@@ -18,11 +18,13 @@ import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+from recordings import RECORDINGS
+
 from ctxguard.content import FileType, bound, detect
 from ctxguard.files.encodings import decode, find_encoding
 from ctxguard.tokens import find_counter
 
-FILES = Path(__file__).resolve().parents[2] / "shared" / "data" / "files"
+FILES = RECORDINGS / "files"
 LIMITS = (200, 1000, 5000)
 KINDS = ("json", "csv", "logs")
 ERROR = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|FAILED)\b|Traceback|level=error|\"level\":\"error\"")

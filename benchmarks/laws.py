@@ -13,8 +13,9 @@ import argparse
 import sys
 from collections import Counter
 from itertools import permutations
-from pathlib import Path
 from zlib import crc32
+
+from recordings import RECORDINGS
 
 from ctxguard import BudgetExceededError, Kind, Stabilizer
 from ctxguard.compaction import CompactionConfig, HistoryCompactor
@@ -32,9 +33,9 @@ from ctxguard.stages import (
     SlidingWindow,
     StableWindow,
 )
-from ctxguard.stages.checkpoints import PhaseRule
+from ctxguard.strategies.checkpoints import PhaseRule
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"
+DATA = RECORDINGS / "transcripts"
 MASKER = Masker(STANDARD)
 PHASES = [PhaseRule(f"part {n}", lambda artifact, n=n: crc32(artifact.text[:40].encode()) % 24 == n) for n in range(8)]
 """Phases that end anywhere: those of shops are rare in the recorded sessions."""
@@ -56,7 +57,8 @@ STRATEGIES = {
 def chain(names, budget, provider):
     """Return the stabilizer of these strategies; recall takes its place behind the window that holds the budget."""
     chosen = [stage for name in names if name in STRATEGIES for stage in STRATEGIES[name](budget)]
-    fit = [StableWindow(reserve=0.15), RecallRelevant()] if "RecallRelevant" in names else [StableWindow()]
+    recall = RecallRelevant()
+    fit = [StableWindow(recall=recall), recall] if "RecallRelevant" in names else [StableWindow()]
     before = [RepairExchanges(), MaskPII(masker=MASKER), BoundToolOutput()]
     return Stabilizer(budget, stages=[*before, *chosen, *fit, OrderByAuthority()], provider=provider)
 

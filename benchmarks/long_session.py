@@ -60,6 +60,7 @@ def turn(number):
 
 def strategies():
     config = CompactionConfig(max_tokens=8_000, target_tokens=3_000)
+    recall = RecallRelevant()
     chains = {
         "repairing only": ([], UNLIMITED),
         "StableWindow": ([StableWindow()], BUDGET),
@@ -68,7 +69,7 @@ def strategies():
         "MergeSimilar": ([MergeSimilar(every=10)], UNLIMITED),
         "IntelligentPruner": ([IntelligentPruner()], UNLIMITED),
         "HistoryCompactor": ([HistoryCompactor(config, summarizer=lambda _: "They went on.")], UNLIMITED),
-        "RecallRelevant": ([StableWindow(reserve=0.15), RecallRelevant()], BUDGET),
+        "RecallRelevant": ([StableWindow(recall=recall), recall], BUDGET),
         "agent policy": (agent_stages()[1:-1], BUDGET),
     }
     return {

@@ -17,14 +17,15 @@ import sys
 import time
 from collections import defaultdict
 from itertools import chain
-from pathlib import Path
+
+from recordings import RECORDINGS
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.pii import STANDARD, Masker
-from ctxguard.policies import agent_stages, recall_stages
+from ctxguard.policies import agent_stages, default_stages, recall_stages
 from ctxguard.stages import FillBudget, MaskPII, OrderByAuthority, RepairExchanges
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "memory"
+DATA = RECORDINGS / "memory"
 SOURCES = ("goodai-ltm", "lifebench", "longmemeval-evidence")
 
 
@@ -57,12 +58,10 @@ def strategies(masker):
     return {
         "stable window (agent)": lambda: agent_stages(masker=masker),
         "fill from the newest": lambda: [RepairExchanges(), MaskPII(masker=masker), FillBudget(), OrderByAuthority()],
-        "recall, share 0.15": lambda: recall_stages(masker=masker, share=0.15),
-        "recall, share 0.3": lambda: recall_stages(masker=masker, share=0.3),
-        "recall (share 0.5)": lambda: recall_stages(masker=masker),
-        "recall, share 0.7": lambda: recall_stages(masker=masker, share=0.7),
-        "semantic recall, share 0.5": lambda: recall_stages(masker=masker, embed="static", share=0.5),
-        "semantic recall (share 0.7)": lambda: recall_stages(masker=masker, embed="static"),
+        "recall in every turn": lambda: recall_stages(masker=masker),
+        "default": lambda: default_stages(masker=masker),
+        "semantic recall in every turn": lambda: recall_stages(masker=masker, embed="static"),
+        "semantic default": lambda: default_stages(masker=masker, embed="static"),
     }
 
 

@@ -17,13 +17,14 @@ import time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
+
+from recordings import RECORDINGS
 
 from ctxguard import Artifact, ContextConfig, Kind
 from ctxguard.compat.context_manager import ContextManager
 from ctxguard.harness import read_sessions
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"
+DATA = RECORDINGS / "transcripts"
 AGENTS = ("agentdojo", "claude-code", "inspect_ai", "swe-agent", "tau-bench", "tau2-gpt-4.1", "webvoyager")
 STRATEGIES = {
     "compression only (medium)": {"strategy": "checkpoint", "auto_checkpoint": False},

@@ -36,21 +36,22 @@ def main():
     marks = []
     begun = time.perf_counter()
 
-    def told(sessions, *_):
+    def told(results, _):
+        sessions = results.sessions
         if sessions % step == 0:
             marks.append(resident())
             print(f"{sessions:>9,} sessions  {sessions / (time.perf_counter() - begun):>6.0f}/s  {marks[-1]:>6.0f} MB")
 
     plan = Plan((Setting("", {}, Stabilizer(options.budget)),))
-    results, used = run(
-        synthetic_recordings(options.sessions, options.turns), plan, processes=options.processes, progress=told
-    )
+    results = run(synthetic_recordings(options.sessions, options.turns), plan, processes=options.processes, after=told)
     seconds = time.perf_counter() - begun
     workers = resource.getrusage(resource.RUSAGE_CHILDREN)
     own = resource.getrusage(resource.RUSAGE_SELF)
     cpu = workers.ru_utime + workers.ru_stime + own.ru_utime + own.ru_stime
     figures = results.tallies[0].figures
-    print(f"{results.sessions:,} sessions, {figures.calls:,} calls, {figures.cuts:,} cuts in {used} processes")
+    print(
+        f"{results.sessions:,} sessions, {figures.calls:,} calls, {figures.cuts:,} cuts in {options.processes} processes"
+    )
     print(
         f"{results.sessions / seconds:.0f} sessions/s; {cpu / results.sessions * 1_000:.1f} ms of processor time each"
     )

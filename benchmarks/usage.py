@@ -16,14 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from left_out import left_out_table, recordings
+from recordings import RECORDINGS
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.formats.usage import Compared, Errors, compared, errors_by, read_usage
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.accuracy import Margin, Measured
 from ctxguard.tokens.families import FAMILIES
-from ctxguard.tokens.usage import Compared, Errors, compared, errors_by, read_usage
 
-DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "usage"
+DATA = RECORDINGS / "usage"
 LEAST = {True: 0.02, False: 0.06}
 """The least share that is kept free, for families with a vocabulary of their own and without."""
 MOST = 0.15

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Final, Unpack
 
 from ctxguard.artifacts import Lifetime
 from ctxguard.draft import Stage
 from ctxguard.errors import ConfigError
 from ctxguard.settings import nearest
 from ctxguard.stages import (
-    BoundToolOutput,
-    DropVerboseOutput,
     ExpireLifetimes,
-    FillBudget,
+    MaskMessages,
     MaskPII,
     OrderByAuthority,
     RecallRelevant,
     RepairExchanges,
     StableWindow,
 )
-from ctxguard.stages.stable_window import OnOverflow
+from ctxguard.stages.window_settings import WindowOptions
+from ctxguard.strategies import DropVerboseOutput, FillBudget
 
 if TYPE_CHECKING:
     from ctxguard.checks import ProviderProfile
@@ -36,30 +36,10 @@ __all__ = [
     "agent_stages",
     "browser_stages",
     "chat_stages",
+    "default_stages",
     "long_session_stages",
     "recall_stages",
 ]
-
-_TOGETHER: Final = 0.5
-"""Most of the room that the outputs of one exchange may take together, unless `output_share` itself is more."""
-
-
-class WindowOptions(TypedDict, total=False):
-    """Hold the settings of the window that every policy with one takes; `StableWindow` documents them.
-
-    Attributes:
-        target: share of the room that a cut frees down to.
-        trail: share of the room that the trail may take.
-        digests: whether old outputs and arguments become digests first.
-        weights: how strongly exchanges are kept, by who begins them.
-        on_overflow: `raise` or `bound`.
-    """
-
-    target: float | None
-    trail: float | None
-    digests: bool
-    weights: Mapping[str, float] | None
-    on_overflow: OnOverflow
 
 
 class ChainOptions(WindowOptions, total=False):
@@ -69,57 +49,47 @@ class ChainOptions(WindowOptions, total=False):
         rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
         masker: your own masker (strategies, vault), instead of `rules`.
         lifetimes: by kind or tool name, see `ExpireLifetimes`.
-        output_share: most that one tool output may take of the room, see `BoundToolOutput`; those of one exchange
-            together may take twice as much, up to half of the room, and less once the history does not fit any more.
-            0.25 if not given.
-        store: where full texts go; digests and the trail then name a handle.
+        store: where full texts go; views and the trail then name a handle.
     """
 
     rules: Detector | Sequence[Detector] | None
     masker: Masker | None
     lifetimes: Mapping[str, Lifetime] | None
-    output_share: float
     store: Store | None
 
 
 def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the chain for agents, the default: repair, expire, mask, bound, keep a stable window, order."""
+    """Return the chain for agents, without recall: repair, expire, mask, keep a stable window, order."""
     return [*_prepared(settings), _window(settings), OrderByAuthority()]
 
 
 def chat_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the chain for chats with few tools: what people said stays longest, and outputs may take half the room.
-
-    A cut leaves 0.7 of the room, and the trail a tenth: in a chat the words themselves are what comes up again.
-    """
-    settings = {
-        "output_share": 0.5,
-        "weights": {"user": 4.0, "assistant": 2.0},
-        "target": 0.7,
-        "trail": 0.1,
-        **settings,
-    }
+    """Return the chain for chats. It is that of agents: what people said stays longest in both."""
     return agent_stages(**settings)
 
 
-def recall_stages(
-    *, share: float | None = None, embed: Embed | None = None, **settings: Unpack[ChainOptions]
-) -> list[Stage]:
-    """Return the agent chain with recall: dropped exchanges come back if they matter for the current question.
+def default_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
+    """Return the default chain, for agents and conversations alike: that of agents, with recall where it is needed.
 
-    The trail takes a tenth of the window's room, since recall finds the rest.
+    At the beginning of a turn whose question matches evicted exchanges rather than those in the context, the exchanges
+    that matter for it are recalled.
 
     Args:
-        share: share of what system, task and pins leave of the budget that is kept for them; None means 0.5, and 0.7
-            with `embed`. More finds more of what was said, and leaves fewer of the latest steps.
-        embed: compares by meaning, beside words, see `RecallRelevant`; `static` for the extra `semantic`.
+        embed: compares by meaning as well as by words, see `RecallRelevant`; `static` for the extra `semantic`.
         **settings: see `ChainOptions`.
     """
-    if share is None:
-        share = 0.5 if embed is None else 0.7
-    recall = RecallRelevant(share, embed=embed, store=settings.get("store"))
-    settings = {"trail": 0.1, **settings}
-    return [*_prepared(settings, share), _window(settings, reserve=share), recall, OrderByAuthority()]
+    return _recalling(RecallRelevant(embed=embed, store=settings.get("store")), settings)
+
+
+def recall_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
+    """Return the default chain with recall in every turn. The trail takes a tenth of what a cut leaves.
+
+    Args:
+        embed: compares by meaning as well as by words, see `RecallRelevant`; `static` for the extra `semantic`.
+        **settings: see `ChainOptions`.
+    """
+    recall = RecallRelevant(threshold=0.0, embed=embed, store=settings.get("store"))
+    return _recalling(recall, {"trail": 0.1, **settings})
 
 
 def browser_stages(*, level: str = "medium", **settings: Unpack[ChainOptions]) -> list[Stage]:
@@ -131,39 +101,40 @@ def browser_stages(*, level: str = "medium", **settings: Unpack[ChainOptions]) -
     """
     from ctxguard.content import MessageCompressor
 
-    *first, bound = _prepared(settings)
-    return [*first, MessageCompressor(level), bound, _window(settings), OrderByAuthority()]
+    return [*_prepared(settings), MessageCompressor(level), _window(settings), OrderByAuthority()]
 
 
-def _prepared(settings: ChainOptions, reserve: float = 0.0) -> list[Stage]:
-    share = settings.get("output_share", 0.25)
-    # Of a window that keeps a part free for what comes back, outputs of one exchange take as much less.
-    together = max(share, min(_TOGETHER, 2 * share)) * (1 - reserve)
+def _prepared(settings: ChainOptions) -> list[Stage]:
     return [
         RepairExchanges(),
         ExpireLifetimes(settings.get("lifetimes")),
         MaskPII(settings.get("rules"), masker=settings.get("masker")),
-        BoundToolOutput(share=share, exchange_share=together, store=settings.get("store")),
     ]
 
 
-def _window(settings: ChainOptions, *, reserve: float = 0.0) -> StableWindow:
-    own = ChainOptions.__annotations__.keys() - WindowOptions.__annotations__.keys() - {"store"}
-    return StableWindow(reserve=reserve, **{name: value for name, value in settings.items() if name not in own})  # type: ignore[arg-type]  # the types of `WindowOptions`
+def _recalling(recall: RecallRelevant, settings: ChainOptions) -> list[Stage]:
+    return [*_prepared(settings), _window(settings, recall), recall, OrderByAuthority()]
+
+
+def _window(settings: ChainOptions, recall: RecallRelevant | None = None) -> StableWindow:
+    options = {name: value for name, value in settings.items() if name in WindowOptions.__annotations__}
+    return StableWindow(recall=recall, store=settings.get("store"), **options)  # type: ignore[arg-type]  # names and types of `WindowOptions`
 
 
 def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -> list[Stage]:
     """Return the chain of the long-session PRD: mask runs of digits, keep what must stay, fill with what fits.
 
     Args:
-        rules: what counts as personal data; None means `ctxguard.pii.DIGITS`, any run of three or more digits.
+        rules: what counts as personal data; None means `ctxguard.pii.STANDARD`, and `ctxguard.pii.DIGITS`, any run of
+            three or more digits, in what people and the model say.
     """
     from ctxguard.pii import DIGITS
 
     return [
+        *([MaskMessages(DIGITS)] if rules is None else []),
         RepairExchanges(keep_bare=True),
         ExpireLifetimes(),
-        MaskPII(DIGITS if rules is None else rules),
+        MaskPII(rules),
         FillBudget(),
         OrderByAuthority(),
     ]
@@ -180,7 +151,7 @@ def pattern_stages(
     Args:
         rules: what counts as personal data; None means the standard set with the plain SSN shape.
         lifetimes: by kind or tool name, see `ExpireLifetimes`.
-        verbose_output: tokens above which a tool output goes.
+        verbose_output: tokens above which a tool output is dropped.
     """
     from ctxguard.pii import SSN, STANDARD
 
@@ -188,12 +159,13 @@ def pattern_stages(
         ExpireLifetimes(lifetimes),
         MaskPII(SSN | STANDARD if rules is None else rules),
         DropVerboseOutput(verbose_output),
-        FillBudget(order="oldest", strict=True),
+        FillBudget(order="oldest", strict=True, keep="newest"),
         OrderByAuthority(),
     ]
 
 
 POLICIES: Final[dict[str, Callable[..., list[Stage]]]] = {
+    "default": default_stages,
     "chat": chat_stages,
     "agent": agent_stages,
     "browser": browser_stages,
@@ -210,31 +182,57 @@ def policy_settings(policy: str) -> frozenset[str]:
     return frozenset(own - {"settings"} | ChainOptions.__annotations__.keys() if "settings" in own else own)
 
 
+def settings_taken(policy: str, given: Iterable[str], general: AbstractSet[str]) -> frozenset[str]:
+    """Return the names of the settings that a policy takes.
+
+    Args:
+        policy: its name.
+        given: names of the settings that were given.
+        general: names of the settings that a stabilizer of any policy takes.
+
+    Raises:
+        ConfigError: there is no such policy, or one of the settings is taken by neither.
+    """
+    if policy not in POLICIES:
+        known = ", ".join(POLICIES)
+        raise ConfigError(f"unknown policy {policy!r}{nearest(policy, POLICIES)}; known are {known}", setting="policy")
+    own = policy_settings(policy)
+    unknown = sorted(set(given) - own - general)
+    if unknown:
+        raise ConfigError(
+            f"policy {policy!r} takes no setting {unknown[0]!r}{nearest(unknown[0], own | general)}; "
+            f"it takes {', '.join(sorted(own | general))}",
+            setting=unknown[0],
+        )
+    return own
+
+
+def not_taken(setting: str, known: Iterable[str]) -> ConfigError:
+    """Return the error for a setting that `Stabilizer` does not take; it says what to write instead."""
+    policy = next((each for each in POLICIES if setting in policy_settings(each)), None)
+    if setting == "policy":
+        remedy = "; write Stabilizer.from_policy(name, budget=…)"
+    elif policy is None:
+        remedy = nearest(setting, known)
+    else:
+        remedy = f"; policies do: write Stabilizer.from_policy({policy!r}, budget=…, {setting}=…)"
+    return ConfigError(f"Stabilizer takes no setting {setting!r}{remedy}", setting=setting)
+
+
 def stabilizer_defaults(policy: str) -> dict[str, object]:
     """Return the settings of the stabilizer itself that a policy changes, unless the caller gives them.
 
     The plain transcripts of the documents hold tool outputs without calls, and the pattern keeps the system prompt and
-    the newest message, nothing else.
+    the newest message, nothing else: it does not promise the user's last one behind an answer.
     """
     if policy not in ("long_session", "pattern"):
         return {}
-    from ctxguard.checks import ALL_CHECKS, CallsArePaired
+    from ctxguard.checks import ALL_CHECKS, CallsArePaired, RecentKept
 
     checks = [CallsArePaired(allow_bare=True) if isinstance(c, CallsArePaired) else c for c in ALL_CHECKS]
-    return {"checks": checks, **({"keep_recent": 1, "keep_task": False} if policy == "pattern" else {})}
-
-
-def windowed_chain(policy: str, window: WindowOptions) -> list[Stage]:
-    """Return the chain of a policy, which must have a window."""
-    windowed = [name for name in POLICIES if "target" in policy_settings(name)]
-    if policy not in windowed:
-        known = ", ".join(windowed)
-        raise ConfigError(
-            f"no policy {policy!r} with a window (known are {known}){nearest(policy, windowed)}; "
-            "Stabilizer.from_policy knows the others",
-            setting="policy",
-        )
-    return POLICIES[policy](**window)
+    if policy == "long_session":
+        return {"checks": checks}
+    return {"checks": [c for c in checks if not isinstance(c, RecentKept)], "keep_recent": 0, "keep_task": False}
 
 
 def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:

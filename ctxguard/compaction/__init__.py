@@ -1,4 +1,4 @@
-"""Summarize what a long history no longer has room for."""
+"""Replace the older part of a long history by a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compact a history: a summary in place of what is old, the rest as it was.
+"""Compact a history: a summary replaces what is old, the rest stays as it was.
 
 As with `StableWindow`, the same history is cut at the same places in every call and every process, whatever the
 summaries say, because a fixed allowance is counted for them.
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from ctxguard.stores import Store
 
 _UNLIMITED: Final = 1 << 40
+_EXCEEDED: Final = (
+    "a history is %d tokens over its limit: pins, the last exchange and a summary need more than it allows"
+)
 _log = logging.getLogger("ctxguard.compaction")
 
 Native = TypeVar("Native", bound=Sequence[object])
@@ -49,8 +52,10 @@ class CompactionResult(BaseModel):
         compacted_messages: messages after, the summary included.
         original_tokens: tokens before.
         compacted_tokens: tokens after.
-        summary: the text that stands for what is gone.
+        summary: the text that replaces what was removed.
         fallback: True if no summary could be made, so that the text is the head and the tail of the transcript.
+        excess: tokens by which the compacted history exceeds `max_tokens`, because pins, the last exchange and a
+            summary need more; else 0.
     """
 
     original_messages: int
@@ -59,6 +64,7 @@ class CompactionResult(BaseModel):
     compacted_tokens: int
     summary: str
     fallback: bool = False
+    excess: int = 0
 
 
 OnCompaction: TypeAlias = Callable[[CompactionResult], "Awaitable[None] | None"]
@@ -80,19 +86,23 @@ def _asked(summarizer: Summarizer | str | None) -> Summarizer | None:
 class HistoryCompactor(OfOneProcess, FollowedStage):
     """Put a summary in place of old exchanges when a history grows too long. It works as a stage and on its own.
 
-    System, task, pins, the latest messages, the last exchange and the user message that opened its turn are never
-    summarized. A cut summarizes what left since the last one together with the last summary. Summaries are kept in the
-    store under the content they stand for: no call, restart or other worker pays for the same one twice. If none
-    can be made, the head and the tail of the transcript stand in, with a marker that counts the tokens removed.
+    System, task, pins, the latest messages, the last exchange and the user message that opened its turn are not
+    summarized as long as they fit. If they do not, they give way in this order: the message that opened the turn, the
+    task, the older of the latest messages. System, pins and the last exchange always stay; what exceeds the limit then
+    is logged and stated in the result. In a chain with a budget, the last user message and the latest messages stay as
+    well, because its checks demand them. A cut summarizes what left since
+    the last one together with the last summary. Summaries are kept in the store under the content they stand for: no
+    call, restart or other worker pays for the same one twice. If none can be made, the head and the tail of the
+    transcript stand in, with a marker that counts the tokens removed.
 
     Args:
         config: when to compact and down to what; None means the configuration file's. In a chain with a smaller budget
             both shrink in proportion.
-        summarizer: takes a prompt, gives a summary; sync, or async where the call is. The name of a model, such as
+        summarizer: takes a prompt and returns a summary; sync, or async where the call is. The name of a model, such as
             `openai:gpt-5-mini`, is asked through PydanticAI or LangChain. None means head and tail always.
-        on_compaction: told of every new compaction; sync or async; what it raises is logged.
+        on_compaction: called with the result of every new compaction; sync or async; what it raises is logged.
         store: where summaries are kept; None means in this process.
-        instructions: what the summarizer is told.
+        instructions: the beginning of the summarizer's prompt.
         rules: what is masked for the summarizer where no masking stage came before; None means
             `ctxguard.pii.STANDARD`.
         timeout: seconds that one request may take; None means no limit.
@@ -143,7 +153,9 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what compacts one conversation."""
-        return _Compacting(self._summarizing, CompactionPlan(draft, self.config))
+        return _Compacting(
+            self._summarizing, CompactionPlan(draft, self.config, keeps_latest=draft.budget != _UNLIMITED)
+        )
 
     def needs_compaction(self, messages: Sequence[object]) -> bool:
         """Return whether a history, of artifacts or of any adapter's messages, is over `max_tokens`."""
@@ -264,7 +276,9 @@ class _Compacting:
 
     def result(self, draft: Draft) -> StageResult:
         """Return the draft, or a generator that asks for the summary."""
-        return self._compacted(draft) if self._plan.begins else draft
+        if self._plan.limit < draft.budget and not draft.dry and (excess := self._plan.excess) > 0:
+            _log.warning(_EXCEEDED, excess)
+        return self._compacted(draft) if self._plan.cuts else draft
 
     def _compacted(self, draft: Draft) -> Generator[Ask, object, Draft]:
         shared, plan = self._summarizing, self._plan
@@ -276,11 +290,12 @@ class _Compacting:
         summary = self._shorter(draft, (yield from shared.summary(plan, keys, mask)), mask)
         message = self._message(draft, summary, keys[-1], mask)
         result = plan.result(draft, message, fallback=summary is None)
-        yield from shared.tell(keys[-1], _told(draft, result, message, fallback=summary is None))
+        told = _told(draft, result, message, fallback=summary is None)
+        yield from shared.tell(keys[-1], told.model_copy(update={"excess": max(0, result.tokens - plan.limit)}))
         return result
 
     def _shorter(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> str | None:
-        """Return a summary that is shorter than what it stands for; None stands for any other."""
+        """Return the summary if it is shorter than what it replaces, else None."""
         if summary is None:
             return None
         count = draft.counter.text
@@ -291,7 +306,7 @@ class _Compacting:
         return None
 
     def _message(self, draft: Draft, summary: str | None, key: str, mask: Callable[[str], str]) -> Artifact:
-        """Return the message that stands for what is gone: the same object as long as it says the same."""
+        """Return the message with the summary: the same object as long as its text is the same."""
         made_from = (key, summary, draft.masks)
         known, message = self._shown
         if message is None or known != made_from:
@@ -302,13 +317,13 @@ class _Compacting:
     def _written(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> Artifact:
         """Write that message; the transcript's head and tail for want of a summary."""
         count, allowance = draft.counter.text, self._plan.allowance
-        room = allowance - draft.counter.artifact(Artifact(Kind.USER, write_record(SUMMARY, "")))
+        available = allowance - draft.counter.artifact(Artifact(Kind.USER, write_record(SUMMARY, "")))
         text = "\n\n".join(self._plan.pieces(mask)) if summary is None else summary
         while True:
-            shown = write_record(SUMMARY, mask(head_and_tail(text, room, count) if room > 0 else ""))
-            if room <= 0 or count(shown) <= allowance - MESSAGE_TOKENS:
+            shown = write_record(SUMMARY, mask(head_and_tail(text, available, count) if available > 0 else ""))
+            if available <= 0 or count(shown) <= allowance - MESSAGE_TOKENS:
                 return Artifact(Kind.USER, shown)
-            room -= max(1, room // 8)  # masking what the cut brought together made it longer
+            available -= max(1, available // 8)  # masking what the cut brought together made it longer
 
 
 def _told(draft: Draft, result: Draft, message: Artifact, *, fallback: bool) -> CompactionResult:

@@ -67,14 +67,14 @@ def head_and_tail(text: str, max_tokens: int, count: Callable[[str], int]) -> st
     total = count(text)
     if total <= max_tokens:
         return text
-    room = max_tokens - count(_marker(total)) - 2
-    while room > 0:
-        head = text[: _fitting(text, max(1, room // 2), count)]
-        tail = text[::-1][: _fitting(text[::-1], max(1, room // 2), count)][::-1] if room > 1 else ""
+    available = max_tokens - count(_marker(total)) - 2
+    while available > 0:
+        head = text[: _fitting(text, max(1, available // 2), count)]
+        tail = text[::-1][: _fitting(text[::-1], max(1, available // 2), count)][::-1] if available > 1 else ""
         shown = f"{head}\n{_marker(max(1, total - count(head) - count(tail)))}\n{tail}"
         if count(shown) <= max_tokens:
             return shown
-        room -= max(1, room // 8)
+        available -= max(1, available // 8)
     return _marker(total) if count(_marker(total)) <= max_tokens else ""
 
 

@@ -27,7 +27,7 @@ _AMPLE: Final = 4
 """Room that a view without a token limit has, in lengths of the text: aliases in YAML may be written out."""
 _PROCESSORS: Final = {
     FileType.CODE: ("code", "CodeProcessor"),
-    FileType.CONSOLE: ("console", "ConsoleProcessor"),
+    FileType.CONSOLE: ("log", "LogProcessor"),
     FileType.CSV: ("table", "read_table"),
     FileType.HTML: ("html_text", "HtmlProcessor"),
     FileType.JSON: ("json_tree", "JsonProcessor"),
@@ -47,6 +47,7 @@ def bound(
     file_type: FileType | None = None,
     handle: str | None = None,
     limits: Limits = NO_LIMITS,
+    by: str = "",
 ) -> Bounded:
     """Return a view of a text that has at most `max_tokens` tokens, or the text itself where it fits.
 
@@ -60,13 +61,14 @@ def bound(
         file_type: type of the text; None means that it is detected.
         handle: name under which the whole can be recalled; the marker names it.
         limits: what else a view of a text over the limit may not exceed.
+        by: who shortens it, where the reader of the view did not ask for that; the marker says so.
     """
     measured = measure(text, max_tokens, count)
     if not measured.over:
         tokens = measured.tokens
         info = TruncationInfo(tokens_shown=tokens, tokens_total=tokens)
         return Bounded(text, info, file_type or detect(text))
-    source = Source(text, handle=handle)
+    source = Source(text, handle=handle, by=by)
     return show(source, file_type or detect(text), max_tokens, count, limits=limits, measured=measured)
 
 
@@ -113,6 +115,8 @@ def _processor_for(source: Source, file_type: FileType, limits: Limits) -> tuple
     """Return the processor's reading of a source, or the text processor's and why."""
     try:
         return _processor(file_type)(source, limits), ""
+    except ImportError as error:
+        return _processor(FileType.TEXT)(source, limits), f"shown as text: {error}"
     except ValueError as error:
         reason = str(error).splitlines()[0][:160] if str(error) else "unreadable"
         return _processor(FileType.TEXT)(source, limits), f"invalid {file_type.value}, shown as text: {reason}"

@@ -1,16 +1,16 @@
-"""Say in a few tokens what a text was: its type and size, how it ended, and its most telling names and numbers."""
+"""Describe a text in a few tokens: its type and size, how it ended, and its most distinctive names and numbers."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.content.detection import detect
-from ctxguard.content.names import Labeled, ends_of, fitting_names, labeled, labeled_names, names_in, walk
-from ctxguard.content.views import NO_LIMITS, Count, FileType, Limits
+from ctxguard.content.names import Labeled, ends_of, labeled, labeled_names, walk
+from ctxguard.content.outcomes import clipped, last_error, summary_of_tests
+from ctxguard.content.views import Count, FileType, Source
 
 if TYPE_CHECKING:
     from ctxguard.content.processors.tree import Tree
@@ -18,20 +18,11 @@ if TYPE_CHECKING:
 _NAMES: Final = 64
 """Names of a text that a digest may choose from."""
 _PIECES: Final = 1 / 3
-"""Share of a digest that goes to what its type tells; the rest goes to names."""
-_TELLING: Final = 0.5
-"""Share of a bounded view that goes to names of what it does not show."""
-_ALL_DIGEST: Final = 200
-"""Tokens below which a bounded view is a digest: a part of a text would say less."""
+"""Share of a digest for what is specific to the type; the rest is for names."""
 _LEAST_BEGINNING: Final = 16
-"""Characters below which the beginning of a text says nothing."""
+"""Fewer characters of the beginning of a text are not informative."""
 _LINE: Final = 120
 _SHORT: Final = 60
-_TESTS: Final = re.compile(
-    # Neither the end of a version (`1.8.3 warning`) nor what stands before a path (`100644 test/app.py`) is a count.
-    r"(?<![\d.])\d++ (?:passed|failed|failures?|errors?|tests?|skipped|passing|failing|warnings?)\b(?![/\\])",
-    re.IGNORECASE,
-)
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 _DEFINITION: Final = re.compile(
     r"^[^\S\n]*(?:(?:export|default|public|private|protected|static|async|abstract|final|pub)\s+)*"
@@ -39,41 +30,15 @@ _DEFINITION: Final = re.compile(
     re.MULTILINE,
 )
 _HEADING: Final = re.compile(r"^#{1,6} +(\S.*)", re.MULTILINE)
-_STRING_LENGTHS: Final = (200, 80, 40, 16)
-_MOST_ITEMS: Final = 4
-_DEEPEST: Final = 6
-
-
-def outcome(text: str) -> str:
-    """Return how a step ended, as far as its output says so, in at most 120 characters; empty if it does not.
-
-    Counts of tests come first, then the last line that reports an error, then an output that is itself short.
-    """
-    text = ends_of(text).strip()
-    tests = dict.fromkeys(match[0] for match in _TESTS.finditer(text))
-    if tests:
-        return clipped(", ".join(list(tests)[-4:]), _LINE)
-    if len(text) <= _SHORT:
-        return " ".join(text.split())
-    # The names of JSON are told with their keys anyway.
-    is_short = len(text) <= _LINE and not text.startswith(("{", "["))
-    return _last_error(text) or (" ".join(text.split()) if is_short else "")
-
-
-def _last_error(text: str) -> str:
-    from ctxguard.content.processors.error_lines import find_errors
-
-    errors = [finding.span for finding in find_errors(text).firsts if finding.rank == 4]
-    return clipped(text[errors[-1].start : errors[-1].end], _LINE) if errors else ""
 
 
 def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | None = None) -> str:
-    """Return the most telling of a text within `max_tokens`.
+    """Return the most distinctive content of a text within `max_tokens`.
 
     That is, by type: the failing tests and errors of a log, the columns and the size of a table, the definitions of
     source code, the headings of a page; then, of any text, its rarest names and numbers, those of JSON with their keys.
-    What they leave of JSON's room goes to its other short values. Where there is none of all this, it is how the text
-    begins. The limit is hard, the time is linear in the text, and no input raises.
+    In JSON, the remaining tokens go to other short values. If a text has none of these, the digest is its beginning.
+    The limit is hard, the time is linear in the text, and no input raises.
     """
     kind = file_type or detect(text)
     pieces = _pieces(ends_of(text), kind)
@@ -86,40 +51,40 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
     return _held_to(max_tokens, told or [_beginning(text, max_tokens, count)], count)
 
 
-def _beginning(text: str, room: int, count: Count) -> str:
+def _beginning(text: str, available: int, count: Count) -> str:
     """Return as much of the beginning of a text as fits, on one line."""
-    length = 4 * room
+    length = 4 * available
     while length >= _LEAST_BEGINNING:
         begins = clipped(text, length)
-        if count(begins) <= room:
+        if count(begins) <= available:
             return begins
         length = length * 3 // 4
     return ""
 
 
-def _fitting(pieces: Iterable[str], room: int, told: str, count: Count) -> tuple[list[str], int]:
+def _fitting(pieces: Iterable[str], available: int, told: str, count: Count) -> tuple[list[str], int]:
     """Return the pieces that fit and tell something new, and the tokens that they take."""
     chosen: list[str] = []
-    left = room
-    for piece in pieces if room > 0 else ():
+    left = available
+    for piece in pieces if available > 0 else ():
         tokens = count(f"; {piece}")
         if piece and tokens <= left and piece not in told:
             chosen.append(piece)
             left -= tokens
-    return chosen, room - left
+    return chosen, available - left
 
 
-def _names_for(text: str, told: str, room: int, count: Count) -> tuple[str, int]:
-    """Return the names that fit and are not told yet, and the tokens that they take."""
+def _names_for(text: str, told: str, available: int, count: Count) -> tuple[str, int]:
+    """Return the names that fit and are not in the digest yet, and the tokens that they take."""
     chosen: list[Labeled] = []
-    last, left = "", room
+    last, left = "", available
     for label, name in labeled_names(text, _NAMES):
         tokens = count(f" {name}") + (count(f" {label}") if label and label != last else 0)
         if tokens <= left and name not in told:
             chosen.append((label, name))
             left -= tokens
             last = label
-    return labeled(chosen), room - left
+    return labeled(chosen), available - left
 
 
 def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:
@@ -140,9 +105,7 @@ def _pieces(text: str, file_type: FileType) -> Iterator[str]:
 
 
 def _of_log(text: str) -> Iterator[str]:
-    ended = outcome(text)
-    if ended:
-        yield ended
+    yield from filter(None, (summary_of_tests(text), last_error(text)))
     for match in _FAILING.finditer(text):
         yield clipped(match[1], _LINE)
 
@@ -200,128 +163,23 @@ _READERS: Final[Mapping[FileType, Callable[[str], Iterator[str]]]] = {
 }
 
 
-def clipped(text: str, length: int) -> str:
-    """Return a text on one line, in at most so many characters."""
-    text = " ".join(text[: 4 * length].split())
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
-
-
-def telling_view(
+def digest_view(
     text: str,
     max_tokens: int,
     *,
     count: Count,
     file_type: FileType | None = None,
     handle: str | None = None,
-    limits: Limits = NO_LIMITS,
+    by: str = "",
 ) -> str:
-    """Return a bounded view of a text that also names what it does not show, within `max_tokens`.
+    """Return a bounded view of a text for limits in which a part of it would say less than its names.
 
-    Half of the room is the view by type, half the names of what that leaves out, on a last line, or in a last entry
-    where the view is JSON. Below 200 tokens it is a digest. A text that fits is returned as it is.
+    A text that fits is returned as it is.
     """
-    from ctxguard.content.bounding import bound
-
-    if max_tokens < _ALL_DIGEST:
-        return _digest_alone(text, max_tokens, count, file_type, handle)
-    room = int(max_tokens * (1 - _TELLING))
-    shown = bound(text, room, count=count, file_type=file_type, handle=handle, limits=limits)
-    if not shown.info.truncated and shown.content == text and count(text) <= max_tokens:
-        return text
-    view = shown.content
-    told = set(names_in(view))
-    names = [name for name in names_in(text) if name not in told]
-    return _with_names(view, names, max_tokens, count)
-
-
-def _digest_alone(text: str, max_tokens: int, count: Count, file_type: FileType | None, handle: str | None) -> str:
     total = count(text)
     if total <= max_tokens:
         return text
-    head = f"[digest of {total} tokens; full text: handle {handle}]" if handle else f"[digest of {total} tokens]"
-    room = max_tokens - count(f"{head} ")
-    told = digest(text, room, count=count, file_type=file_type)
+    head = f"[{Source(text, handle=handle, by=by).note(f'digest of {total} tokens')}]"
+    available = max_tokens - count(f"{head} ")
+    told = digest(text, available, count=count, file_type=file_type)
     return f"{head} {told}" if told else _held_to(max_tokens, [head], count)
-
-
-def _with_names(view: str, names: Sequence[str], max_tokens: int, count: Count) -> str:
-    """Return a view with as many of the names as fit."""
-    room = max_tokens - count(_added(view, ""))
-    while names and room > 0:
-        told = fitting_names(names, room, count)
-        added = _added(view, told)
-        if told and count(added) <= max_tokens:
-            return added
-        room = room * 3 // 4 - 1
-    return view
-
-
-def _added(view: str, names: str) -> str:
-    """Add names to a view: JSON stays JSON, since no character of a name needs quoting."""
-    closer = _CLOSERS.get(view[:1])
-    if closer is None or not view.endswith(closer) or not _is_json(view):
-        return f"{view}\n[also in it: {names}]"
-    entry = f'"… also in it":"{names}"' if closer == "}" else f'"… also in it: {names}"'
-    return f"{view[:-1]}{',' if len(view) > 2 else ''}{entry}{closer}"
-
-
-_CLOSERS: Final = {"{": "}", "[": "]"}
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def digest_arguments(arguments: str, max_tokens: int, *, count: Count) -> str:
-    """Return the arguments of a call within `max_tokens`: the same keys, with long values cut; maybe nothing.
-
-    What is a JSON object stays one. Arguments that are not JSON are cut as text; those nested too deeply to be read
-    become an object that says so.
-    """
-    if count(arguments) <= max_tokens:
-        return arguments
-    for candidate in _shorter_arguments(arguments):
-        if count(candidate) <= max_tokens:
-            return candidate
-    return ""
-
-
-def _shorter_arguments(arguments: str) -> Iterator[str]:
-    from ctxguard.content.processors.json_tree import parse_json
-    from ctxguard.content.processors.tree import render
-
-    try:
-        tree = parse_json(arguments)
-    except (ValueError, RecursionError):
-        if not arguments.lstrip().startswith(("{", "[")):
-            yield from (clipped(arguments, length) for length in _STRING_LENGTHS)
-    else:
-        yield from (render(_shortened(tree, length, 0)) for length in _STRING_LENGTHS)
-    yield f'{{"…":"{len(arguments)} characters"}}'
-    yield "{}"
-
-
-def _shortened(tree: Tree, length: int, depth: int) -> Tree:
-    from ctxguard.content.processors.tree import Number
-
-    if isinstance(tree, dict):
-        if depth == _DEEPEST:
-            return f"… {len(tree)} keys"
-        kept = {key[:_LINE]: _shortened(value, length, depth + 1) for key, value in list(tree.items())[:_NAMES]}
-        return cast("Tree", kept)
-    if isinstance(tree, list):
-        if depth == _DEEPEST:
-            return f"… {len(tree)} items"
-        kept_items = [_shortened(item, length, depth + 1) for item in tree[:_MOST_ITEMS]]
-        return kept_items if len(tree) <= _MOST_ITEMS else [*kept_items, f"… {len(tree) - _MOST_ITEMS} more"]
-    if isinstance(tree, Number):
-        return tree if len(tree) <= 40 else clipped(tree, 40)
-    return _clipped_value(tree, length) if isinstance(tree, str) else tree
-
-
-def _clipped_value(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[:length]}… [{len(text)} characters]"

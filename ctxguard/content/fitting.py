@@ -52,9 +52,9 @@ def fit(processor: Processor, max_tokens: int, count: Count, ratio: float) -> Vi
     fallbacks are tried, and at last the empty text.
     """
     best, low, high = None, 0, None
-    room = int(max_tokens * ratio)
+    available = int(max_tokens * ratio)
     for step in range(_STEPS):
-        view = processor.view(room)
+        view = processor.view(available)
         tokens = count(view.text)
         if tokens <= max_tokens:
             if best is not None and view.text == best.text:
@@ -63,19 +63,19 @@ def fit(processor: Processor, max_tokens: int, count: Count, ratio: float) -> Vi
                 best = _counted(view, tokens)
             if not view.cut or tokens >= max_tokens * _FULL_ENOUGH or step >= _STEPS // 2 + 1:
                 break
-            low = room
+            low = available
         else:
-            high = room
-        room = _next(room, low, high, max_tokens / max(1, tokens))
-        if room == low or (high is not None and high - low < 8):
+            high = available
+        available = _next(available, low, high, max_tokens / max(1, tokens))
+        if available == low or (high is not None and high - low < 8):
             break
     return best or _smallest(processor, max_tokens, count)
 
 
-def _next(room: int, low: int, high: int | None, share: float) -> int:
-    guess = int(room * share * (0.98 if share < 1 else 0.99))
+def _next(available: int, low: int, high: int | None, share: float) -> int:
+    guess = int(available * share * (0.98 if share < 1 else 0.99))
     if high is None:
-        return max(room + 16, guess)
+        return max(available + 16, guess)
     if low < guess < high:
         return guess
     return (low + high) // 2

@@ -7,35 +7,36 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ctxguard.content.views import Count
-
 Labeled = tuple[str, str]
-"""A name behind what it is the value of; the label is empty where the text gives none."""
+"""The label of a name (`user_id` in `user_id=kb42`; empty if there is none) and the name."""
 
 _HEAD: Final = 49_152
 _TAIL: Final = 16_384
 _LONGEST: Final = 120
+_CUT_END: Final = re.compile(r"\S+$")
+_CUT_START: Final = re.compile(r"^\S+")
 _RUN: Final = re.compile(r"[\w./@:#$-]{4,}")
 _MARKED: Final = re.compile(r"\d|_|/|.[A-Z]|.\..")
 _ENDS: Final = ".:-/"
 _REDACTED: Final = "REDACTED_"
-"""What masking leaves of a value: it names nothing."""
+"""The beginning of a redaction, which identifies nothing."""
 _PLACEHOLDER: Final = re.compile(r"[A-Z][A-Z_]*_\d{1,6}")
-"""What stands between angle brackets where masking gave a value a name: only with these can it be given back."""
+"""The inside of a pseudonym (`<EMAIL_1>`): only with its brackets can it be replaced by the value again."""
 _OPENS: Final = ".-"
 _ESCAPE: Final = re.compile(r"(?:[nrt](?=[A-Z/_$@])|u[0-9a-f]{4}|x[0-9a-f]{2}|033)")
 """What is left of a line break, or of another escape, that was spelled (`\\n`)."""
 _COLOR: Final = re.compile(r"\d{1,2}m")
 _ESC: Final = ("\x1b", "\\u001b", "\\x1b", "\\033", "\\e")
 """What begins a code that colors a terminal, up to its bracket: `ESC[31m`."""
-_GLUED: Final = re.compile(
-    r"[.:!](?:And|As|But|For|Here|If|In|It|Let|Next|No|Now|So|That|The|Then|There|This|To|We|What|When|Yes|You)$"
-)
-"""The next sentence, where no space stands before it (`tests.Now`)."""
+_GLUED: Final = re.compile(r"(?<=[a-z])[.:!?][A-Z][a-z']*$")
+_ONE_LETTER: Final = re.compile(r"[a-z]+[.:!?][IA]")
+"""The next sentence, without a space before it (`tests.Now`)."""
+_GOES_ON: Final = re.compile(r"[^\S\n]+(?:[a-z]|I\b)")
+"""What follows the first word of a sentence; the name of a class is followed by other code, or by nothing."""
 _LINE_NUMBER: Final = re.compile(r"\d{1,6}:(?!\d)")
 _WORD: Final = re.compile(r"[^\W_]")
 _LABEL: Final = re.compile(r"(?:(\w(?:[\w .-]{0,28}\w)?)[*_\s]*:|(\w{1,30})\s*=)[*_\s\"'`(\[{$]*$")
-"""What stands before a name: `Flight number: `, `**Order:** `, `user_id=`."""
+"""A label before a name: `Flight number: `, `**Order:** `, `user_id=`."""
 _LABEL_WORDS: Final = 3
 """Words that a label may have: with more it is a sentence, which says what to do rather than what the name is."""
 _LABEL_BEFORE: Final = 44
@@ -47,7 +48,10 @@ def ends_of(text: str) -> str:
     """Return the first 48 K and the last 16 K characters of a text, or all of a shorter one."""
     if len(text) <= _HEAD + _TAIL:
         return text
-    return f"{text[:_HEAD]}\n{text[-_TAIL:]}"
+    # Not within a name: the rest of one would be another.
+    before, last = text[: _HEAD - _LONGEST], text[_HEAD - _LONGEST : _HEAD]
+    first, behind = text[-_TAIL : _LONGEST - _TAIL], text[_LONGEST - _TAIL :]
+    return f"{before}{_CUT_END.sub('', last)}\n{_CUT_START.sub('', first)}{behind}"
 
 
 def names_in(text: str, most: int | None = None) -> tuple[str, ...]:
@@ -72,7 +76,10 @@ def _runs(text: str) -> Iterator[tuple[int, str]]:
         # `23:def` in a listing is the number of a line and a word.
         if run[:1].isdigit() and text[match.start() - 1 : match.start()] in ("", "\n"):
             run = _LINE_NUMBER.sub("", run)
-        run = _GLUED.sub("", run.rstrip(_ENDS)).lstrip(_OPENS)
+        run = run.rstrip(_ENDS)
+        if _ONE_LETTER.fullmatch(run) or _GOES_ON.match(text, match.end()):
+            run = _GLUED.sub("", run)
+        run = run.lstrip(_OPENS)
         if text[match.start() - 1 : match.end() + 1] == f"<{run}>" and _PLACEHOLDER.fullmatch(run):
             run = f"<{run}>"
         if 4 <= len(run) <= _LONGEST and _is_distinctive(run):
@@ -101,9 +108,9 @@ def _is_distinctive(run: str) -> bool:
 
 
 def labeled_names(text: str, most: int | None = None) -> tuple[Labeled, ...]:
-    """Return the distinctive strings of a text, or the rarest, each once, in order, with what they are the value of.
+    """Return the distinctive strings of a text, or the rarest, each once, in order, with their labels.
 
-    That is the key they stand under in JSON, and what stands before a colon or an equals sign on the same line. A key
+    The label is the key in JSON, and the words before a colon or an equals sign on the same line. A key
     is a label and no name of its own, unless it looks like an id or a path (`{"src/app.py": "modified"}`).
     """
     labels: dict[str, str] = {}
@@ -187,14 +194,3 @@ def labeled(names: Iterable[Labeled]) -> str:
         told.append(name)
         last = label
     return " ".join(told)
-
-
-def fitting_names(names: Iterable[str], max_tokens: int, count: Count) -> str:
-    """Return as many of the names, separated by spaces, as fit into `max_tokens`."""
-    chosen: list[str] = []
-    for name in names:
-        max_tokens -= count(f" {name}")
-        if max_tokens < 0:
-            break
-        chosen.append(name)
-    return " ".join(chosen)

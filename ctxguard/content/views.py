@@ -48,6 +48,8 @@ class Limits:
 
     Attributes:
         lines: lines, the marker's line included.
+        lines_head: lines from the start of a text, and
+        lines_tail: lines from its end; None means half of `lines`, or what is left of them.
         line_length: characters of a line.
         depth: levels of nesting.
         items: items of an array.
@@ -62,6 +64,8 @@ class Limits:
     """
 
     lines: int | None = None
+    lines_head: int | None = None
+    lines_tail: int | None = None
     line_length: int | None = None
     depth: int | None = None
     items: int | None = None
@@ -80,7 +84,7 @@ NO_LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Hold a text to be shown: whole, or the head and the tail of one too large to be read.
+    """A text to be shown: whole, or head and tail of one too large to be read.
 
     Attributes:
         text: the text; where something was not read, head and tail joined.
@@ -89,6 +93,7 @@ class Source:
         lines: lines of the whole; None means that they are counted when needed, or estimated if there is a gap.
         handle: name under which the whole can be recalled.
         first_row: number of the first row after the header, where the text is some rows of a larger table; else None.
+        by: who shows a part of it, where the reader did not ask for a part; markers say so, and how to get the rest.
     """
 
     text: str
@@ -97,6 +102,12 @@ class Source:
     lines: int | None = None
     handle: str | None = None
     first_row: int | None = None
+    by: str = ""
+
+    def note(self, shown: str) -> str:
+        """Return what a marker says: who shortened the text, what is shown, and how to get the rest."""
+        told = f"shortened by {self.by}: {shown}" if self.by else shown
+        return f"{told}; read it again for the rest" if self.by and not self.handle else note(told, self.handle)
 
     @property
     def total(self) -> int:
@@ -127,7 +138,9 @@ class Source:
         tail = text[text.find("\n", len(text) - size // 2) + 1 :]
         if len(tail) > size:  # no line break in the second half
             tail = ""
-        return Source(head + tail, gap=len(head), size=len(text), lines=self.line_count(), handle=self.handle)
+        return Source(
+            head + tail, gap=len(head), size=len(text), lines=self.line_count(), handle=self.handle, by=self.by
+        )
 
     def line_count(self) -> int:
         """Return the lines of the whole, estimated by density where it was not read."""
@@ -184,7 +197,7 @@ class TruncationInfo:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Hold what a processor shows of a source.
+    """A view of a source.
 
     Attributes:
         text: what is shown, the marker included.
@@ -200,8 +213,8 @@ class View:
 class Processor(Protocol):
     """Show one source, which is parsed once, in any size; each type of content has its own."""
 
-    def view(self, room: int) -> View:
-        """Return a view of about `room` characters, marker included; never more than the limits allow."""
+    def view(self, available: int) -> View:
+        """Return a view of about `available` characters, marker included; never more than the limits allow."""
         ...
 
     def fallbacks(self) -> tuple[str, ...]:

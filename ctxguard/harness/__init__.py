@@ -5,8 +5,9 @@ from __future__ import annotations
 from ctxguard.harness.checking import check_session
 from ctxguard.harness.figures import Figures
 from ctxguard.harness.pricing import PriceModel
+from ctxguard.harness.recordings import read_sessions
 from ctxguard.harness.replay import SessionReplay, replay, replay_sessions
-from ctxguard.harness.sessions import Session, parse_session, read_sessions
+from ctxguard.harness.sessions import Session, parse_session
 
 __all__ = [
     "Figures",

@@ -16,7 +16,7 @@ from ctxguard.report.printing import counted
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Say how much worse a figure may be.
+    """How much worse a figure may be.
 
     Attributes:
         by: the difference that is allowed.
@@ -38,24 +38,13 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
     "saved": Tolerance(0.01, is_better_high=True),
     "support": Tolerance(0.01, is_better_high=True),
     "support_in_context": Tolerance(0.01, is_better_high=True),
+    "gain": Tolerance(0.02, is_better_high=True),
+    "newest": Tolerance(0.01, is_better_high=True),
     "prefix_share": Tolerance(0.01, is_better_high=True),
     "bill": Tolerance(0.01, is_share=True),
     "p95_ms": Tolerance(1.0, is_share=True, least=50),
 }
 """What is compared. Times differ from machine to machine: they may double."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Hold what a comparison found.
-
-    Attributes:
-        worse: one line for each figure that is worse, or that cannot be compared.
-        compared: how many figures were compared.
-    """
-
-    worse: tuple[str, ...]
-    compared: int
 
 
 def load_baseline(path: str | Path) -> ReplayReport:
@@ -95,10 +84,9 @@ def parse_tolerances(given: Mapping[str, str] | None) -> dict[str, Tolerance]:
     return known
 
 
-def compare(now: ReplayReport, before: ReplayReport, tolerances: Mapping[str, Tolerance] = TOLERANCES) -> Comparison:
-    """Compare a replay with an earlier one, run by run. What cannot be compared counts as worse."""
+def compare(now: ReplayReport, before: ReplayReport, tolerances: Mapping[str, Tolerance] = TOLERANCES) -> list[str]:
+    """Return a line for each figure that is worse than in an earlier replay, or that cannot be compared, run by run."""
     worse: list[str] = []
-    compared = 0
     if now.skipped_count > before.skipped_count:
         worse.append(f"skipped was {before.skipped_count} and is {now.skipped_count}")
     earlier = {run.label: run for run in before.runs}
@@ -109,10 +97,8 @@ def compare(now: ReplayReport, before: ReplayReport, tolerances: Mapping[str, To
         elif fault := _incomparable(run.figures, known.figures):
             worse.append(f"nothing to compare for {run.label}: {fault}")
         else:
-            compared += len(tolerances)
             worse += [f"{run.label}: {line}" for line in _worse(run.figures, known.figures, tolerances)]
-    worse += [f"nothing to compare: there is no run of {label} any more" for label in earlier]
-    return Comparison(tuple(worse), compared)
+    return worse + [f"nothing to compare: there is no run of {label} any more" for label in earlier]
 
 
 def _incomparable(now: FiguresModel, before: FiguresModel) -> str | None:

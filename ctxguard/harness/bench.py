@@ -9,33 +9,29 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import repeat
+from itertools import accumulate, repeat
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from warnings import catch_warnings, simplefilter
 
 from ctxguard.adapting.registry import find_adapter
-from ctxguard.artifacts import Kind
 from ctxguard.errors import CtxguardError
-from ctxguard.harness.fidelity import Fidelity
+from ctxguard.harness.gain import Bits, newest_exchange
 from ctxguard.harness.identity import ByIdentity
 from ctxguard.harness.peers.course import Course, GaveUpError, Message, plain_messages
 from ctxguard.harness.peers.registry import BASELINE, PEERS, Peer
 from ctxguard.harness.pricing import PriceModel, common_prefix
 from ctxguard.harness.recordings import Recording, Skipped, Source, opened
+from ctxguard.harness.replay import Recorded
 from ctxguard.harness.requests import WireReader, pair_faults
+from ctxguard.harness.sessions import Session
 from ctxguard.pii import STANDARD, Masker
 from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
-
-if TYPE_CHECKING:
-    from ctxguard.artifacts import Artifact
-    from ctxguard.harness.fidelity import Need
 
 SUMMARY_CHARACTERS: Final = 2_000
 _LINE: Final = 100
@@ -43,7 +39,7 @@ _LINE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class BenchCall:
-    """Hold what one contestant did at one call under pressure.
+    """One model call of one contestant, for a history that exceeds the budget.
 
     Attributes:
         name: of the contestant.
@@ -55,8 +51,10 @@ class BenchCall:
         fault: what makes the request useless: `pairs`, `system prompt`, `last message`, `failed`; None for nothing.
         opens_with_user: whether the first message behind the system prompt is the user's, as some providers demand;
             true also where the recording itself begins with another.
-        extends: whether the prompt extends the one before; None where there is none.
+        keeps: whether the prompt keeps the one before up to its newest exchange; None where there is none.
         support: next-action support with context, or None where the next message needs nothing.
+        bits: of the next message; None where nothing was compressed.
+        newest: characters of the newest tool outputs that are sent, and that would fit.
     """
 
     name: str
@@ -67,55 +65,15 @@ class BenchCall:
     is_over: bool = False
     fault: str | None = None
     opens_with_user: bool = True
-    extends: bool | None = None
+    keeps: bool | None = None
     support: float | None = None
+    bits: Bits | None = None
+    newest: tuple[int, int] = (0, 0)
 
     @property
     def holds(self) -> bool:
         """Whether a usable request within the budget was sent."""
         return self.price is not None and not self.is_over and self.fault is None
-
-
-@dataclass(slots=True)
-class Totals:
-    """Add up the calls of one contestant at one budget."""
-
-    calls: int = 0
-    held: int = 0
-    over: int = 0
-    refused: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    not_user_first: int = 0
-    extended: int = 0
-    successors: int = 0
-    support: list[float] = field(default_factory=list)
-    milliseconds: list[float] = field(default_factory=list)
-    prices: dict[tuple[str, str, int], float] = field(default_factory=dict)
-
-    def add(self, call: BenchCall) -> None:
-        """Take in one call."""
-        self.calls += 1
-        self.held += call.holds
-        self.milliseconds.append(call.milliseconds)
-        if call.price is None:
-            self.refused += call.fault is None
-            self.faults.update([call.fault] if call.fault else [])
-            return
-        self.prices[call.place] = call.price
-        self.over += call.is_over
-        self.faults.update([call.fault] if call.fault else [])
-        self.not_user_first += not call.opens_with_user
-        if call.extends is not None:
-            self.successors += 1
-            self.extended += call.extends
-        if call.holds and call.support is not None:
-            self.support.append(call.support)
-
-    def bill_beside(self, other: Totals) -> float | None:
-        """Return the bill as a share of another's, over the calls at which both sent something."""
-        both = self.prices.keys() & other.prices.keys()
-        base = sum(other.prices[place] for place in both)
-        return sum(self.prices[place] for place in both) / base if base else None
 
 
 def contestants(names: Iterable[str] = ()) -> tuple[list[Peer], list[str]]:
@@ -170,7 +128,7 @@ def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int], count
         return session
     try:
         with _quiet():
-            return list(_Track(source, session.id, session.read(), session.tools, counter).run(peers, budgets))
+            return list(_Track(source, session, counter).run(peers, budgets))
     except CtxguardError as error:
         return Skipped(source.path, str(error), line=source.line, session=session.id)
 
@@ -193,67 +151,44 @@ def _mask() -> Masker:
 
 
 def fixed_summary(text: str) -> str:
-    """Return the summary that stands in for a model's: the beginnings of the latest lines, 2,000 characters."""
+    """Return the summary that replaces a model's: the beginnings of the latest lines, 2,000 characters."""
     kept: list[str] = []
-    room = SUMMARY_CHARACTERS
+    left = SUMMARY_CHARACTERS
     for line in reversed([line.strip()[:_LINE] for line in text.splitlines() if line.strip()]):
-        room -= len(line) + 1
-        if room < 0:
+        left -= len(line) + 1
+        if left < 0:
             break
         kept.append(line)
     return "\n".join(reversed(kept))
 
 
 class _Track:
-    """One session, made ready for every contestant."""
+    """One session, made ready for every contestant: Chat Completions messages, whatever it was recorded in."""
 
-    def __init__(
-        self,
-        recording: Recording,
-        name: str,
-        artifacts: list[Artifact],
-        tools: Sequence[Message] | None,
-        counter: str,
-    ) -> None:
+    def __init__(self, recording: Recording, session: Session, counter: str) -> None:
         self.counter = counter
         self.count = ArtifactCounter(find_counter(counter))
         self.adapter = find_adapter("openai")
-        self.tools = tools
-        self.path, self.name = recording.path, name
-        self.messages = plain_messages(artifacts)
-        self.artifacts = self.adapter.read(self.messages)
-        self.beside = self.count.tools(tools) + REPLY_TOKENS
-        self.ends = [n for n, a in enumerate(self.artifacts) if n and a.kind is Kind.ASSISTANT]
-        self.fidelity = Fidelity(mask=_mask().mask)
-        self.needs: dict[int, list[Need]] = {}
+        self.tools = session.tools
+        self.path, self.name = recording.path, session.id
+        self.messages = plain_messages(session.read())
+        self.recorded = Recorded(Session(session.id, self.messages, self.adapter, session.tools))
+        self.measure = self.recorded.measure(_mask().mask)
+        self.overhead = self.count.tools(session.tools) + REPLY_TOKENS
 
     def tokens(self, messages: Sequence[Message]) -> int:
         return self.count.artifacts(self.adapter.read(messages))
 
     def run(self, peers: Sequence[Peer], budgets: Sequence[int]) -> Iterator[BenchCall]:
-        before, tokens = {}, self.beside
-        for position, artifact in enumerate(self.artifacts):
-            before[position] = tokens
-            tokens += self.count.artifact(artifact)
+        before = list(accumulate(map(self.count.artifact, self.recorded.artifacts), initial=self.overhead))
         for budget in budgets:
-            pressed = [end for end in self.ends if before[end] > budget]
+            pressed = frozenset(end for end in self.recorded.ends if before[end] > budget)
             if not pressed:
                 continue
-            for end in pressed:
-                if end not in self.needs:
-                    self.needs[end] = self.fidelity.needs(self.artifacts[:end], self.artifacts[end])
-            course = Course(
-                self.messages,
-                budget,
-                self.beside,
-                self.tools,
-                self.counter,
-                self.tokens,
-                self.count.text,
-                fixed_summary,
-            )
+            texts = (self.count.text, fixed_summary)
+            course = Course(self.messages, budget, self.overhead, self.tools, self.counter, self.tokens, *texts)
             for peer in peers:
-                yield from _Run(self, course, peer, frozenset(pressed)).calls()
+                yield from _Run(self, course, peer, pressed).calls()
 
 
 class _Run:
@@ -261,12 +196,12 @@ class _Run:
 
     def __init__(self, track: _Track, course: Course, peer: Peer, pressed: frozenset[int]) -> None:
         self.track, self.course, self.peer, self.pressed = track, course, peer, pressed
-        self.previous: list[str] | None = None
+        self.previous: tuple[list[str], int] | None = None
         self.dumped: ByIdentity[Message, str] = ByIdentity(partial(json.dumps, sort_keys=True))
 
     def calls(self) -> Iterator[BenchCall]:
         contestant = self.peer.load()(self.course)
-        for end in self.track.ends:
+        for end in self.track.recorded.ends:
             begun = time.process_time()
             fault = None
             try:
@@ -289,27 +224,33 @@ class _Run:
     def _judged(self, chat: Sequence[Message], end: int, place: tuple[str, str, int], spent: float) -> BenchCall:
         track, course = self.track, self.course
         read = track.adapter.read(chat)
-        tokens = course.beside + track.count.artifacts(read)
+        tokens = course.overhead + track.count.artifacts(read)
         dumps = list(map(self.dumped, chat))
-        shared, extends = 0, None
+        shared, keeps = 0, None
         if self.previous is not None:
-            same = common_prefix(self.previous, dumps)
-            extends = same == len(self.previous)
-            shared = course.beside + track.count.artifacts(read[:same])
-        self.previous = dumps
-        is_pressed = end in self.pressed
-        needs = track.needs[end] if is_pressed else []
-        return BenchCall(
+            same = common_prefix(self.previous[0], dumps)
+            keeps = same >= self.previous[1]
+            shared = course.overhead + track.count.artifacts(read[:same])
+        self.previous = (dumps, newest_exchange(read))
+        call = BenchCall(
             self.peer.name,
             course.budget,
             place,
             PriceModel().price(tokens, shared),
             spent,
-            tokens > course.budget,
-            fault_of(chat, course.messages[:end]) if is_pressed else None,
-            _opener(chat) == "user" or _opener(course.messages) != "user",
-            extends,
-            track.fidelity.support(needs, read).with_context if needs else None,
+            is_over=tokens > course.budget,
+            opens_with_user=_opener(chat) == "user" or _opener(course.messages) != "user",
+            keeps=keeps,
+        )
+        if end not in self.pressed:
+            return call
+        held = track.recorded.held(end, read, course.budget - course.overhead, track.count, track.measure)
+        return replace(
+            call,
+            fault=fault_of(chat, course.messages[:end]),
+            support=held.support.with_context if held.support else None,
+            bits=held.bits,
+            newest=held.newest,
         )
 
 
@@ -318,7 +259,7 @@ def _opener(messages: Sequence[Message]) -> object:
 
 
 def fault_of(chat: Sequence[Message], history: Sequence[Message]) -> str | None:
-    """Return what makes a request useless, whatever the provider; None where it is usable."""
+    """Return why a request is useless for any provider; None if it is usable."""
     if any(pair_faults(WireReader().messages(chat))):
         return "pairs"
     last = history[-1]
@@ -331,6 +272,6 @@ def fault_of(chat: Sequence[Message], history: Sequence[Message]) -> str | None:
 
 
 def _mostly(text: str, sent: str) -> bool:
-    """Tell whether the lines of a prompt were sent, up to what masking may have changed in some of them."""
+    """Return whether most lines of a prompt were sent; masking may have changed the others."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return not lines or sum(line in sent for line in lines) >= 0.5 * len(lines)

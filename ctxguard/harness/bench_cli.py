@@ -14,7 +14,7 @@ import typer
 from ctxguard import __version__
 from ctxguard.cli.options import Processes, spread
 from ctxguard.errors import ConfigError
-from ctxguard.harness.bench import Totals, contestants, play
+from ctxguard.harness.bench import BenchCall, contestants, play
 from ctxguard.harness.bench_report import BenchReport, bench_row, markdown, table
 from ctxguard.harness.engine import cores
 from ctxguard.harness.peers.registry import BASELINE, Peer
@@ -31,7 +31,7 @@ MOST_NOTES: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparing:
-    """Hold what is compared."""
+    """Options: what is compared."""
 
     budgets: Annotated[str, typer.Option("--budgets", "-b", metavar="N,N", help="Budgets in tokens; 8k is 8,000.")] = (
         "8k"
@@ -45,7 +45,7 @@ class Comparing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printing:
-    """Hold what is printed, and where."""
+    """Options: what is printed, and where."""
 
     report: Annotated[Literal["text", "json", "markdown"], typer.Option("--report", "-r", help="What is printed.")] = (
         "text"
@@ -77,7 +77,7 @@ def bench(
     tokens = _budgets(comparing.budgets)
     name = find_counter(comparing.counter).name
     able, absent = contestants(comparing.only or [])
-    totals, played, skipped = _played(sessions, able, tokens, comparing.counter, processes)
+    calls, played, skipped = _played(sessions, able, tokens, comparing.counter, processes)
     for line in skipped[:MOST_NOTES]:
         note(f"skipped {line}")
     made = BenchReport(
@@ -89,25 +89,25 @@ def bench(
         absent=absent,
         skipped=skipped,
         rows=[
-            bench_row(peer, budget, totals[peer.name, budget], totals[BASELINE, budget])
+            bench_row(peer, budget, calls[peer.name, budget], calls[BASELINE, budget])
             for budget in tokens
             for peer in able
         ],
     )
-    if not any(row.calls for row in made.rows):
+    if not any(row["calls"] for row in made.rows):
         smallest = f"no call exceeds {min(tokens):,} tokens; give a smaller budget, or longer sessions"
         note(f"nothing was compared: {smallest if played else 'no session could be played'}")
         raise typer.Exit(2)
     shown = {"text": table, "markdown": markdown}.get(printing.report)
-    out(made.model_dump_json(indent=1) if shown is None else shown(made), printing.output)
+    out(made.to_json() if shown is None else shown(made), printing.output)
 
 
 def _played(
     sessions: list[str] | None, able: Sequence[Peer], tokens: list[int], counter: str, processes: int | None
-) -> tuple[Mapping[tuple[str, int], Totals], int, list[str]]:
-    """Play every session by every library; return the totals, how many sessions were played, and which were not."""
+) -> tuple[Mapping[tuple[str, int], Sequence[BenchCall]], int, list[str]]:
+    """Play every session by every library; return the calls, how many sessions were played, and which were not."""
     sources = recordings(sessions) if sessions else synthetic_recordings()
-    totals: dict[tuple[str, int], Totals] = defaultdict(Totals)
+    calls: dict[tuple[str, int], list[BenchCall]] = defaultdict(list)
     played, skipped = 0, []
     with working("comparing") as now:
         workers = processes or (cores() if sessions else 1)
@@ -118,8 +118,8 @@ def _played(
             played += 1
             now(f"comparing: {counted(played, 'session')} played")
             for call in outcome:
-                totals[call.name, call.budget].add(call)
-    return totals, played, skipped
+                calls[call.name, call.budget].append(call)
+    return calls, played, skipped
 
 
 def _budgets(text: str) -> list[int]:

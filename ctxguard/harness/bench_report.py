@@ -1,169 +1,215 @@
-"""The report on a comparison: as data, as a table for a terminal, and as Markdown for a README."""
+"""The report on a comparison: each figure is one `Column`, which the JSON, the terminal, and the Markdown show."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, median
-from typing import Final, Literal
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from statistics import median
+from textwrap import wrap
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from ctxguard.harness.bench import Totals
+from ctxguard.harness.bench import BenchCall
+from ctxguard.harness.gain import SEES, gain, is_installed
 from ctxguard.harness.peers.registry import BASELINE, Peer
 from ctxguard.report.printing import counted
+from ctxguard.settings import install_command
 
+Row = Mapping[str, Any]
+"""The figures of one contestant at one budget, by the keys of their columns, and what the contestant is."""
+
+
+class Played:
+    """The calls of one contestant at one budget, and those of the baseline."""
+
+    def __init__(self, calls: Sequence[BenchCall], base: Sequence[BenchCall]) -> None:
+        self.calls, self.base = calls, base
+        self.held = [call for call in calls if call.holds]
+        self.faults = dict(sorted(Counter(call.fault for call in calls if call.fault).items()))
+        self.refused = sum(call.price is None and call.fault is None for call in calls)
+
+    @cached_property
+    def times(self) -> list[float]:
+        """Processor time of each call in milliseconds, the shortest first."""
+        return sorted(call.milliseconds for call in self.calls)
+
+    @property
+    def newest(self) -> float | None:
+        """Share of the newest tool outputs that is sent, of what would fit."""
+        return _share(sum(call.newest[0] for call in self.held), sum(call.newest[1] for call in self.held))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure of a contestant at one budget. A share is None where there is nothing to take it of.
+
+    Attributes:
+        key: in the JSON.
+        figure: what it is, from the calls.
+        name: in Markdown; empty for what only the JSON holds.
+        head: in a terminal; empty for what only wider tables hold.
+        shown: the cell, from the figure and the number of calls.
+    """
+
+    key: str
+    figure: Callable[[Played], object]
+    name: str = ""
+    head: str = ""
+    shown: Callable[[Any, int], str] = lambda value, _: "–" if value is None else f"{value:.2f}"
+
+
+def _percent(part: int, calls: int) -> str:
+    share = 100 * part / calls if calls else 0
+    return "0%" if not part else "<1%" if share < 1 else ">99%" if 99 < share < 100 else f"{share:.0f}%"
+
+
+def _milliseconds(value: float | None, _: int) -> str:
+    return "–" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return _share(sum(found), len(found))
+
+
+def _share(part: float, whole: float) -> float | None:
+    return _rounded(part / whole) if whole else None
+
+
+def _rounded(value: float | None, places: int = 4) -> float | None:
+    return None if value is None else round(value, places)
+
+
+COLUMNS: Final = (
+    Column("calls", lambda of: len(of.calls)),
+    Column("held", lambda of: len(of.held), "holds", "holds", _percent),
+    Column("refused", lambda of: of.refused),
+    Column("over", lambda of: sum(call.is_over for call in of.calls), "over budget", "", _percent),
+    Column("faults", lambda of: of.faults),
+    Column("pairs_broken", lambda of: of.faults.get("pairs", 0), "pairs broken", "", _percent),
+    Column(
+        "otherwise_useless",
+        lambda of: sum(of.faults.values()) + of.refused - of.faults.get("pairs", 0),
+        "other fault or refused",
+        "",
+        _percent,
+    ),
+    Column("not_user_first", lambda of: sum(not call.opens_with_user for call in of.calls)),
+    Column("support", lambda of: _mean(call.support for call in of.held), "support", "supp"),
+    Column("gain", lambda of: _rounded(gain(call.bits for call in of.held)), "gain", "gain"),
+    Column("newest", lambda of: of.newest, "newest sent", "new"),
+    Column("bill", lambda of: _rounded(bill_beside(of.calls, of.base)), "bill", "bill"),
+    Column("prefix_kept", lambda of: _mean(call.keeps for call in of.calls), "prefix kept", "kept"),
+    Column("median_ms", lambda of: _rounded(median(of.times), 3) if of.times else None, "ms", "ms", _milliseconds),
+    Column("p95_ms", lambda of: _rounded(of.times[int(0.95 * (len(of.times) - 1))], 3) if of.times else None),
+)
 NOTES: Final = (
     "Calls: the model calls whose history exceeds the budget. Everyone gets the same messages and the same counter.",
     "Holds: a request within the budget, every call paired with its results, system prompt and last message there.",
-    "Over: a request that exceeds the budget.",
-    "Bad: broken pairs, a lost system prompt or last message, or no request at all: the library refused or failed.",
-    "Support: what the agent's next message uses of the older history, found in the request with words around it; "
-    "over the calls that the row holds, so rows that hold different calls are not over the same ones.",
+    "Support, gain, and newest are over the calls that a row holds: rows that hold others are not over the same ones.",
+    *SEES,
     f"Bill: a cached token costs a tenth; a share of the {BASELINE}'s at the calls that both send. Writing summaries "
     "is not billed.",
-    "Kept: the share of prompts that extend the one before, as a provider's cache needs.",
     "Time: processor time of the library's own work at one call, median; ctxguard masks and checks in it.",
     "Not compared: masking of personal data, which only ctxguard does; what a model answers; a summary that a model "
     "writes (a fixed extract of 2,000 characters stands in for it).",
 )
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchReport:
+    """The report on a comparison.
 
+    Attributes:
+        ctxguard: version of ctxguard.
+        created: when, ISO 8601, UTC.
+        sources: what was played.
+        sessions: how many were.
+        counter: what counted.
+        absent: contestants that are not installed.
+        skipped: recordings that could not be read.
+        rows: the figures.
+    """
 
-class BenchRow(_Model):
-    """One contestant at one budget. A share is null where there is nothing to take it of."""
-
-    name: str
-    distribution: str
-    version: str
-    what: str = Field(description="The call and the settings that were compared.")
-    budget: int
-    calls: int = Field(description="Model calls whose history exceeds the budget.")
-    held: int = Field(description="Calls with a usable request within the budget.")
-    refused: int = Field(description="Calls that the library itself refused.")
-    over: int = Field(description="Calls whose request exceeds the budget.")
-    faults: dict[str, int] = Field(description="Calls with a useless request, by what is wrong.")
-    not_user_first: int = Field(description="Requests that newly begin with another than the user.")
-    support: float | None = Field(description="Next-action support with context, over the calls that are held.")
-    bill: float | None = Field(description=f"Share of the bill of the {BASELINE} at the calls that both send.")
-    prefix_kept: float | None = Field(description="Share of prompts that extend the one before.")
-    median_ms: float | None = Field(description="Processor time of a call, in milliseconds.")
-    p95_ms: float | None
-
-
-class BenchReport(_Model):
-    """The report on a comparison."""
-
-    schema_version: Literal[1] = 1
     ctxguard: str
     created: str
-    sources: list[str]
+    sources: Sequence[str]
     sessions: int
     counter: str
-    absent: list[str] = Field(description="Contestants that are not installed.")
-    skipped: list[str] = Field(description="Recordings that could not be read.")
-    notes: tuple[str, ...] = NOTES
-    rows: list[BenchRow]
+    absent: Sequence[str]
+    skipped: Sequence[str]
+    rows: Sequence[Row]
+
+    def to_json(self) -> str:
+        """Return the report as a JSON text."""
+        return json.dumps({"schema_version": 1, **asdict(self), "notes": NOTES}, ensure_ascii=False, indent=1)
 
 
-def bench_row(peer: Peer, budget: int, totals: Totals, base: Totals) -> BenchRow:
-    """Return the figures of one contestant at one budget."""
-    times = sorted(totals.milliseconds)
-    bill = totals.bill_beside(base)
-    return BenchRow(
-        name=peer.name,
-        distribution=peer.distribution,
-        version=peer.version or "",
-        what=peer.what,
-        budget=budget,
-        calls=totals.calls,
-        held=totals.held,
-        refused=totals.refused,
-        over=totals.over,
-        faults=dict(sorted(totals.faults.items())),
-        not_user_first=totals.not_user_first,
-        support=round(fmean(totals.support), 4) if totals.support else None,
-        bill=None if bill is None else round(bill, 4),
-        prefix_kept=round(totals.extended / totals.successors, 4) if totals.successors else None,
-        median_ms=round(median(times), 3) if times else None,
-        p95_ms=round(times[int(0.95 * (len(times) - 1))], 3) if times else None,
-    )
+def bench_row(peer: Peer, budget: int, calls: Sequence[BenchCall], base: Sequence[BenchCall]) -> Row:
+    """Return the figures of one contestant at one budget, its bill beside the baseline's at the same calls."""
+    about = {"name": peer.name, "distribution": peer.distribution, "version": peer.version or "", "what": peer.what}
+    played = Played(calls, base)
+    return {**about, "budget": budget, **{column.key: column.figure(played) for column in COLUMNS}}
 
 
-def _percent(part: int, whole: int) -> str:
-    share = 100 * part / whole if whole else 0
-    return "0" if not part else "<1" if share < 1 else ">99" if 99 < share < 100 else f"{share:.0f}"
-
-
-def _two(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
-
-
-def _milliseconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+def bill_beside(calls: Iterable[BenchCall], base: Iterable[BenchCall]) -> float | None:
+    """Return a bill as a share of another's, over the calls at which both sent something."""
+    ours, theirs = ({call.place: call.price for call in each if call.price is not None} for each in (calls, base))
+    both = ours.keys() & theirs.keys()
+    whole = sum(theirs[place] for place in both)
+    return sum(ours[place] for place in both) / whole if whole else None
 
 
 def table(report: BenchReport) -> str:
     """Return the report for a terminal of 60 columns."""
     lines = [f"{counted(report.sessions, 'session')}, counted by {report.counter}"]
+    shown = [column for column in COLUMNS if column.head]
     for budget, rows in _by_budget(report.rows):
-        lines += ["", f"budget {budget:,}: exceeded by {_calls(rows)}"]
-        lines.append(f"{'':<21}{'holds':>6}{'over':>5}{'bad':>5}{'supp.':>6}{'bill':>5}{'kept':>5}{'ms':>6}")
-        lines.append(f"{'':<21}{'%':>6}{'%':>5}{'%':>5}{'':>6}{'':>5}{'':>5}{'':>6}")
-        lines += [_line(row) for row in rows]
-    lines += ["", *(line for note in report.notes for line in _wrapped(note))]
-    lines += [line for each in report.absent for line in _wrapped(f"left out: {each}")]
+        lines += ["", f"budget {budget:,}: exceeded by {counted(rows[0]['calls'], 'call')}"]
+        lines.append(f"{'':<21}" + "".join(map(_padded, shown, (column.head for column in shown))))
+        lines += [f"{row['name']:<21}" + "".join(_padded(c, cell) for c, cell in _cells(row, shown)) for row in rows]
+        lines += [
+            f"{row['name']}: {row['over']} over budget, {row['pairs_broken'] + row['otherwise_useless']} useless"
+            for row in rows
+            if row["held"] < row["calls"]
+        ]
+    notes = [*_missing(), *NOTES, *(f"left out: {each}" for each in report.absent)]
+    lines += ["", *(line for note in notes for line in wrap(note, 60, subsequent_indent="  "))]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _calls(rows: Sequence[BenchRow]) -> str:
-    return counted(rows[0].calls if rows else 0, "call")
+def _padded(column: Column, text: str) -> str:
+    return f"{text:>{max(5, len(column.head) + 1)}}"
 
 
-def _line(row: BenchRow) -> str:
-    bad = sum(row.faults.values()) + row.refused
-    shares = (_percent(row.held, row.calls), _percent(row.over, row.calls), _percent(bad, row.calls))
-    figures = (_two(row.support), _two(row.bill), _two(row.prefix_kept), _milliseconds(row.median_ms))
-    widths = zip((*shares, *figures), (6, 5, 5, 6, 5, 5, 6), strict=True)
-    return f"{row.name:<21}" + "".join(f"{text:>{width}}" for text, width in widths)
+def _cells(row: Row, columns: Iterable[Column]) -> Iterator[tuple[Column, str]]:
+    return ((column, column.shown(row[column.key], row["calls"])) for column in columns)
 
 
-def _wrapped(text: str) -> Iterator[str]:
-    from textwrap import wrap
+def _missing() -> Iterator[str]:
+    if not is_installed():
+        yield f"Gain was not measured: {install_command('gain')}"
 
-    yield from wrap(text, 60, subsequent_indent="  ")
 
-
-def _by_budget(rows: Sequence[BenchRow]) -> Iterator[tuple[int, list[BenchRow]]]:
-    budgets: Mapping[int, None] = dict.fromkeys(row.budget for row in rows)
-    for budget in budgets:
-        yield budget, [row for row in rows if row.budget == budget and row.calls]
+def _by_budget(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
+    for budget in dict.fromkeys(row["budget"] for row in rows if row["calls"]):
+        yield budget, [row for row in rows if row["budget"] == budget and row["calls"]]
 
 
 def markdown(report: BenchReport) -> str:
     """Return the report as Markdown."""
     lines = []
+    shown = [column for column in COLUMNS if column.name]
     for budget, rows in _by_budget(report.rows):
-        sessions = counted(report.sessions, "session")
-        lines += [f"Budget {budget:,} tokens: exceeded by {_calls(rows)} of {sessions}.", ""]
-        lines.append(
-            "| | holds | over budget | pairs broken | other fault or refused | support | bill | prefix kept | ms |"
-        )
-        lines.append("|---|---|---|---|---|---|---|---|---|")
-        lines += [_cells(row) for row in rows]
+        calls, sessions = counted(rows[0]["calls"], "call"), counted(report.sessions, "session")
+        lines += [f"Budget {budget:,} tokens: exceeded by {calls} of {sessions}.", ""]
+        lines += [f"| | {' | '.join(c.name for c in shown)} |", "|---" * (len(shown) + 1) + "|"]
+        lines += [f"| {' | '.join((row['name'], *(cell for _, cell in _cells(row, shown))))} |" for row in rows]
         lines.append("")
-    lines += [f"* {note}" for note in report.notes]
+    lines += [f"* {note}" for note in (*_missing(), *NOTES)]
     lines += [f"* Left out: {each}." for each in report.absent]
-    versions = dict.fromkeys(f"{row.distribution} {row.version}" for row in report.rows)
+    versions = dict.fromkeys(f"{row['distribution']} {row['version']}" for row in report.rows)
     lines += ["", f"Versions: {', '.join(versions)}. {report.created[:10]}, `ctxguard bench`."]
     return "\n".join(lines)
-
-
-def _cells(row: BenchRow) -> str:
-    pairs = row.faults.get("pairs", 0)
-    others = sum(row.faults.values()) - pairs + row.refused
-    shares = [f"{_percent(part, row.calls)}%" for part in (row.held, row.over, pairs, others)]
-    figures = [_two(row.support), _two(row.bill), _two(row.prefix_kept), _milliseconds(row.median_ms)]
-    return f"| {' | '.join((row.name, *shares, *figures))} |"

@@ -1,4 +1,4 @@
-"""Judge a recorded session as it stands, changing nothing."""
+"""Judge a recorded session without changing it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def judge_session(
     pii: bool = False,
     rules: Detector | None = None,
 ) -> tuple[CheckResult, ...]:
-    """Return what each check finds in a session as it was recorded.
+    """Return the findings of each check in a session as it was recorded.
 
     Args:
         session: as recorded.
@@ -63,7 +63,7 @@ def check_session(
     pii: bool = False,
     rules: Detector | None = None,
 ) -> Iterator[str]:
-    """Walk what is wrong with a session, one line each: `check: message @ path`; see `judge_session`."""
+    """Walk the findings in a session, one line each: `check: message @ path`; see `judge_session`."""
     results = judge_session(
         session, budget=budget, provider=provider, counter=counter, model=model, pii=pii, rules=rules
     )

@@ -1,4 +1,4 @@
-"""Keep the progress of a replay in a file, so that one that was killed goes on from there.
+"""Keep the progress of a replay in a file, so that one that was killed continues from there.
 
 The file is JSON, written beside its place and then moved there, so that it is always whole. It holds how many
 recordings are done and the figures so far, not the recordings: those are read again, and what is done is passed over.
@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from ctxguard import __version__
 from ctxguard.errors import ConfigError, reason_of
-from ctxguard.harness.engine import Plan, Results
+from ctxguard.harness.engine import Plan, Ranked, Results
 from ctxguard.harness.figures import Figures
 from ctxguard.harness.recordings import Recording, Skipped, Source
 from ctxguard.harness.replay import SessionReplay
@@ -31,23 +31,15 @@ _At: TypeAlias = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """Hold one of the worst sessions, and where its recording stands."""
-
-    at: _At
-    order: int
-    told: SessionReplay
-
-
-@dataclass(frozen=True, slots=True)
 class _Progress:
-    """Hold what the file says.
+    """What the file holds.
 
     Attributes:
         key: of the replay.
         done: recordings that were taken in.
         last: tells the last of them from others.
-        tallies: figures, sessions seen, and the worst of them, for each setting.
+        tallies: for each setting the figures, and the worst sessions: where each
+            recording is, its place in the order of all, and its figures.
         skipped: what could not be replayed.
         skipped_count: how many there were.
     """
@@ -55,7 +47,7 @@ class _Progress:
     key: str
     done: int
     last: str
-    tallies: list[tuple[Figures, int, list[_Kept]]]
+    tallies: list[tuple[Figures, list[tuple[_At, int, SessionReplay]]]]
     skipped: list[Skipped]
     skipped_count: int
 
@@ -64,57 +56,53 @@ _FORMAT: Final = TypeAdapter(_Progress)
 
 
 class Checkpoint:
-    """Write progress to a file now and then, and take it up again; a file of another plan is refused."""
+    """Write progress to a file now and then, and continue from it; a file of another plan is refused."""
 
     def __init__(self, path: Path, plan: Plan, names: Sequence[str]) -> None:
         self._path = path
-        told = {
+        identity = {
             "version": __version__,
             "settings": [[s.label, dict(s.options)] for s in plan.settings],
             "prices": asdict(plan.prices),
             "adapter": plan.adapter,
             "names": list(names),
         }
-        self._key = hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+        self._key = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
         self._written = time.monotonic()
 
-    def taken_up(self, results: Results, sources: Iterator[Source]) -> int:
-        """Fill results with what is done and pass over its recordings; return how many there are.
+    def restore(self, results: Results, sources: Iterator[Source]) -> None:
+        """Fill results with what is done, and pass over its recordings.
 
         Raises:
             ConfigError: the file cannot be read, is of another replay, or the recordings have changed since.
         """
         state = self._read()
         if state is None:
-            return 0
-        results.skipped, results.skipped_count = state.skipped, state.skipped_count
-        wanted = {kept.at for _, _, worst in state.tallies for kept in worst}
+            return
+        wanted = {at for _, worst in state.tallies for at, _, _ in worst}
         found: dict[_At, Recording] = {}
         last: Source | None = None
         for _ in range(state.done):
             last = next(sources, None)
-            if isinstance(last, Recording) and (place := _place(last)) in wanted:
-                found[place] = last
+            if isinstance(last, Recording) and (at := _at(last)) in wanted:
+                found[at] = last
         if last is None or _mark(last) != state.last or wanted - found.keys():
             raise self._refused("the recordings have changed since it was written")
-        for (figures, seen, worst), tally in zip(state.tallies, results.tallies, strict=True):
-            tally.figures, tally.seen = figures, seen
-            for kept in worst:
-                tally.restore(kept.told, found[kept.at], kept.order)
-        return state.done
+        results.skipped, results.skipped_count, results.done = state.skipped, state.skipped_count, state.done
+        for (figures, worst), tally in zip(state.tallies, results.tallies, strict=True):
+            tally.figures = figures
+            for at, order, result in worst:
+                tally.rank(Ranked(result.badness, order, result, found[at]))
 
-    def note(self, results: Results, done: int, last: Source) -> None:
+    def note(self, results: Results, last: Source) -> None:
         """Write the progress, where it is time to."""
-        if time.monotonic() - self._written >= EVERY:
-            self.write(results, done, last)
-
-    def write(self, results: Results, done: int, last: Source) -> None:
-        """Write the progress."""
+        if time.monotonic() - self._written < EVERY:
+            return
         tallies = [
-            (tally.figures, tally.seen, [_Kept(_place(recording), order, told) for told, recording, order in tally])
+            (tally.figures, [(_at(each.recording), each.order, each.result) for each in tally.ranked])
             for tally in results.tallies
         ]
-        state = _Progress(self._key, done, _mark(last), tallies, results.skipped, results.skipped_count)
+        state = _Progress(self._key, results.done, _mark(last), tallies, results.skipped, results.skipped_count)
         beside = self._path.with_name(f"{self._path.name}.new")
         try:
             beside.write_bytes(_FORMAT.dump_json(state))
@@ -123,8 +111,8 @@ class Checkpoint:
             raise self._refused(reason_of(error)) from error
         self._written = time.monotonic()
 
-    def done(self) -> None:
-        """Remove the file: there is nothing to take up any more."""
+    def remove(self) -> None:
+        """Remove the file: there is nothing left to continue."""
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> _Progress | None:
@@ -145,7 +133,7 @@ class Checkpoint:
         )
 
 
-def _place(recording: Recording) -> _At:
+def _at(recording: Recording) -> _At:
     return recording.path, recording.line, recording.place
 
 

@@ -15,16 +15,16 @@ from rich.text import Text
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.harness.pricing import common_prefix
-from ctxguard.harness.sessions import Session, parse_records, parse_session
+from ctxguard.harness.sessions import Session, parse_json, parse_session
 from ctxguard.history import exchanges
 from ctxguard.report import Decision, Report
-from ctxguard.report.data import DecisionRun, decision_runs
+from ctxguard.report.decisions import DecisionRun, decision_runs
 from ctxguard.stabilizer import Stabilizer
 
 DEMO_BUDGET: Final = 1_800
 DEMO_POLICY: Final = "chat"
 
-COLOURS: Final = {
+COLORS: Final = {
     "kept": "dim",
     "masked": "yellow",
     "bounded": "cyan",
@@ -60,7 +60,7 @@ FURTHER: Final = (
 def demo_session() -> Session:
     """Return the session of the demo: support of an invented bicycle shop, with tool calls and personal data."""
     text = files("ctxguard").joinpath("data/demo_session.json").read_text(encoding="utf-8")
-    return parse_session(parse_records(text)[0][1], adapter="openai")
+    return parse_session(parse_json(text), adapter="openai")
 
 
 @lru_cache(maxsize=1)
@@ -75,7 +75,7 @@ def demo_report(stabilizer: Stabilizer) -> Report:
 
 
 class AgreedFact(NamedTuple):
-    """Hold one thing that was agreed in the demo session, and where it can still be read at the end.
+    """One thing that was agreed in the demo session, and where it can still be read at the end.
 
     Attributes:
         label: what it is.
@@ -93,7 +93,7 @@ class AgreedFact(NamedTuple):
 
 
 def agreed_facts(report: Report) -> list[AgreedFact]:
-    """Return what became of the facts that the last message of the demo session asks for."""
+    """Return where the facts that the last message of the demo session asks for can still be read."""
     history = _history()
     shown = [
         ("trail" if d.position is None else str(d.position), d.artifact) for d in report.decisions if d.tokens_after
@@ -107,7 +107,7 @@ def agreed_facts(report: Report) -> list[AgreedFact]:
 
 
 def _first_with(words: str, shown: Sequence[tuple[str, Artifact]]) -> str:
-    # Calls count, too: an agreed date often stands in the arguments of a tool call.
+    # Calls count, too: an agreed date is often in the arguments of a tool call.
     texts = ((place, " ".join((a.text, *(call.arguments for call in a.calls)))) for place, a in shown)
     return next((place for place, text in texts if words in text), "lost")
 
@@ -167,15 +167,15 @@ def _row(run: DecisionRun) -> tuple[str | Text, ...]:
     before, after = _sides(decision)
     told = f"{len(run.decisions)} messages: {before}" if several else before
     if not decision.tokens_after:
-        return run.place, role, f"{run.tokens_before:,}", told, "", Text("dropped", style=COLOURS["dropped"])
+        return run.place, role, f"{run.tokens_before:,}", told, "", Text("dropped", style=COLORS["dropped"])
     if decision.action == "kept":
-        return run.place, role, f"{run.tokens_before:,}", told, "", Text("the same", style=COLOURS["kept"])
-    shown = Text.assemble((f"{decision.action}: ", COLOURS[decision.action]), after)
+        return run.place, role, f"{run.tokens_before:,}", told, "", Text("the same", style=COLORS["kept"])
+    shown = Text.assemble((f"{decision.action}: ", COLORS[decision.action]), after)
     return run.place, role, f"{run.tokens_before:,}", told, f"{run.tokens_after:,}", shown
 
 
 def _sides(decision: Decision) -> tuple[str, str]:
-    """Return what a message said and says; of a masked one, from the first value that was masked."""
+    """Return the text of a message before and after; of a masked one, from the first masked value on."""
     before, after = _said(_history()[decision.position or 0]), _said(decision.artifact)
     same = common_prefix(before, after) if decision.action == "masked" else 0
     lead = "…" if same else ""
@@ -188,7 +188,7 @@ def _said(artifact: Artifact) -> str:
 
 
 def _trail(report: Report) -> list[Panel]:
-    """Return what stages wrote themselves: the trail of what has left."""
+    """Return what stages added: the trail of evicted messages."""
     written = [d for d in report.decisions if d.position is None and d.tokens_after]
     return [
         Panel(
@@ -202,7 +202,7 @@ def _trail(report: Report) -> list[Panel]:
 
 
 def _readable(trail: str) -> str:
-    """Return a trail with its long lists of names cut short; the model gets all of them."""
+    """Return a trail with its long lists of names shortened; the model gets all of them."""
     return "\n".join(map(_shortened, trail.splitlines()))
 
 

@@ -11,8 +11,10 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ctxguard.harness.figures import Figures, Place
+from ctxguard.harness.figures import Figures, FindingModel
+from ctxguard.harness.gain import SEES
 from ctxguard.harness.pricing import PriceModel
+from ctxguard.harness.recordings import Skipped
 from ctxguard.harness.replay import SessionReplay
 
 SCHEMA_VERSION: Final = 1
@@ -22,28 +24,8 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
-class FindingModel(_Model):
-    """One thing that is wrong with one request, or with many of the same session."""
-
-    law: str = Field(description="Name of the law or check.")
-    message: str = Field(description="What is wrong; never holds a personal value.")
-    at: str = Field(description="Where in the request.")
-    session: str = Field(description="Id of the session.")
-    path: str = Field(description="The file it is from.")
-    call: int = Field(description="Number of the model call in the session, from 1.")
-
-
-class SkippedModel(_Model):
-    """A recording that could not be replayed."""
-
-    path: str = Field(description="The file.")
-    line: int | None = Field(description="The line it stands on, from 1; null where the whole file is meant.")
-    session: str | None = Field(description="Id of the session, where it was read that far.")
-    reason: str = Field(description="Why, in one line.")
-
-
 class BillModel(_Model):
-    """What the requests cost, beside two alternatives at the same calls."""
+    """What the requests cost, and what two alternatives would have cost at the same calls."""
 
     currency: Literal["USD", "tokens"] = Field(description="`tokens`: in units of one uncached input token.")
     stabilized: float = Field(description="Price of the requests.")
@@ -65,9 +47,9 @@ class FiguresModel(_Model):
     sessions: int
     calls: int = Field(description="Model calls: the history up to each assistant message.")
     served: int = Field(description="Calls for which there is a request.")
-    refused: int = Field(description="Calls for which what must stay does not fit.")
+    refused: int = Field(description="Calls whose mandatory messages do not fit.")
     pressed: int = Field(description="Calls whose history exceeds the budget.")
-    needed: int = Field(description="The most tokens that what must stay took at a refused call.")
+    needed: int = Field(description="The most tokens that mandatory messages took at a refused call.")
     tokens_before: int = Field(description="Tokens of the histories, over all served calls.")
     tokens_after: int = Field(description="Tokens of the requests, over all served calls.")
     saved: float | None = Field(description="Share of the input tokens that was saved.")
@@ -75,10 +57,13 @@ class FiguresModel(_Model):
     cuts: int = Field(description="Calls that cut the window.")
     cut_share: float | None
     rebilled: int = Field(description="Tokens behind the first position that a cut changed.")
-    prefix_share: float | None = Field(description="Calls whose prompt extends the one before, in pressed sessions.")
+    prefix_share: float | None = Field(description="Calls that keep the prompt before up to its newest exchange.")
     support: float | None = Field(description="Next-action support: what the next message needs and the request holds.")
     support_in_context: float | None = Field(description="The same, with words around it that stood around it before.")
     needing: int = Field(description="Calls that support is averaged over.")
+    gain: float | None = Field(None, description="Share of what older history is worth to a compressor; needs pyppmd.")
+    weighed: int = Field(0, description="Calls that gain is added up over.")
+    newest: float | None = Field(None, description="Share of new tool outputs that is sent, of what would fit.")
     bill: BillModel
     time: TimeModel
     findings: dict[str, int] = Field(description="Calls at which a law did not hold, by law.")
@@ -97,6 +82,7 @@ class SessionModel(_Model):
     cuts: list[int] = Field(description="Numbers of the calls that cut, from 1.")
     bill: list[float] = Field(description="Price of the request, call by call.")
     trimmed: list[float] = Field(description="Price of what plain trimming would have sent, call by call.")
+    unmanaged: list[float] = Field([], description="Price of the whole history, call by call.")
 
 
 class RunModel(_Model):
@@ -123,7 +109,8 @@ class ReplayReport(_Model):
     prices: str = Field(description="Where the prices are from.")
     model: str = Field(description="The model that prices are of; empty where they are relative.")
     counter: str = Field(description="What counted tokens, and how exact that is.")
-    skipped: list[SkippedModel] = Field(description="What could not be replayed, at most the first 1,000.")
+    judges: tuple[str, ...] = Field(default=SEES, description="What each judge can see, and what it cannot.")
+    skipped: list[Skipped] = Field(description="What could not be replayed, at most the first 1,000.")
     skipped_count: int
     runs: list[RunModel]
 
@@ -175,31 +162,19 @@ def _rounded(value: float | None, places: int = 4) -> float | None:
     return None if value is None else round(value, places)
 
 
-def finding_model(place: Place) -> FindingModel:
-    """Return a finding as data."""
-    verdict = place.verdict
-    return FindingModel(
-        law=verdict.law,
-        message=verdict.message,
-        at=verdict.path,
-        session=place.session,
-        path=place.path,
-        call=place.call,
-    )
-
-
-def session_model(told: SessionReplay, prices: PriceModel) -> SessionModel:
+def session_model(result: SessionReplay, prices: PriceModel) -> SessionModel:
     """Return a replayed session as data."""
     places = _places(prices)
     return SessionModel(
-        id=told.id,
-        path=told.path,
-        line=told.line,
-        figures=figures_model(told.figures, prices),
-        findings=[finding_model(place) for place in told.places],
-        before=[call.before for call in told.calls],
-        after=[call.after for call in told.calls],
-        cuts=[number for number, call in enumerate(told.calls, 1) if call.cut],
-        bill=[round(call.bill, places) for call in told.calls],
-        trimmed=[round(call.trimmed, places) for call in told.calls],
+        id=result.id,
+        path=result.path,
+        line=result.line,
+        figures=figures_model(result.figures, prices),
+        findings=result.places,
+        before=[call.before for call in result.calls],
+        after=[call.after for call in result.calls],
+        cuts=[number for number, call in enumerate(result.calls, 1) if call.cut],
+        bill=[round(call.bill, places) for call in result.calls],
+        trimmed=[round(call.trimmed, places) for call in result.calls],
+        unmanaged=[round(call.unmanaged, places) for call in result.calls],
     )

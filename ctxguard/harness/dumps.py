@@ -2,7 +2,7 @@
 
 Known are LangChain's messages (`messages_to_dict`, `dumpd`, `model_dump`), PydanticAI's (`all_messages_json`), and the
 `role` and `parts` of OpenTelemetry's GenAI conventions. A replay looks at what a model is sent. What does not survive:
-reasoning, ids of messages, usage and metadata; of media, a note stands in their place.
+reasoning, ids of messages, usage and metadata; media are replaced by a note.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CALLS: Final = frozenset({"tool_use", "tool_call", "function_call", "tool_call_
 
 
 def is_dumped(value: object) -> bool:
-    """Tell whether a value is a message as a framework dumps it, which no API takes."""
+    """Return whether a value is a message as a framework dumps it, which no API accepts."""
     return isinstance(value, Mapping) and (
         _langchain(value) is not None or _is_pydantic_ai(value) or _is_telemetry(value)
     )
@@ -86,7 +86,7 @@ def _of_langchain(fields: Record) -> Record:
     message: dict[str, object] = {"role": role, "content": _content(fields.get("content"))}
     calls = fields.get("tool_calls")
     if isinstance(calls, list) and calls:
-        message["tool_calls"] = [_call(c.get("id"), c.get("name"), c.get("args")) for c in calls]
+        message["tool_calls"] = [tool_call(c.get("id"), c.get("name"), c.get("args")) for c in calls]
     if role in ("tool", "function"):
         known = {"tool_call_id": fields.get("tool_call_id"), "name": fields.get("name")}
         message.update({key: value for key, value in known.items() if value is not None})
@@ -100,7 +100,7 @@ def _content(content: object) -> object:
 
 
 def _is_beside(block: object) -> bool:
-    """Tell reasoning, and calls that stand in `tool_calls` too."""
+    """Return whether a block is reasoning, or a call that `tool_calls` repeats."""
     return isinstance(block, Mapping) and block.get("type") in _THINKING | _CALLS
 
 
@@ -115,7 +115,8 @@ def _text(block: object) -> str:
     return str(block)
 
 
-def _call(identity: object, name: object, arguments: object) -> Record:
+def tool_call(identity: object, name: object, arguments: object) -> Record:
+    """Return a tool call as Chat Completions has it."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return {"id": identity, "type": "function", "function": {"name": str(name), "arguments": text}}
 
@@ -128,12 +129,12 @@ def _is_pydantic_ai(value: Record) -> bool:
 
 
 def _of_pydantic_ai(message: Record) -> Iterator[Record]:
-    parts = [part for part in _records(message["parts"]) if part.get("part_kind") != "thinking"]
+    parts = [part for part in records_in(message["parts"]) if part.get("part_kind") != "thinking"]
     if message["kind"] == "request":
         yield from (_asked(part) for part in parts)
         return
     calls = [
-        _call(p.get("tool_call_id"), p.get("tool_name"), p.get("args"))
+        tool_call(p.get("tool_call_id"), p.get("tool_name"), p.get("args"))
         for p in parts
         if p.get("part_kind") == "tool-call"
     ]
@@ -154,7 +155,8 @@ def _result(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _records(value: object) -> Iterator[Record]:
+def records_in(value: object) -> Iterator[Record]:
+    """Walk the objects of a JSON list; none where it is no list."""
     listed: Iterable[object] = value if isinstance(value, list) else ()
     return (each for each in listed if isinstance(each, Mapping))
 
@@ -167,12 +169,12 @@ def _is_telemetry(value: Record) -> bool:
 
 
 def _of_telemetry(message: Record) -> Iterator[Record]:
-    parts = list(_records(message["parts"]))
+    parts = list(records_in(message["parts"]))
     results = [part for part in parts if part.get("type") == "tool_call_response"]
     for part in results:
         found = part.get("response", part.get("result"))
         yield {"role": "tool", "tool_call_id": part.get("id"), "content": _result(found)}
-    calls = [_call(p.get("id"), p.get("name"), p.get("arguments")) for p in parts if p.get("type") == "tool_call"]
+    calls = [tool_call(p.get("id"), p.get("name"), p.get("arguments")) for p in parts if p.get("type") == "tool_call"]
     texts = [_text(p) for p in parts if p.get("type") not in _THINKING | {"tool_call", "tool_call_response"}]
     if texts or calls or not results:
         said: dict[str, object] = {"role": message["role"], "content": "\n".join(texts)}

@@ -13,9 +13,9 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
-from itertools import chain, islice
+from itertools import islice
 from multiprocessing import get_context
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.harness.figures import Figures
@@ -31,13 +31,13 @@ _BATCH_BYTES: Final = 1 << 18
 _BATCH: Final = 16
 AHEAD: Final = 3
 """Batches that wait for each process: enough to keep it busy, and no more in memory."""
-_SMALL: Final = 1 << 20
+SMALL: Final = 1 << 20
 """Below so many bytes of recordings, starting processes takes longer than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Hold one setting under which sessions are replayed: in words, and as data for the report."""
+    """One setting under which sessions are replayed: in words, and as data for the report."""
 
     label: str
     options: Mapping[str, str | int | float | None]
@@ -46,7 +46,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Hold all that a process needs to know; an adapter of None is detected for each session."""
+    """Everything that a worker process needs; an adapter of None is detected for each session."""
 
     settings: tuple[Setting, ...]
     prices: PriceModel = field(default_factory=PriceModel)
@@ -58,58 +58,60 @@ Task = TypeVar("Task")
 
 
 @dataclass(order=True, slots=True)
-class _Ranked:
+class Ranked:
+    """A session that may be among the worst, with its place in the order of all, counted down."""
+
     badness: tuple[float, ...]
     order: int
-    told: SessionReplay = field(compare=False)
+    result: SessionReplay = field(compare=False)
     recording: Recording = field(compare=False)
 
 
 class Tally:
-    """Add up the sessions of one setting, and remember the worst of them."""
+    """The sum of the sessions of one setting, and the worst of them."""
 
-    def __init__(self, most: int = MOST_SESSIONS) -> None:
+    def __init__(self) -> None:
         self.figures = Figures()
-        self._most = most
-        self._worst: list[_Ranked] = []
-        self.seen = 0
+        self.ranked: list[Ranked] = []
 
-    def add(self, told: SessionReplay, recording: Recording) -> None:
-        """Take in one session."""
-        self.figures.add(told.figures)
-        self.seen += 1
-        self.restore(told, recording, -self.seen)
+    def add(self, result: SessionReplay, recording: Recording) -> None:
+        """Add one session."""
+        self.figures.add(result.figures)
+        self.rank(Ranked(result.badness, -self.figures.sessions, result, recording))
 
-    def restore(self, told: SessionReplay, recording: Recording, order: int) -> None:
-        """Rank a session whose figures have been added, by its place in the order of all."""
-        ranked = _Ranked(told.badness, order, told, recording)
-        if len(self._worst) < self._most:
-            heappush(self._worst, ranked)
+    def rank(self, ranked: Ranked) -> None:
+        """Remember a session if it is among the worst."""
+        if len(self.ranked) < MOST_SESSIONS:
+            heappush(self.ranked, ranked)
         else:
-            heappushpop(self._worst, ranked)
-
-    def __iter__(self) -> Iterator[tuple[SessionReplay, Recording, int]]:
-        """Walk the worst sessions with their recordings and their place in the order of all."""
-        return ((ranked.told, ranked.recording, ranked.order) for ranked in self._worst)
+            heappushpop(self.ranked, ranked)
 
     @property
     def worst(self) -> list[tuple[SessionReplay, Recording]]:
         """The worst sessions, the worst first, with their recordings."""
-        return [(ranked.told, ranked.recording) for ranked in sorted(self._worst, reverse=True)]
+        return [(ranked.result, ranked.recording) for ranked in sorted(self.ranked, reverse=True)]
 
 
 @dataclass(slots=True)
 class Results:
-    """Hold what came of a plan: a tally for each setting, and the first 1,000 of what could not be replayed."""
+    """What came of a plan.
+
+    Attributes:
+        tallies: one for each setting.
+        skipped: the first 1,000 of what could not be replayed.
+        skipped_count: how many there are.
+        done: recordings that were taken in, those that were skipped too.
+    """
 
     tallies: list[Tally]
     skipped: list[Skipped] = field(default_factory=list)
     skipped_count: int = 0
+    done: int = 0
 
     @property
     def sessions(self) -> int:
         """Sessions that were replayed."""
-        return self.tallies[0].seen
+        return self.tallies[0].figures.sessions
 
     @property
     def calls(self) -> int:
@@ -117,86 +119,51 @@ class Results:
         return sum(tally.figures.calls for tally in self.tallies)
 
     def take(self, source: Source, outcome: Outcome) -> None:
-        """Take in what came of a recording."""
+        """Add the outcome of a recording."""
+        self.done += 1
         if isinstance(outcome, Skipped):
-            self.skip(outcome)
+            self.skipped_count += 1
+            self.skipped += [outcome] if len(self.skipped) < MOST_SKIPPED else []
         elif isinstance(source, Recording):
-            for tally, told in zip(self.tallies, outcome, strict=True):
-                tally.add(told, source)
-
-    def skip(self, skipped: Skipped) -> None:
-        """Take note of what could not be replayed."""
-        self.skipped_count += 1
-        if len(self.skipped) < MOST_SKIPPED:
-            self.skipped.append(skipped)
+            for tally, result in zip(self.tallies, outcome, strict=True):
+                tally.add(result, source)
 
 
-Progress = Callable[[int, int, Recording], object]
-"""Is told how many sessions and calls have been replayed so far, and the latest recording."""
 Replayed = Iterator[tuple[Source, Outcome]]
 Spread = Callable[[Iterator[Source], Plan, int], Replayed]
 """Replays in other processes: recordings in, outcomes out in the same order."""
-
-
-class Keeper(Protocol):
-    """Keeps the progress of a replay, and takes it up again."""
-
-    def taken_up(self, results: Results, sources: Iterator[Source]) -> int:
-        """Fill results with what is done, pass over its recordings, and return how many there are."""
-        ...
-
-    def note(self, results: Results, done: int, last: Source) -> None:
-        """Keep the progress, where it is time to."""
-        ...
-
-    def done(self) -> None:
-        """Forget the progress."""
-        ...
 
 
 def run(
     sources: Iterable[Source],
     plan: Plan,
     *,
-    processes: int | None = None,
-    progress: Progress | None = None,
-    keeper: Keeper | None = None,
+    processes: int = 1,
+    results: Results | None = None,
+    after: Callable[[Results, Source], object] | None = None,
     spread: Spread | None = None,
-) -> tuple[Results, int]:
-    """Replay all recordings, and return what came of it and how many processes did it.
+) -> Results:
+    """Replay all recordings, and return what came of it.
 
     Args:
         sources: recordings, and what could not be read.
         plan: the settings.
-        processes: how many; None means one for each core, or none of its own where there is little to do.
-        progress: called after each session.
-        keeper: keeps the progress, so that a replay that was killed can go on.
+        processes: how many.
+        results: those of the recordings before, to add to; None means that there are none.
+        after: called after each recording with the results so far.
         spread: replays in other processes or on other machines; None means processes of this one.
 
     Raises:
-        ConfigError: a process died, the settings cannot be handed to one, or the progress cannot be taken up.
+        ConfigError: a process died, or the settings cannot be handed to one.
     """
-    results = Results([Tally() for _ in plan.settings])
-    remaining = iter(sources)
-    done = 0 if keeper is None else keeper.taken_up(results, remaining)
-    ahead, walked = _peeked(remaining)
-    wanted = cores() if processes is None else processes
-    if processes is None and ahead < _SMALL and spread is None:
-        wanted = 1
-    if spread is not None:
-        outcomes = spread(walked, plan, wanted)
-    else:
-        outcomes = _inline(walked, plan) if wanted <= 1 else _spread(walked, plan, wanted)
-    for source, outcome in outcomes:
-        done += 1
-        results.take(source, outcome)
-        if progress is not None and isinstance(source, Recording):
-            progress(results.sessions, results.calls, source)
-        if keeper is not None:
-            keeper.note(results, done, source)
-    if keeper is not None:
-        keeper.done()
-    return results, max(1, wanted)
+    total = results or Results([Tally() for _ in plan.settings])
+    if spread is None:
+        spread = _in_processes if processes > 1 else _inline
+    for source, outcome in spread(iter(sources), plan, processes):
+        total.take(source, outcome)
+        if after is not None:
+            after(total, source)
+    return total
 
 
 def cores() -> int:
@@ -204,36 +171,27 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _peeked(sources: Iterator[Source]) -> tuple[int, Iterator[Source]]:
-    """Return how many bytes the first recordings hold, as far as that matters, and all of them."""
-    seen: list[Source] = []
-    size = 0
-    for source in sources:
-        seen.append(source)
-        size += len(source.data) if isinstance(source, Recording) else 0
-        if size >= _SMALL:
-            break
-    return size, chain(seen, sources)
-
-
-def _replayed(recording: Recording, plan: Plan) -> Outcome:
+def _replayed(recording: Source, plan: Plan) -> Outcome:
+    if isinstance(recording, Skipped):
+        return recording
     session = opened(recording, adapter=plan.adapter)
     if isinstance(session, Skipped):
         return session
     try:
         stabilizers = [setting.stabilizer for setting in plan.settings]
-        told = list(replay_settings(session, stabilizers, prices=plan.prices, path=recording.path, line=recording.line))
+        result = list(
+            replay_settings(session, stabilizers, prices=plan.prices, path=recording.path, line=recording.line)
+        )
     except CtxguardError as error:
         return Skipped(recording.path, str(error), line=recording.line, session=session.id)
-    if not told[0].calls:
+    if not result[0].calls:
         reason = "no model call: calls are replayed up to each assistant message"
         return Skipped(recording.path, reason, line=recording.line, session=session.id)
-    return told
+    return result
 
 
-def _inline(sources: Iterator[Source], plan: Plan) -> Replayed:
-    for source in sources:
-        yield source, source if isinstance(source, Skipped) else _replayed(source, plan)
+def _inline(sources: Iterator[Source], plan: Plan, _processes: int) -> Replayed:
+    return ((source, _replayed(source, plan)) for source in sources)
 
 
 _plan: Plan | None = None
@@ -245,39 +203,32 @@ def _begin(plan: Plan) -> None:
     _plan = plan
 
 
-def _work(recordings: Sequence[Recording]) -> list[Outcome]:
+def _work(batch: Sequence[Source]) -> list[Outcome]:
     if _plan is None:
         raise ConfigError("this process was started without a plan", setting="processes")
-    return replayed(recordings, _plan)
+    return replayed(batch, _plan)
 
 
-def replayed(recordings: Sequence[Recording], plan: Plan) -> list[Outcome]:
+def replayed(batch: Sequence[Source], plan: Plan) -> list[Outcome]:
     """Replay a batch of recordings."""
-    return [_replayed(recording, plan) for recording in recordings]
+    return [_replayed(source, plan) for source in batch]
 
 
-Batch = Sequence[Recording] | Skipped
-
-
-def batches(sources: Iterator[Source]) -> Iterator[Batch]:
-    """Walk recordings in batches, in order; what could not be read stands alone."""
-    batch: list[Recording] = []
+def _batches(sources: Iterator[Source]) -> Iterator[list[Source]]:
+    """Walk recordings in batches, none of which is large."""
+    batch: list[Source] = []
     size = 0
     for source in sources:
-        is_full = size >= _BATCH_BYTES or len(batch) >= _BATCH
-        if batch and (is_full or isinstance(source, Skipped)):
+        batch.append(source)
+        size += len(source.data) if isinstance(source, Recording) else 0
+        if size >= _BATCH_BYTES or len(batch) >= _BATCH:
             yield batch
             batch, size = [], 0
-        if isinstance(source, Skipped):
-            yield source
-        else:
-            batch.append(source)
-            size += len(source.data)
     if batch:
         yield batch
 
 
-def _spread(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
+def _in_processes(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
     """Replay in processes of their own; reading waits where they are behind."""
     try:
         with ProcessPoolExecutor(
@@ -294,19 +245,13 @@ def _spread(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
 def in_order(
     sources: Iterator[Source],
     workers: int,
-    submit: Callable[[Sequence[Recording]], Task],
+    submit: Callable[[Sequence[Source]], Task],
     result: Callable[[Task], list[Outcome]],
 ) -> Replayed:
     """Replay in workers, and walk the outcomes in the order of the recordings; reading waits for workers."""
-    read = batches(sources)
-    waiting: deque[tuple[Sequence[Recording], Task] | Skipped] = deque()
-    while True:
-        for batch in islice(read, workers * AHEAD - len(waiting)):
-            waiting.append(batch if isinstance(batch, Skipped) else (batch, submit(batch)))
-        if not waiting:
-            return
-        first = waiting.popleft()
-        if isinstance(first, Skipped):
-            yield first, first
-        else:
-            yield from zip(first[0], result(first[1]), strict=True)
+    batches = _batches(sources)
+    waiting = deque((batch, submit(batch)) for batch in islice(batches, workers * AHEAD))
+    while waiting:
+        batch, task = waiting.popleft()
+        yield from zip(batch, result(task), strict=True)
+        waiting.extend((each, submit(each)) for each in islice(batches, 1))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
@@ -30,7 +29,7 @@ _SENTENCE_ENDS: Final = ".:-"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Hold one string that the next message uses and that only the older history tells.
+    """One string that the next message uses and that only the older history contains.
 
     Attributes:
         string: the path, id, number or name.
@@ -43,7 +42,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Say how many of the needed strings a context holds.
+    """How many of the needed strings a context holds.
 
     Attributes:
         needed: how many the next message needs.
@@ -90,11 +89,11 @@ class Fidelity:
         self._text: ByIdentity[Artifact, str] = ByIdentity(text_of)
 
     def __call__(self, history: Sequence[Artifact], context: Iterable[Artifact], following: Artifact) -> Support:
-        """Return how much of what `following` needs from `history` stands in `context`."""
+        """Return how much of what `following` needs from `history` is in `context`."""
         return self.support(self.needs(history, following), context)
 
     def needs(self, history: Sequence[Artifact], following: Artifact) -> list[Need]:
-        """Return what the next message uses of the older history and what not every valid context holds.
+        """Return the strings that the next message takes from the older history, unless every valid context holds them.
 
         Strings of the system prompt, the task, the last user message and the last exchange are left out.
         """
@@ -148,7 +147,7 @@ def text_of(artifact: Artifact) -> str:
 
 
 def _given(history: Sequence[Artifact]) -> frozenset[int]:
-    """Return the positions of what any valid context holds: authority, the last user message, the last exchange."""
+    """Return the positions that any valid context holds: system and task, the last user message, the last exchange."""
     positions = {p for p, artifact in enumerate(history) if artifact.kind in (Kind.SYSTEM, Kind.TASK)}
     positions.update(exchanges(history)[-1].positions)
     last_user = next((p for p in range(len(history) - 1, -1, -1) if history[p].kind is Kind.USER), None)
@@ -162,21 +161,3 @@ def _words_around(text: str, string: str) -> Iterator[frozenset[str]]:
         before, after = text[max(0, start - NEAR) : start], text[end : end + NEAR]
         yield frozenset((*_WORD.findall(before), *_WORD.findall(after)))
         start = text.find(string, end)
-
-
-def mean_support(measured: Iterable[Support]) -> tuple[float, float] | None:
-    """Return plain support and support with context, averaged over the calls that need at least one string.
-
-    Returns:
-        The two means, or None if no call needs anything.
-    """
-    needing = [support for support in measured if support.needed]
-    if not needing:
-        return None
-    return fmean(support.plain for support in needing), fmean(support.with_context for support in needing)
-
-
-def evidence_kept(context: Iterable[Artifact], evidence: Iterable[str]) -> bool:
-    """Tell whether a context holds every piece of evidence for an answer, word for word."""
-    text = "\0".join(map(text_of, context))
-    return all(piece in text for piece in evidence)

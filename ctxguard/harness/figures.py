@@ -2,81 +2,78 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Annotated
+from itertools import accumulate
+from typing import Final
 
-from ddsketch import DDSketch
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field
 
+from ctxguard.harness.gain import Bits, gain
 from ctxguard.harness.judging import Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Hold one finding with the call at which it was made.
+class FindingModel(BaseModel):
+    """One thing that is wrong with one request, or with many of the same session."""
 
-    Attributes:
-        session: id of the session.
-        path: the file it is from.
-        call: number of the model call in the session, from 1.
-        verdict: what is wrong.
-    """
+    model_config = ConfigDict(frozen=True)
 
-    session: str
-    path: str
-    call: int
-    verdict: Verdict
+    law: str = Field(description="Name of the law or check.")
+    message: str = Field(description="What is wrong; never holds a personal value.")
+    at: str = Field(description="Where in the request.")
+    session: str = Field(description="Id of the session.")
+    path: str = Field(description="The file it is from.")
+    call: int = Field(description="Number of the model call in the session, from 1.")
+
+    @classmethod
+    def of(cls, verdict: Verdict, session: str, path: str, call: int) -> FindingModel:
+        """Return a verdict with the call at which it was made."""
+        return cls(law=verdict.law, message=verdict.message, at=verdict.path, session=session, path=path, call=call)
 
     def __str__(self) -> str:
-        return f"{self.verdict} (call {self.call} of session {self.session}, {self.path})"
+        return f"{self.law}: {self.message}{f' @ {self.at}' if self.at else ''}"
 
 
-def _bins(sketch: DDSketch) -> list[tuple[float, float]]:
-    """Return the values of a sketch with their counts; the library itself saves one only with protobuf."""
-    store, zeros = sketch._store, sketch._zero_count  # noqa: SLF001 - what is looked at has no public name
-    bins = [(sketch._mapping.value(n + store.offset), count) for n, count in enumerate(store.bins) if count]  # noqa: SLF001
-    return [*bins, *([(0.0, zeros)] if zeros else [])]
-
-
-def _sketch(bins: Iterable[tuple[float, float]] = ()) -> DDSketch:
-    sketch = DDSketch(0.01)
-    for value, count in bins:
-        sketch.add(value, count)
-    return sketch
-
-
-Sketch = Annotated[DDSketch, PlainValidator(_sketch), PlainSerializer(_bins)]
-"""A sketch of values within one percent, saved as its values with their counts."""
+_STEP: Final = math.log(1.01)
+"""Times whose logarithms differ by less than this are one: percentiles are within one percent."""
+_LEAST: Final = 1e-6
+"""Shorter times, in milliseconds, count as this one."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """Hold the figures of one or more replayed sessions under one setting.
+    """The figures of one or more replayed sessions under one setting.
 
     Attributes:
         sessions: how many.
         calls: model calls in them: the history up to each assistant message.
-        refused: calls for which what must stay does not fit (`BudgetExceededError`).
+        refused: calls whose mandatory messages do not fit (`BudgetExceededError`).
         pressed: calls whose history exceeds the budget.
-        needed: the most tokens that what must stay took at one refused call.
+        needed: the most tokens that mandatory messages took at one refused call.
         tokens_before: tokens of the histories, over all calls that were served.
         tokens_after: tokens of the requests, over the same calls.
-        saved_by: tokens that each action took out of messages, over the same calls; what stages added is in none.
+        saved_by: tokens that each action removed from messages, over the same calls.
         successors: calls that follow a served call, in sessions that exceed the budget.
-        extended: those of them whose prompt extends the previous one.
+        extended: those of them whose prompt keeps the previous one up to its newest exchange.
         cuts: calls that cut the window.
         rebilled: tokens of requests behind the first position that a cut changed.
         bill: price of the requests.
         bill_unmanaged: price of the whole histories at the same calls.
         bill_trimmed: price of what plain trimming to the same budget would have sent at the same calls.
-        needing: calls whose next message uses something that only the older history tells.
-        held: sum over them of the share of it that the request holds.
-        held_in_context: the same, counting only what stands among the words that stood around it.
+        needing: calls whose next message uses something that only the older history contains.
+        held: sum over them of the share that the request holds.
+        held_in_context: the same, counting only strings among the words that surrounded them in the history.
+        weighed: calls whose next message was compressed (`ctxguard.harness.gain`).
+        floor_bits: bits of those messages after the floor, which any valid context holds.
+        bits: the same after the requests.
+        whole_bits: the same after the whole histories.
+        newest_sent: characters of the newest tool outputs that were sent, at calls over the budget.
+        newest_fitting: characters of them that would fit into half of the free room.
         findings: number of calls at which a law did not hold, by law.
         places: the first finding of each law.
-        milliseconds: sketch of the times of the calls, within one percent.
+        times: how many calls took how long, by the logarithm of their time; `timed` adds one.
     """
 
     sessions: int = 0
@@ -97,9 +94,15 @@ class Figures:
     needing: int = 0
     held: float = 0.0
     held_in_context: float = 0.0
+    weighed: int = 0
+    floor_bits: int = 0
+    bits: int = 0
+    whole_bits: int = 0
+    newest_sent: int = 0
+    newest_fitting: int = 0
     findings: dict[str, int] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
-    milliseconds: Sketch = field(default_factory=_sketch)
+    places: dict[str, FindingModel] = field(default_factory=dict)
+    times: Counter[int] = field(default_factory=Counter)
 
     def add(self, other: Figures) -> None:
         """Add the figures of other sessions."""
@@ -110,14 +113,18 @@ class Figures:
         for law, calls in other.findings.items():
             self.findings[law] = self.findings.get(law, 0) + calls
             self.places.setdefault(law, other.places[law])
-        self.milliseconds.merge(other.milliseconds)
+        self.times.update(other.times)
+
+    def timed(self, milliseconds: float) -> None:
+        """Add the time of a call."""
+        self.times[round(math.log(max(milliseconds, _LEAST)) / _STEP)] += 1
 
     def judged(self, verdicts: Iterable[Verdict], session: str, path: str) -> None:
-        """Take in what is wrong with the latest call."""
+        """Add what is wrong with the latest call."""
         first = {verdict.law: verdict for verdict in reversed(list(verdicts))}
         for law, verdict in sorted(first.items()):
             self.findings[law] = self.findings.get(law, 0) + 1
-            self.places.setdefault(law, Place(session, path, self.calls, verdict))
+            self.places.setdefault(law, FindingModel.of(verdict, session, path, self.calls))
 
     @property
     def served(self) -> int:
@@ -131,7 +138,7 @@ class Figures:
 
     @property
     def prefix_share(self) -> float | None:
-        """Share of calls whose prompt extends the previous one, in sessions that exceed the budget; None if none do."""
+        """Share of calls that keep the previous prompt up to its newest exchange; None if no session is over budget."""
         return self.extended / self.successors if self.successors else None
 
     @property
@@ -151,14 +158,29 @@ class Figures:
 
     @property
     def support_in_context(self) -> float | None:
-        """The same, counting only what stands among the words that stood around it."""
+        """The same, counting only strings among the words that surrounded them in the history."""
         return self.held_in_context / self.needing if self.needing else None
+
+    @property
+    def gain(self) -> float | None:
+        """Share of what older history is worth in bits that the requests hold; None if nothing was compressed."""
+        return gain([Bits(self.floor_bits, self.bits, self.whole_bits)])
+
+    @property
+    def newest(self) -> float | None:
+        """Share of the newest tool outputs that is sent, in characters, of what would fit; None if nothing would."""
+        return self.newest_sent / self.newest_fitting if self.newest_fitting else None
 
     def percentile(self, share: float) -> float | None:
         """Return a percentile of the times of calls, in milliseconds; None if nothing was timed."""
-        found: float | None = self.milliseconds.get_quantile_value(share)
-        return found
+        rank = share * (self.times.total() - 1)
+        for step, seen in zip(
+            sorted(self.times), accumulate(self.times[step] for step in sorted(self.times)), strict=True
+        ):
+            if seen > rank:
+                return math.exp(step * _STEP)
+        return None
 
 
-_APART = ("needed", "saved_by", "findings", "places", "milliseconds")
+_APART = ("needed", "saved_by", "findings", "places", "times")
 _SUMMED = tuple(f.name for f in fields(Figures) if f.name not in _APART)

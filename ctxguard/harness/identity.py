@@ -1,4 +1,4 @@
-"""Remember what is made of an object, for as long as it is the same object."""
+"""Cache a function by the identity of its argument."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Judge each request of a replayed session by the laws, on what would be sent, sharing no code with the stages.
 
 The laws: the budget by a new count of the request as it was written, calls and results in pairs, the system prompt
-whole and first, the latest messages there, no personal data that the chain's rules find, a prompt that extends the one
-before unless the budget was hit, and a trail of what has left.
+whole and first, the latest messages there, no personal data that the chain's rules find, a prompt that keeps
+the one before up to its newest exchange unless the budget was hit, and a trail of evicted messages.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.harness.requests import WireMessage, WireReader, pair_faults
+from ctxguard.harness.requests import WireMessage, WireReader, newest_exchange, pair_faults
 from ctxguard.harness.sessions import Session
 
 if TYPE_CHECKING:
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
+_RECALLED: Final = "[Recalled from earlier in this conversation"
 _AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
 _WORD: Final = re.compile(r"\w{4,}|\d{2,}")
-"""What a line can tell of: a word, or no more than a price."""
+"""Words by which a line can refer to a message; numbers from two digits on, such as a price."""
+_COUNTED: Final = re.compile(r"^(\d+) earlier steps?(?:, (\d+) told)?(?:; ~ is \S+?)?([.:])$", re.MULTILINE)
+"""The first line of a trail: how many steps it represents, and how many of them have a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Hold one thing that is wrong with one request.
+    """One thing that is wrong with one request.
 
     Attributes:
         law: `budget`, `pairs`, `system`, `recent`, `personal data`, `prefix`, `trail`, or the name of a check.
@@ -52,7 +55,7 @@ class Judge:
         self._reader = reader or WireReader()
         self._count = stabilizer.counter
         self._budget = stabilizer.budget_for()
-        self._beside = session.overhead(self._count) + self._count.tools(session.tools)
+        self._overhead = session.overhead(self._count) + self._count.tools(session.tools)
         self._keep_recent = stabilizer.keep_recent
         self._detectors = detectors_of(stabilizer)
         self._promises = window_promises(stabilizer)
@@ -61,11 +64,12 @@ class Judge:
         self._before: list[WireMessage] | None = None
         self._tokens_before = 0
         self._seen_end = 0
+        self._recalled: set[str] = set()
         self._sent: dict[int, Artifact] = {}
         self._left: dict[int, Artifact] = {}
 
     def refused(self) -> None:
-        """Take note that a call was refused, so that the next prompt has none to extend."""
+        """Record that a call was refused, so that the next prompt has none to extend."""
         self._before = None
 
     def judge(
@@ -74,7 +78,7 @@ class Judge:
         """Return everything that is wrong with a request."""
         messages = self._reader.messages(native)
         read = self._adapter.read(native)
-        tokens = self._beside + self._count.artifacts(read)
+        tokens = self._overhead + self._count.artifacts(read)
         found = [Verdict(c.name, f.message, f.path) for c in report.checks for f in c.findings]
         if tokens > self._budget:
             found.append(Verdict("budget", f"{tokens} tokens are sent and the budget is {self._budget}"))
@@ -83,7 +87,7 @@ class Judge:
         found += self._recent(history, context)
         found += self._personal(messages)
         if self._promises:
-            found += self._prefix(history, messages)
+            found += self._prefix(history, context, messages)
             found += self._trail(history, context, report)
         self._before, self._tokens_before, self._seen_end = messages, tokens, len(history)
         return found
@@ -115,11 +119,11 @@ class Judge:
                 yield Verdict("system", "a system prompt was lost", path)
 
     def _room(self, artifact: Artifact) -> int:
-        """Return by how many characters masking may have made a text longer."""
+        """Return the most characters by which masking may lengthen a text."""
         return 1 + _PLACEHOLDER * len(self._parts(artifact.text))
 
     def _parts(self, text: str) -> tuple[str, ...]:
-        """Return what of a text no masking may touch: what stands between the spans of the rules."""
+        """Return the parts of a text that no masking may change: those between the spans of the rules."""
         known = self._pieces.get(text)
         if known is None:
             spans = sorted((s.start, s.end) for d in self._detectors for s in d.find(text))
@@ -163,8 +167,15 @@ class Judge:
 
     # -- from call to call
 
-    def _prefix(self, history: Sequence[Artifact], messages: Sequence[WireMessage]) -> Iterator[Verdict]:
-        """Find a prompt that was rewritten although the one before, with all that is new, would have fitted."""
+    def _prefix(
+        self, history: Sequence[Artifact], context: Sequence[Artifact], messages: Sequence[WireMessage]
+    ) -> Iterator[Verdict]:
+        """Find a prompt that was rewritten although the previous one, with everything new, would have fit.
+
+        A block that was recalled for a new question is new as well: nothing is kept free for it, so it may not fit.
+        """
+        recalled, known = [a for a in context if a.text.startswith(_RECALLED)], self._recalled
+        self._recalled = {a.text for a in recalled}
         if self._before is None:
             return
         same = 0
@@ -172,16 +183,18 @@ class Judge:
             if was is not now and was.json != now.json:
                 break
             same += 1
-        if same == len(self._before):
+        if same >= newest_exchange(self._before):
             return
-        new = self._count.artifacts(history[self._seen_end :])
+        new = self._count.artifacts([*history[self._seen_end :], *(a for a in recalled if a.text not in known)])
         if self._tokens_before + new <= self._budget * _CERTAIN:
             yield Verdict(
-                "prefix", "the prompt does not extend the one before, and there was room", f"messages[{same}]"
+                "prefix",
+                "the prompt does not extend the one before, and there was room",
+                f"messages[{same}]",
             )
 
     def _trail(self, history: Sequence[Artifact], context: Sequence[Artifact], report: Report) -> Iterator[Verdict]:
-        """Find a context from which something has left without a trace."""
+        """Find a context from which something was evicted without a trace."""
         now = {id(a.root): a for a in context}
         given = {id(a) for a in history}
         for key, artifact in self._sent.items():
@@ -189,13 +202,21 @@ class Judge:
                 self._left[key] = artifact
         self._sent = now
         left = [artifact for key, artifact in self._left.items() if key not in now]
-        told = report.details.get("trail")
-        if not left or (isinstance(told, dict) and not told.get("room", True)):
+        reported = report.details.get("trail")
+        if not left or (isinstance(reported, dict) and not reported.get("room", True)):
             return
         added = "\n".join(a.text for a in context if id(a.root) not in given)
-        words = set(_WORD.findall(added))
-        if not any(words.intersection(_names(artifact)) for artifact in left):
+        counted = _COUNTED.search(added)
+        if counted is None:
             yield Verdict("trail", f"{len(left)} messages have left the context, and nothing in it tells of them")
+            return
+        steps, told = int(counted[1]), int(counted[2] or (counted[1] if counted[3] == ":" else 0))
+        if isinstance(reported, dict) and (steps, told) != (reported.get("steps"), reported.get("told")):
+            figures = f"{reported.get('told')} of {reported.get('steps')}"
+            yield Verdict("trail", f"the trail tells {told} of {steps} steps, the report says {figures}")
+        words = set(_WORD.findall(added[counted.end() :]))
+        if told and not any(words.intersection(_names(artifact)) for artifact in left):
+            yield Verdict("trail", f"the trail tells {told} steps, and none of {len(left)} messages that have left")
 
 
 _PLACEHOLDER: Final = 24
@@ -205,13 +226,13 @@ _CERTAIN: Final = 0.9
 
 
 def _names(artifact: Artifact) -> set[str]:
-    """Return the words by which a line could tell of an artifact: those of its calls, and of its text."""
+    """Return the words by which a line could refer to an artifact: those of its calls, and of its text."""
     calls = (word for call in artifact.calls for word in (call.name, *_WORD.findall(f"{call.name} {call.arguments}")))
     return {*calls, *_WORD.findall(artifact.text)}
 
 
 def _end_of(text: str, pieces: Sequence[str], start: int) -> int | None:
-    """Return where the last of these pieces ends that stand in a text in this order; None where one does not."""
+    """Return the end of the last piece if a text holds all of them in this order, else None."""
     for piece in pieces:
         found = text.find(piece, start)
         if found < 0:
@@ -221,7 +242,7 @@ def _end_of(text: str, pieces: Sequence[str], start: int) -> int | None:
 
 
 def detectors_of(stabilizer: Stabilizer) -> tuple[Detector, ...]:
-    """Return what the masking stages of a chain look for."""
+    """Return the detectors of the masking stages of a chain."""
     maskers = (getattr(stage, "masker", None) for stage in stabilizer.stages)
     return tuple(detector for masker in maskers if masker is not None for detector in masker.detectors)
 
@@ -232,6 +253,7 @@ def masker_of(stabilizer: Stabilizer) -> Masker | None:
 
 
 def window_promises(stabilizer: Stabilizer) -> bool:
-    """Tell whether a chain has the default window, which promises rare cuts and a trail; other strategies do not."""
-    windows = (stage for stage in stabilizer.stages if getattr(stage, "name", "") == "StableWindow")
-    return any(getattr(window, "trail", 0) != 0 for window in windows)
+    """Return whether a chain has the default window, which promises rare cuts and a trail; other strategies do not."""
+    windows: Iterator[Any] = (stage for stage in stabilizer.stages if getattr(stage, "name", "") == "StableWindow")
+    # Read without a fallback: a setting that has moved must not silence the judge.
+    return any(window.settings.trail != 0 for window in windows)

@@ -1,4 +1,4 @@
-"""Find and open what a user names: files, folders, globs, standard input, and URLs that fsspec opens."""
+"""Find and open the files that a user names: paths, folders, globs, standard input, and URLs that fsspec opens."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjs
 
 
 def is_url(name: str) -> bool:
-    """Tell a URL such as `s3://bucket/sessions/` from a path."""
+    """Return whether a name is a URL such as `s3://bucket/sessions/` from a path."""
     return "://" in name
 
 
 def found(name: str) -> list[str]:
-    """Return the files that a name stands for, in a stable order; none where there are none.
+    """Return the files that a name denotes, in a stable order.
 
     Raises:
         ConfigError: a URL needs a package that is not installed.
@@ -85,7 +85,7 @@ def opened_file(name: str) -> BinaryIO:
 
 
 def total_size(names: Iterable[str]) -> int | None:
-    """Return how many bytes the files take that names stand for; None where that cannot be told."""
+    """Return the size in bytes of all files that names denote; None if it is unknown."""
     try:
         return sum(_size(each) for name in names for each in found(name))
     except (CtxguardError, OSError, TypeError):

@@ -1,4 +1,4 @@
-"""Price prompts in money where the provider caches prefixes, and what plain trimming would send instead."""
+"""Price prompts where the provider caches prefixes, and price what plain trimming would send instead."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import yaml
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, ValidationError
 
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
@@ -57,7 +58,7 @@ class PriceModel:
         return (tokens - served) * fresh + served * self.cached
 
     def is_cold(self, before: float | None, now: float | None) -> bool:
-        """Tell whether the cache has expired between two calls, by their times; without times it has not."""
+        """Return whether the cache expired between two calls, by their times; False if they have none."""
         return before is not None and now is not None and now - before > self.lifetime
 
 
@@ -107,30 +108,30 @@ def _of_table(model: str, path: Path) -> PriceModel:
     if not isinstance(found, dict):
         known = ", ".join(map(str, table)) if isinstance(table, dict) else "nothing"
         raise ConfigError(f"the price table {path} has no prices of {model!r}; it has {known}", setting="prices")
-    unknown = sorted(set(map(str, found)) - {"input", "cache_read", "cache_write", "minimum", "step", "lifetime"})
-    values = {key: found[key] for key in found if found[key] is not None}
-    if unknown or "input" not in values or not all(_is_price(v) for v in values.values()):
+    try:
+        own = _Prices.model_validate({key: value for key, value in found.items() if value is not None})
+    except ValidationError as error:
         raise ConfigError(
-            f"the prices of {model!r} in {path} are numbers by input, cache_read, cache_write, minimum, step and "
-            "lifetime, and input is required",
+            f"the prices of {model!r} in {path} are numbers by {', '.join(_Prices.model_fields)}; input is required",
             setting="prices",
-        )
-    fresh = float(values["input"])
-    return PriceModel(
-        model,
-        fresh / MILLION,
-        float(values.get("cache_read", fresh)) / MILLION,
-        float(values["cache_write"]) / MILLION if "cache_write" in values else None,
-        int(values.get("minimum", 1_024)),
-        max(1, int(values.get("step", 1))),
-        "USD",
-        path.name,
-        float(values.get("lifetime", 300.0)),
-    )
+        ) from error
+    cached = own.input if own.cache_read is None else own.cache_read
+    written = None if own.cache_write is None else own.cache_write / MILLION
+    caching = (own.minimum, max(1, own.step), "USD", path.name, own.lifetime)
+    return PriceModel(model, own.input / MILLION, cached / MILLION, written, *caching)
 
 
-def _is_price(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+class _Prices(BaseModel):
+    """The prices of a model in a user's table, in US dollars per million tokens."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    input: NonNegativeFloat
+    cache_read: NonNegativeFloat | None = None
+    cache_write: NonNegativeFloat | None = None
+    minimum: NonNegativeInt = 1_024
+    step: NonNegativeInt = 1
+    lifetime: NonNegativeFloat = 300.0
 
 
 def _of_library(model: str) -> PriceModel:
@@ -177,12 +178,12 @@ def _base(price: object) -> float | None:
 
 
 class PlainTrim:
-    """Say what the commonest alternative would send: at each call system, task and the longest tail that fits.
+    """The commonest alternative: at each call, send system, task, and the longest tail that fits.
 
-    The tail is of whole exchanges, cut anew at each call, with nothing in place of what is gone.
+    The tail consists of whole exchanges and is chosen anew at each call; evicted messages leave no trace.
     """
 
-    def __init__(self, artifacts: Sequence[Artifact], count: ArtifactCounter, budget: int, beside: int) -> None:
+    def __init__(self, artifacts: Sequence[Artifact], count: ArtifactCounter, budget: int, overhead: int) -> None:
         from ctxguard.history import exchanges
 
         self._found = [(e.positions[0], max(e.positions)) for e in exchanges(artifacts)]
@@ -192,12 +193,12 @@ class PlainTrim:
         for number, artifact in enumerate(artifacts):
             self._sums.append(self._sums[-1] + (0 if number in own else count.artifact(artifact)))
         self._fixed = [(n, count.artifact(artifacts[n])) for n in self._authority]
-        self._budget, self._beside = budget, beside
+        self._budget, self._overhead = budget, overhead
         self._begin, self._known, self._before = 0, 0, 0
 
     def call(self, end: int) -> tuple[int, int]:
         """Return the tokens of the prompt at the call behind `end` messages, and how many the one before shares."""
-        fixed = self._beside + sum(tokens for n, tokens in self._fixed if n < end)
+        fixed = self._overhead + sum(tokens for n, tokens in self._fixed if n < end)
         starts = [first for first, last in self._found if last < end and first >= self._begin]
         begin = next((s for s in starts if fixed + self._sums[end] - self._sums[s] <= self._budget), None)
         if begin is None:

@@ -1,6 +1,6 @@
 """Stream recordings out of files. What cannot be read is named, and the rest is read on.
 
-A recording is handed on as it stands in its file, one line or one JSON value, so that it can be parsed in the process
+A recording is passed on as the bytes in its file, one line or one JSON value, so that it can be parsed in the process
 that replays it and memory does not depend on how many there are.
 """
 
@@ -12,12 +12,15 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from io import BytesIO
+from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
+from ctxguard.adapting.registry import OBJECT_ADAPTERS
 from ctxguard.errors import AdapterError, CtxguardError, SessionFileError, reason_of
 from ctxguard.harness.dumps import is_dumped, translated
 from ctxguard.harness.locations import found, missing, opened_file
-from ctxguard.harness.sessions import HISTORIES, MAX_BYTES, Session, parse_json, parse_session
+from ctxguard.harness.sessions import AS_DATA, HISTORIES, MAX_BYTES, Session, parse_json, parse_session
 from ctxguard.harness.spans import Spans, holds_spans
 from ctxguard.settings import install_command
 
@@ -35,7 +38,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Hold one recorded session as it stands in its file.
+    """One recorded session, as the bytes in its file.
 
     Attributes:
         path: the file as it was named.
@@ -54,13 +57,13 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Name what could not be replayed.
+    """A recording or a file that could not be replayed, and why.
 
     Attributes:
         path: the file as it was named.
         reason: why, in one line.
-        line: the line it stands on, or None where the whole file is meant.
-        session: id of the session, where it was read that far.
+        line: its line in the file, from 1; None for the whole file.
+        session: id of the session, if it could be read.
     """
 
     path: str
@@ -77,7 +80,7 @@ Source: TypeAlias = "Recording | Skipped"
 
 
 def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
-    """Walk the files that names stand for: a file, `-`, a folder with all below it, a glob or a URL; in order."""
+    """Walk the files that names denote, in order: a file, `-`, a folder with everything below it, a glob, or a URL."""
     for name in names:
         try:
             files = found(name)
@@ -106,16 +109,27 @@ def recordings(names: Iterable[str]) -> Iterator[Source]:
 
 
 def _of_file(name: str, file: BinaryIO) -> Iterator[Source]:
-    magic = file.read(len(_PARQUET))
-    file.seek(0)
-    if magic == _PARQUET:
+    if _begins_with(file, _PARQUET):
         yield from _of_parquet(name, file)
         return
-    lines = _Lines(gzip.GzipFile(fileobj=file) if magic.startswith(_GZIP) else file)
+    lines = _Lines(_unzipped(file))
     try:
         yield from _of_lines(name, lines)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except _DAMAGED as error:
         yield Skipped(name, f"the gzip data is damaged: {str(error).lower()}", line=lines.number + 1)
+
+
+def _begins_with(file: BinaryIO, magic: bytes) -> bool:
+    found = file.read(len(magic))
+    file.seek(0)
+    return found == magic
+
+
+def _unzipped(file: BinaryIO) -> gzip.GzipFile | BinaryIO:
+    return gzip.GzipFile(fileobj=file) if _begins_with(file, _GZIP) else file
+
+
+_DAMAGED: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
@@ -158,19 +172,68 @@ def _unpacked(value: object) -> object:
     return _dense(value)
 
 
+def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[Session]:
+    """Yield the sessions of a file, or raise what is wrong with it.
+
+    Taken are: one JSON history; JSONL with a session a line, or a message a line; each gzipped or not. A session is a
+    list of messages, or an object with `messages`, `input` or `artifacts`, perhaps with `id` and `tools`.
+
+    Args:
+        path: the file; `-` is standard input.
+        adapter: name of the adapter; None detects it.
+
+    Raises:
+        SessionFileError: the file cannot be read, or holds no session; says which line.
+        AdapterError: no such adapter, or one that reads no files.
+    """
+    yield from sessions_in(read_text(str(path)), str(path), adapter=adapter)
+
+
+def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[Session]:
+    """Walk the sessions of a text, see `read_sessions`."""
+    if adapter in OBJECT_ADAPTERS:
+        raise AdapterError(f"adapter {adapter!r} reads message objects, which no file holds; {AS_DATA}")
+    for source in _of_lines(name, _Lines(BytesIO(text.encode()), MAX_BYTES)):
+        found = source if isinstance(source, Skipped) else opened(source, adapter=adapter, translate=False)
+        if isinstance(found, Skipped):
+            raise SessionFileError(name, found.reason, line=found.line)
+        yield found
+
+
+def read_text(name: str) -> str:
+    """Return the text of a file, unpacked where it is gzipped; `-` is standard input.
+
+    Raises:
+        SessionFileError: it cannot be read, unpacks to too much, or is no UTF-8.
+    """
+    try:
+        with closing(opened_file(name)) as file:
+            packed = BytesIO(file.read(MAX_BYTES + 1))  # a pipe can be read once
+        data = _unzipped(packed).read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise SessionFileError(name, f"it holds more than {MAX_BYTES} bytes")
+        return data.decode("utf-8-sig")
+    except _DAMAGED as error:
+        raise SessionFileError(name, f"the gzip data is damaged ({error})") from error
+    except OSError as error:
+        raise SessionFileError(name, reason_of(error)) from error
+    except UnicodeDecodeError as error:
+        raise SessionFileError(name, f"{reason_of(error)}; save it as UTF-8") from error
+
+
 class _Lines:
     """Read line by line, with the number of the latest one. Lines that are too long are read past."""
 
-    def __init__(self, file: gzip.GzipFile | BinaryIO) -> None:
-        self._file = file
+    def __init__(self, file: gzip.GzipFile | BinaryIO, most: int = MAX_LINE) -> None:
+        self._file, self._most = file, most
         self.number = 0
 
     def __iter__(self) -> Iterator[bytes | None]:
-        """Walk the lines that are not blank, without their ends; None stands for one that is too long."""
-        while line := self._file.readline(MAX_LINE + 1):
-            is_long = len(line) > MAX_LINE
-            while line and len(line) > MAX_LINE and not line.endswith(b"\n"):
-                line = self._file.readline(MAX_LINE + 1)
+        """Walk the lines that are not blank, without their ends; None for one that is too long."""
+        while line := self._file.readline(self._most + 1):
+            is_long = len(line) > self._most
+            while line and len(line) > self._most and not line.endswith(b"\n"):
+                line = self._file.readline(self._most + 1)
             self.number += 1
             if self.number == 1:
                 line = line.removeprefix(_BOM)
@@ -209,9 +272,9 @@ def _of_spans(name: str, value: object, walked: Iterator[bytes | None], lines: _
             yield Skipped(name, "not valid JSON" if line is not None else _TOO_LONG, line=lines.number)
         else:
             spans.add(parsed, lines.number)
-    told = list(spans.sessions())
-    yield from (Recording(name, line, n, json.dumps(each).encode()) for n, (line, each) in enumerate(told))
-    if not told:
+    sessions = list(spans.sessions())
+    yield from (Recording(name, line, n, json.dumps(each).encode()) for n, (line, each) in enumerate(sessions))
+    if not sessions:
         yield Skipped(name, "its spans hold no messages; record them with content capture on")
 
 
@@ -275,23 +338,24 @@ def _is_message(value: object) -> bool:
 
 
 def _is_session(value: object) -> bool:
-    """Tell whether an item of a list is a session of its own: it holds a history and is no message."""
+    """Return whether an item of a list is a session of its own: it holds a history and is no message."""
     return isinstance(value, Mapping) and "role" not in value and any(isinstance(value.get(k), list) for k in HISTORIES)
 
 
-def opened(recording: Recording, *, adapter: str | None = None) -> Session | Skipped:
+def opened(recording: Recording, *, adapter: str | None = None, translate: bool = True) -> Session | Skipped:
     """Return the session of a recording, or why there is none.
 
     Args:
-        recording: as it stands in its file.
+        recording: as `recordings` yields it.
         adapter: name of the adapter; None detects it.
+        translate: whether messages as a framework dumps them become Chat Completions messages.
 
     Raises:
         AdapterError: no such adapter.
     """
     try:
-        record = translated(parse_json(recording.data.decode("utf-8")))
-        return parse_session(record, adapter=adapter, place=recording.place)
+        record = parse_json(recording.data.decode("utf-8"))
+        return parse_session(translated(record) if translate else record, adapter=adapter, place=recording.place)
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 text (byte {error.start})"
     except json.JSONDecodeError as error:

@@ -7,19 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import BudgetExceededError
-from ctxguard.harness.fidelity import Fidelity, Need
-from ctxguard.harness.figures import Figures, Place
+from ctxguard.harness.fidelity import Fidelity, Need, Support
+from ctxguard.harness.figures import Figures, FindingModel
+from ctxguard.harness.gain import Bits, Gain, newest_exchange, newest_sent
 from ctxguard.harness.judging import Judge, masker_of
 from ctxguard.harness.pricing import PlainTrim, PriceModel, common_prefix
 from ctxguard.harness.requests import WireReader
 from ctxguard.harness.sessions import Session
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.tokens import ArtifactCounter
 
 MOST_PLACES: Final = 50
 """Findings of one session that are listed; all are counted."""
@@ -27,7 +29,7 @@ MOST_PLACES: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Hold what became of one model call.
+    """One model call of a replay.
 
     Attributes:
         end: messages of the history before it.
@@ -36,6 +38,7 @@ class Call:
         cut: whether it cut the window.
         bill: price of the request.
         trimmed: price of what plain trimming would have sent.
+        unmanaged: price of the whole history.
     """
 
     end: int
@@ -44,18 +47,19 @@ class Call:
     cut: bool = False
     bill: float = 0.0
     trimmed: float = 0.0
+    unmanaged: float = 0.0
 
 
 @dataclass(slots=True)
 class SessionReplay:
-    """Hold one session, replayed under one setting.
+    """One session, replayed under one setting.
 
     Attributes:
         id: name of the session.
         path: the file it is from.
-        line: the line it stands on.
+        line: its line in that file, from 1.
         budget: tokens each call had, the reply's reserve taken off.
-        figures: what adds up.
+        figures: its figures, which can be added to those of others.
         calls: call by call.
         places: the findings, at most 50 of them.
     """
@@ -66,7 +70,7 @@ class SessionReplay:
     budget: int = 0
     figures: Figures = field(default_factory=lambda: Figures(sessions=1))
     calls: list[Call] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[FindingModel] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -82,22 +86,51 @@ class SessionReplay:
 
 
 Watcher = Callable[[int, Sequence[Artifact], Report], object]
-"""Is shown each served call: its number, the context and the report."""
+"""Called with each served call: its number, the context and the report."""
+
+
+class Held(NamedTuple):
+    """What a context holds: support and bits, None if they cannot be measured, and characters of the newest outputs."""
+
+    support: Support | None
+    bits: Bits | None = None
+    newest: tuple[int, int] = (0, 0)
 
 
 class Recorded:
-    """Hold what is the same for all settings under which a session is replayed."""
+    """One session, with everything that does not depend on the setting under which it is replayed."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.artifacts = _apart(session.read())
         self.ends = [n for n, a in enumerate(self.artifacts) if a.kind is Kind.ASSISTANT and n]
         self.reader = WireReader()
+        self.gain = Gain(self.artifacts)
         self._needs: dict[tuple[int, int], list[Need]] = {}
         self._measures: dict[int, Fidelity] = {}
 
+    def held(
+        self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter, measure: Fidelity
+    ) -> Held:
+        """Measure what a context holds of what the next message needs, for a history that exceeds the budget.
+
+        Args:
+            end: messages of the history before the call.
+            context: what is sent.
+            available: tokens that messages may take.
+            count: the counter in use.
+            measure: of support.
+        """
+        newest = newest_sent(self.artifacts[:end], context, available, count)
+        return Held(self.support(end, context, measure), self.gain(end, context, available, count), newest)
+
+    def support(self, end: int, context: Sequence[Artifact], measure: Fidelity) -> Support | None:
+        """Return next-action support of a context; None where the next message needs nothing."""
+        needs = self.needs(measure, end)
+        return measure.support(needs, context) if needs else None
+
     def measure(self, mask: Callable[[str], str] | None) -> Fidelity:
-        """Return what measures support, one for each way to mask."""
+        """Return the measure of support for a way to mask; there is one for each."""
         key = id(getattr(mask, "__self__", None))
         known = self._measures.get(key)
         if known is None:
@@ -105,7 +138,7 @@ class Recorded:
         return known
 
     def needs(self, measure: Fidelity, end: int) -> list[Need]:
-        """Return what the message behind a call needs of the history before it."""
+        """Return the strings that the message after a call needs from the history before it."""
         key = (id(measure), end)
         if key not in self._needs:
             self._needs[key] = measure.needs(self.artifacts[:end], self.artifacts[end])
@@ -113,7 +146,7 @@ class Recorded:
 
 
 def _apart(artifacts: Iterable[Artifact]) -> list[Artifact]:
-    """Return artifacts that are all different objects: what becomes of each is told by identity."""
+    """Return artifacts that are all different objects, since decisions are matched to artifacts by identity."""
     seen: set[int] = set()
     apart = []
     for artifact in artifacts:
@@ -128,7 +161,6 @@ def replay(
     stabilizer: Stabilizer,
     *,
     prices: PriceModel | None = None,
-    progress: Callable[[int, int], object] | None = None,
     watch: Watcher | None = None,
 ) -> SessionReplay:
     """Replay one session: append it message by message, and stabilize before each assistant message.
@@ -137,11 +169,10 @@ def replay(
         session: as recorded.
         stabilizer: does the work.
         prices: of the model; None means relative prices.
-        progress: called after each model call with the number of messages played and of all there are.
         watch: shown each served call.
     """
-    (told,) = replay_settings(session, [stabilizer], prices=prices, progress=progress, watch=watch)
-    return told
+    (result,) = replay_settings(session, [stabilizer], prices=prices, watch=watch)
+    return result
 
 
 def replay_settings(
@@ -149,7 +180,6 @@ def replay_settings(
     stabilizers: Iterable[Stabilizer],
     *,
     prices: PriceModel | None = None,
-    progress: Callable[[int, int], object] | None = None,
     watch: Watcher | None = None,
     path: str = "",
     line: int = 1,
@@ -157,20 +187,18 @@ def replay_settings(
     """Replay one session, from a line of a file, under several settings; what they share is worked out once."""
     recorded = Recorded(session)
     for stabilizer in stabilizers:
-        told = SessionReplay(session.id, path, line)
-        yield _Player(recorded, stabilizer, prices or PriceModel(), told, watch).play(
-            progress or (lambda _done, _total: None)
-        )
+        result = SessionReplay(session.id, path, line)
+        yield _Player(recorded, stabilizer, prices or PriceModel(), result, watch).play()
 
 
 def replay_sessions(
     sessions: Iterable[Session], stabilizer: Stabilizer, *, prices: PriceModel | None = None
 ) -> Figures:
     """Replay many sessions and add up their figures."""
-    told = Figures()
+    result = Figures()
     for session in sessions:
-        told.add(replay(session, stabilizer, prices=prices).figures)
-    return told
+        result.add(replay(session, stabilizer, prices=prices).figures)
+    return result
 
 
 _TIMES: Final = ("timestamp", "created_at", "created", "time")
@@ -203,7 +231,7 @@ class _Player:
         recorded: Recorded,
         stabilizer: Stabilizer,
         prices: PriceModel,
-        told: SessionReplay,
+        result: SessionReplay,
         watch: Watcher | None = None,
     ) -> None:
         session = recorded.session
@@ -215,28 +243,27 @@ class _Player:
         self.judge = Judge(session, chain, recorded.reader)
         masker = masker_of(chain)
         self.measure = recorded.measure(None if masker is None else masker.mask)
-        beside = overhead + counter.tools(session.tools)
-        self.tokens = list(accumulate(map(counter.artifact, recorded.artifacts), initial=beside))
-        self.trim = PlainTrim(recorded.artifacts, counter, chain.budget_for(), beside)
-        self.told = told
-        told.budget = chain.budget_for()
+        self.overhead = overhead + counter.tools(session.tools)
+        self.tokens = list(accumulate(map(counter.artifact, recorded.artifacts), initial=self.overhead))
+        self.trim = PlainTrim(recorded.artifacts, counter, chain.budget_for(), self.overhead)
+        self.result = result
+        result.budget = chain.budget_for()
         self.previous: list[Artifact] | None = None
         self.history_before = 0
         self.called_at: float | None = None
 
-    def play(self, progress: Callable[[int, int], object]) -> SessionReplay:
+    def play(self) -> SessionReplay:
         done = 0
         for end in self.recorded.ends:
             self.running.extend(self.recorded.artifacts[done:end])
             done = end
             self._call(end)
-            progress(end, len(self.recorded.artifacts))
-        if not self.told.figures.pressed:
-            self.told.figures.successors = self.told.figures.extended = 0
-        return self.told
+        if not self.result.figures.pressed:
+            self.result.figures.successors = self.result.figures.extended = 0
+        return self.result
 
     def _call(self, end: int) -> None:
-        own = self.told.figures
+        own = self.result.figures
         own.calls += 1
         begun = time.perf_counter()
         try:
@@ -244,7 +271,7 @@ class _Player:
         except BudgetExceededError as error:
             self._refused(end, error)
             return
-        own.milliseconds.add(1_000 * (time.perf_counter() - begun))
+        own.timed(1_000 * (time.perf_counter() - begun))
         report, before = context.report, self.tokens[end]
         cut = report.cut is not None and report.cut.fresh
         own.pressed += before > report.budget
@@ -256,57 +283,69 @@ class _Player:
         own.cuts += cut
         own.rebilled += report.cut.rebilled if report.cut is not None else 0
         self._judge(end, context.artifacts, report)
-        self._support(end, context.artifacts)
-        bill, trimmed = self._price(end, context.artifacts, report.tokens_after, is_cold=self._is_cold(end))
-        self.told.calls.append(Call(end, before, report.tokens_after, cut, bill, trimmed))
+        self._holds(end, context.artifacts, is_pressed=before > report.budget)
+        prices = self._price(end, context.artifacts, report.tokens_after, is_cold=self._is_cold(end))
+        self.result.calls.append(Call(end, before, report.tokens_after, cut, *prices))
         if self.watch is not None:
             self.watch(own.calls, context.artifacts, report)
 
     def _refused(self, end: int, error: BudgetExceededError) -> None:
-        own = self.told.figures
+        own = self.result.figures
         own.refused += 1
         own.pressed += 1
         own.needed = max(own.needed, error.needed)
         self.previous = None
         self.judge.refused()
-        self.told.calls.append(Call(end, self.tokens[end], 0))
+        self.result.calls.append(Call(end, self.tokens[end], 0))
 
     def _judge(self, end: int, artifacts: list[Artifact], report: Report) -> None:
-        own, session = self.told.figures, self.recorded.session
+        own, session = self.result.figures, self.recorded.session
         native = session.adapter.write(session.native, artifacts)
         verdicts = self.judge.judge(self.recorded.artifacts[:end], artifacts, native, report)
         if verdicts:
-            own.judged(verdicts, session.id, self.told.path)
-            room = MOST_PLACES - len(self.told.places)
-            self.told.places += [Place(session.id, self.told.path, own.calls, v) for v in verdicts[:room]]
+            own.judged(verdicts, session.id, self.result.path)
+            left = MOST_PLACES - len(self.result.places)
+            self.result.places += [FindingModel.of(v, session.id, self.result.path, own.calls) for v in verdicts[:left]]
 
-    def _support(self, end: int, artifacts: list[Artifact]) -> None:
-        needs = self.recorded.needs(self.measure, end)
-        if needs:
-            own, support = self.told.figures, self.measure.support(needs, artifacts)
+    def _holds(self, end: int, artifacts: list[Artifact], *, is_pressed: bool) -> None:
+        own, recorded, available = self.result.figures, self.recorded, self.result.budget - self.overhead
+        held = (
+            recorded.held(end, artifacts, available, self.counter, self.measure)
+            if is_pressed
+            else Held(recorded.support(end, artifacts, self.measure))
+        )
+        if held.support:
             own.needing += 1
-            own.held += support.plain
-            own.held_in_context += support.with_context
+            own.held += held.support.plain
+            own.held_in_context += held.support.with_context
+        if held.bits:
+            own.weighed += 1
+            own.floor_bits += held.bits.floor
+            own.bits += held.bits.context
+            own.whole_bits += held.bits.whole
+        own.newest_sent += held.newest[0]
+        own.newest_fitting += held.newest[1]
 
     def _is_cold(self, end: int) -> bool:
         """Tell whether the provider's cache has expired since the call before, where the recording has times."""
         before, self.called_at = self.called_at, time_of(self.recorded.artifacts[end - 1]) or self.called_at
         return self.prices.is_cold(before, self.called_at)
 
-    def _price(self, end: int, artifacts: list[Artifact], after: int, *, is_cold: bool) -> tuple[float, float]:
-        own, shared = self.told.figures, 0
+    def _price(self, end: int, artifacts: list[Artifact], after: int, *, is_cold: bool) -> tuple[float, float, float]:
+        own, shared = self.result.figures, 0
         if self.previous is not None:
             same = common_prefix(self.previous, artifacts)
             own.successors += 1
-            own.extended += same == len(self.previous)
+            own.extended += same >= newest_exchange(self.previous)
             counted = self.counter.artifacts
-            beside = after - counted(artifacts)  # tool schemas and framing stand before the messages
-            shared = beside + counted(artifacts[:same])
+            overhead = after - counted(artifacts)  # tool schemas and framing stand before the messages
+            shared = overhead + counted(artifacts[:same])
         bill = self.prices.price(after, 0 if is_cold else shared)
         tokens, same_trimmed = self.trim.call(end)
         trimmed = self.prices.price(tokens, 0 if is_cold else same_trimmed)
         own.bill += bill
         own.bill_trimmed += trimmed
-        own.bill_unmanaged += self.prices.price(self.tokens[end], 0 if is_cold else self.history_before)
+        unmanaged = self.prices.price(self.tokens[end], 0 if is_cold else self.history_before)
+        own.bill_unmanaged += unmanaged
         self.previous, self.history_before = artifacts, self.tokens[end]
-        return bill, trimmed
+        return bill, trimmed, unmanaged

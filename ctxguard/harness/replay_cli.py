@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,10 +15,10 @@ from ctxguard.errors import ConfigError
 from ctxguard.harness.baseline import compare, load_baseline, parse_tolerances
 from ctxguard.harness.checkpoints import Checkpoint
 from ctxguard.harness.document import ReplayReport, schema_json
-from ctxguard.harness.engine import Plan, Progress, Setting, Spread, cores, run
+from ctxguard.harness.engine import SMALL, Plan, Results, Setting, Spread, Tally, cores, run
 from ctxguard.harness.locations import total_size
 from ctxguard.harness.pricing import price_model
-from ctxguard.harness.recordings import Recording, recordings
+from ctxguard.harness.recordings import Recording, Source, recordings
 from ctxguard.harness.replay_output import print_notes, print_report, replay_report
 from ctxguard.harness.settings import parse_sweep, swept
 from ctxguard.harness.summary import time_left
@@ -41,7 +40,7 @@ Sessions = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pricing:
-    """Hold what is compared and priced."""
+    """Options: what is compared, and at which prices."""
 
     prices: Annotated[
         Path | None,
@@ -67,7 +66,7 @@ class Pricing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printing:
-    """Hold what is printed, and where."""
+    """Options: what is printed, and where."""
 
     report: Annotated[ReportFormat, typer.Option("--report", "-r", help="What is printed.")] = "text"
     output: Annotated[
@@ -87,7 +86,7 @@ class Printing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Hold when a replay fails."""
+    """Options: when a replay fails."""
 
     baseline: Annotated[
         Path | None,
@@ -105,7 +104,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """Hold how a replay is run."""
+    """Options: how a replay is run."""
 
     engine: Annotated[
         str | None,
@@ -157,18 +156,12 @@ def replay(
     tolerances = parse_tolerances(_pairs(verdict.tolerance or []))
     plan = Plan(_settings(chain, pricing.sweep), price_model(chain.model, pricing.prices), adapter)
     begun = time.perf_counter()
-    with _progress(sessions) as told:
-        results, used = run(
-            recordings(sessions),
-            plan,
-            processes=_processes(running.engine, running.processes),
-            progress=told,
-            keeper=None if running.resume is None else Checkpoint(running.resume, plan, sessions),
-            spread=_spread(running.engine),
-        )
-    made = replay_report(sessions, plan, results, time.perf_counter() - begun, used, printing.title)
+    size = total_size(sessions)
+    processes = _processes(running, size)
+    results = _run(sessions, plan, running, processes, size)
+    made = replay_report(sessions, plan, results, time.perf_counter() - begun, processes, printing.title)
     print_report(made, plan, results, printing.report, outputs, show_originals=printing.show_originals)
-    worse = () if known is None else compare(made, known, tolerances).worse
+    worse = [] if known is None else compare(made, known, tolerances)
     print_notes(made, results, worse, pricing.min_support)
     code = _exit_code(made, worse, strict=verdict.strict)
     if code:
@@ -190,12 +183,33 @@ def _pairs(given: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _processes(engine: str | None, processes: int | None) -> int | None:
-    if engine not in (None, "inline", "local", "ray"):
-        raise ConfigError(f"--engine is inline, local, or ray, not {engine!r}", setting="engine")
-    if engine == "inline":
-        return 1
-    return processes or (None if engine is None else cores())
+def _processes(running: Running, size: int | None) -> int:
+    if running.engine not in (None, "inline", "local", "ray"):
+        raise ConfigError(f"--engine is inline, local, or ray, not {running.engine!r}", setting="engine")
+    is_small = running.engine is None and (size or 0) < SMALL  # the size of standard input is unknown
+    return 1 if running.engine == "inline" else running.processes or (1 if is_small else cores())
+
+
+def _run(names: list[str], plan: Plan, running: Running, processes: int, size: int | None) -> Results:
+    """Replay, and show on a terminal how far that is and how long it will take, on one line."""
+    begun = time.monotonic()
+    sources, results = recordings(names), Results([Tally() for _ in plan.settings])
+    checkpoint = None if running.resume is None else Checkpoint(running.resume, plan, names)
+    with working("reading", after=0) as now:
+        if checkpoint is not None:
+            checkpoint.restore(results, sources)
+
+        def after(done: Results, latest: Source) -> None:
+            if isinstance(latest, Recording):
+                left = time_left(time.monotonic() - begun, latest.read, size)
+                now(f"{counted(done.sessions, 'session')}, {counted(done.calls, 'call')}{left}")
+            if checkpoint is not None:
+                checkpoint.note(done, latest)
+
+        run(sources, plan, processes=processes, results=results, after=after, spread=_spread(running.engine))
+    if checkpoint is not None:
+        checkpoint.remove()
+    return results
 
 
 def _spread(engine: str | None) -> Spread | None:
@@ -211,24 +225,10 @@ def _settings(chain: ChainOptions, sweep: str | None) -> tuple[Setting, ...]:
     options = {
         "policy": chain.policy or known.policy,
         "provider": chain.provider or known.provider,
-        **{name: getattr(chain, name) for name in ("target", "trail", "on_overflow", "reserve", "rules")},
+        **{name: getattr(chain, name) for name in ("target", "trail", "on_overflow", "headroom", "rules")},
     }
 
     def make(chosen: Mapping[str, str | int | float]) -> Stabilizer:
         return chain.stabilizer(known, changes=chosen)
 
     return swept(make, parse_sweep(sweep), options)
-
-
-@contextmanager
-def _progress(names: list[str]) -> Iterator[Progress | None]:
-    """Show on a terminal how far the replay is and how long it will take, on one line."""
-    begun = time.monotonic()
-    with working("reading", after=0) as now:
-        size = total_size(names)
-
-        def told(sessions: int, calls: int, latest: Recording) -> None:
-            left = time_left(time.monotonic() - begun, latest.read, size)
-            now(f"{counted(sessions, 'session')}, {counted(calls, 'call')}{left}")
-
-        yield told

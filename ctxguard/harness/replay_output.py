@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from ctxguard import __version__
-from ctxguard.harness.document import ReplayReport, RunModel, SkippedModel, figures_model, finding_model, session_model
+from ctxguard.harness.document import ReplayReport, RunModel, figures_model, session_model
 from ctxguard.harness.engine import Plan, Results, Setting, Tally
 from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
@@ -35,7 +34,7 @@ def replay_report(
         prices=plan.prices.source,
         model=plan.prices.model,
         counter=f"{count.name}, {count.accuracy}",
-        skipped=[SkippedModel(**asdict(each)) for each in results.skipped],
+        skipped=results.skipped,
         skipped_count=results.skipped_count,
         runs=[_run(s, tally, plan) for s, tally in zip(plan.settings, results.tallies, strict=True)],
     )
@@ -47,8 +46,8 @@ def _run(setting: Setting, tally: Tally, plan: Plan) -> RunModel:
         label=setting.label,
         setting=dict(setting.options),
         figures=figures_model(tally.figures, plan.prices),
-        findings=[finding_model(place) for _, place in sorted(tally.figures.places.items())],
-        sessions=[session_model(told, plan.prices) for told, _ in worst],
+        findings=[finding for _, finding in sorted(tally.figures.places.items())],
+        sessions=[session_model(result, plan.prices) for result, _ in worst],
         sessions_listed=len(worst),
     )
 
@@ -80,8 +79,8 @@ def print_report(
         out(shown[FORMATS.get(path.suffix, "text")], path)
 
 
-def print_notes(made: ReplayReport, results: Results, worse: tuple[str, ...], support: float) -> None:
-    """Print to standard error what a reader of the report must know beside it."""
+def print_notes(made: ReplayReport, results: Results, worse: list[str], support: float) -> None:
+    """Print to standard error what was skipped, what is wrong, and which setting is the cheapest."""
     for each in results.skipped[:MOST_NOTES]:
         note(f"skipped {each}")
     if made.skipped_count > MOST_NOTES:

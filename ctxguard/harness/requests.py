@@ -1,7 +1,7 @@
 """Look at a request as it would be sent: its messages, their texts, their calls and results.
 
-This reads plain JSON of Chat Completions, Responses and Anthropic requests by what their APIs document, and uses
-nothing of what made the request: no stage, no check, no adapter.
+This reads plain JSON of Chat Completions, Responses, Anthropic, Converse and Gemini requests by what their APIs
+document, and uses nothing of what made the request: no stage, no check, no adapter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BY_ORDER: Final = "by order"
 
 @dataclass(frozen=True, slots=True)
 class WireMessage:
-    """Hold one message as it would be sent.
+    """One message as it would be sent.
 
     Attributes:
         role: its role, or the type of an item that has none.
@@ -30,7 +30,7 @@ class WireMessage:
         texts: every text in it that a model or a log may read, with its path.
         calls: ids of the calls that it makes; None for one without an id.
         results: ids of the calls that it answers.
-        is_item: whether calls and results are items of their own, so that others may stand between them.
+        is_item: whether calls and results are items of their own, so that other items may come between them.
     """
 
     role: str
@@ -48,7 +48,7 @@ class WireReader:
         self._read: ByIdentity[object, WireMessage] = ByIdentity(_wire)
 
     def messages(self, native: object) -> list[WireMessage]:
-        """Return the messages of a request, a system prompt that stands beside them first."""
+        """Return the messages of a request, first a system prompt that is a field of its own."""
         return [self._read(message) for message in _messages(native)]
 
 
@@ -105,12 +105,21 @@ def _blocks(value: Mapping[str, object], kind: str) -> Iterator[Mapping[str, obj
             yield block
 
 
+def _nested(value: Mapping[str, object], field: str, *keys: str) -> Iterator[Mapping[str, object]]:
+    """Walk what the blocks of a message hold under one of some keys, as Converse and Gemini write calls and results."""
+    blocks = value.get(field)
+    for block in blocks if isinstance(blocks, list) else ():
+        yield from (block[key] for key in keys if isinstance(block, dict) and isinstance(block.get(key), dict))
+
+
 def _calls(value: Mapping[str, object]) -> Iterator[str | None]:
     listed = value.get("tool_calls")
     yield from (_id(call, "id") for call in (listed if isinstance(listed, list) else ()) if isinstance(call, dict))
     if value.get("function_call"):
         yield _BY_ORDER
     yield from (_id(block, "id") for block in _blocks(value, "tool_use"))
+    yield from (_id(call, "toolUseId") for call in _nested(value, "content", "toolUse"))
+    yield from (_id(call, "id") for call in _nested(value, "parts", "functionCall", "function_call"))
     if str(value.get("type", "")).endswith("_call") and "call_id" in value:
         yield _id(value, "call_id")
 
@@ -121,6 +130,8 @@ def _results(value: Mapping[str, object]) -> Iterator[str | None]:
     elif value.get("role") == "function":
         yield _BY_ORDER
     yield from (_id(block, "tool_use_id") for block in _blocks(value, "tool_result"))
+    yield from (_id(result, "toolUseId") for result in _nested(value, "content", "toolResult"))
+    yield from (_id(result, "id") for result in _nested(value, "parts", "functionResponse", "function_response"))
     if str(value.get("type", "")).endswith("_call_output"):
         yield _id(value, "call_id")
 
@@ -147,4 +158,15 @@ def pair_faults(messages: Iterable[WireMessage]) -> Iterator[tuple[str, str]]:
         waiting += message.calls
 
 
+def newest_exchange(messages: Sequence[WireMessage]) -> int:
+    """Return where the exchange begins whose outputs nobody has read yet; the end of the request if there is none."""
+    last = next((n for n in range(len(messages) - 1, -1, -1) if messages[n].calls or messages[n].role in _MODEL), None)
+    if last is None or not messages[last].calls:
+        return len(messages)
+    while last and messages[last].is_item and messages[last - 1].is_item and messages[last - 1].calls:
+        last -= 1
+    return last
+
+
+_MODEL: Final = ("assistant", "model")
 _SPEAKERS: Final = ("user", "assistant", "system", "developer")

@@ -1,23 +1,18 @@
-"""Recorded sessions: JSON, JSONL, gzipped or not, of any shape an installed adapter knows."""
+"""Recorded sessions: one parsed record, of any shape that an installed adapter knows."""
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
-import sys
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from ctxguard.adapting.fields import get, is_list
 from ctxguard.adapting.protocol import Adapter
-from ctxguard.adapting.registry import OBJECT_ADAPTERS, detect_adapter, find_adapter
+from ctxguard.adapting.registry import detect_adapter, find_adapter
 from ctxguard.adapting.request import Request
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.errors import AdapterError, ConfigError, CtxguardError, HistoryError, SessionFileError, reason_of
+from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.tokens import ArtifactCounter
 
 MAX_BYTES: Final = 1 << 30
@@ -26,7 +21,7 @@ HISTORIES: Final = ("messages", "artifacts", "input", "contents")
 """Keys of a record under which a history stands."""
 _REQUESTS: Final = ("system", "systemInstruction", "system_instruction", "config", "toolConfig")
 """Keys of records that an adapter takes as a whole, where one knows them."""
-_AS_DATA: Final = (
+AS_DATA: Final = (
     "write them as OpenAI's or Anthropic's API takes them (LangChain: convert_to_openai_messages), "
     "or hand the objects to ctxguard.adapters.stabilize_native"
 )
@@ -34,14 +29,14 @@ _AS_DATA: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Hold one recorded session.
+    """One recorded session.
 
     Attributes:
         id: its name in the file, or its place there.
         native: the history as recorded.
         adapter: reads and writes it.
         tools: tool schemas that were sent along, or None.
-        instructions: system prompt of a Responses request, which stands beside its items, or None.
+        instructions: the `instructions` of a Responses request, or None.
         wrap: the record it stood in; None where the record is the history.
         key: the key of the record under which the history stood.
     """
@@ -59,7 +54,7 @@ class Session:
         return self.adapter.read(self.native)
 
     def overhead(self, count: ArtifactCounter) -> int:
-        """Return the tokens that are sent beside artifacts and tools."""
+        """Return the tokens of what is sent in addition to artifacts and tools: instructions and framing."""
         return count.beside(self.instructions)
 
     def with_native(self, native: object) -> object:
@@ -87,7 +82,8 @@ class Session:
 class BundleAdapter:
     """Read the bundles of the long-session harness: `{"id", "kind", "authority", "priority", "title", "content"}`.
 
-    `message` is a user's or an assistant's by its `authority`; `tool_output` is a tool's. Fields beyond these are kept.
+    `message` is a user's or an assistant's by its `authority`; `tool_output` is a tool's, and other
+    kinds are taken like it. Fields beyond these are kept.
     """
 
     name = "bundle"
@@ -104,7 +100,7 @@ class BundleAdapter:
         return [_unbundled(artifact) for artifact in artifacts]
 
     def detects(self, native: object) -> bool:
-        """Tell whether a list holds items with `kind` and no `role`, and not those of PydanticAI, which have parts."""
+        """Return whether a list holds items with `kind` and without `role` or `parts`, which PydanticAI's have."""
         return isinstance(native, list) and all(
             isinstance(item, Mapping) and "kind" in item and not {"role", "parts"} & item.keys() for item in native
         )
@@ -118,14 +114,12 @@ def _bundled(item: object, position: int) -> Artifact:
     kind, authority, content = item.get("kind"), str(item.get("authority", "")), item.get("content")
     if not isinstance(content, str):
         raise HistoryError(f"'content' must be a text, not {type(content).__name__}", position=position)
-    try:
-        known = Kind.ASSISTANT if kind == "message" and authority.lower() in _SPOKEN_BY_MODEL else Kind(str(kind))
-    except ValueError:
-        raise HistoryError(
-            f"unknown kind {kind!r}; known are {', '.join(Kind)}, message, tool_output", position=position
-        ) from None
+    known = Kind.ASSISTANT if kind == "message" and authority.lower() in _SPOKEN_BY_MODEL else str(kind)
     identity = item.get("id")
-    return Artifact(known, content, id=None if identity is None else str(identity), source=item)
+    try:
+        return Artifact(known, content, id=None if identity is None else str(identity), source=item)
+    except ConfigError as error:
+        raise HistoryError(str(error), position=position) from None
 
 
 _SPOKEN_BY_MODEL: Final = ("assistant", "ai", "model")
@@ -137,91 +131,6 @@ def _unbundled(artifact: Artifact) -> object:
     if artifact.origin is None:
         return artifact.source
     return {**artifact.source, "content": artifact.text}  # type: ignore[dict-item]  # a mapping by construction
-
-
-def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[Session]:
-    """Yield the sessions of a file.
-
-    Taken are: one JSON history; JSONL with a session a line, or a message a line; each gzipped or not. A session is a
-    list of messages, or an object with `messages`, `input` or `artifacts`, perhaps with `id` and `tools`.
-
-    Args:
-        path: the file; `-` is standard input.
-        adapter: name of the adapter; None detects it.
-
-    Raises:
-        SessionFileError: the file cannot be read, or holds no session; says which line.
-        AdapterError: no such adapter, or one that reads no files.
-    """
-    name = str(path)
-    yield from sessions_in(read_text(name), name, adapter=adapter)
-
-
-def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[Session]:
-    """Walk the sessions of a text, see `read_sessions`."""
-    if adapter in OBJECT_ADAPTERS:
-        raise AdapterError(f"adapter {adapter!r} reads message objects, which no file holds; {_AS_DATA}")
-    records = parse_records(text, name)
-    if len(records) > 1 and all(isinstance(r, Mapping) and "role" in r for _, r in records):
-        records = [(1, [record for _, record in records])]
-    for place, (line, record) in enumerate(records):
-        try:
-            yield parse_session(record, adapter=adapter, place=place)
-        except AdapterError:
-            raise
-        except CtxguardError as error:
-            raise SessionFileError(name, str(error), line=line) from error
-
-
-def read_text(name: str) -> str:
-    """Return the text of a file, unpacked where it is gzipped; `-` is standard input.
-
-    Raises:
-        SessionFileError: it cannot be read, unpacks to too much, or is no UTF-8.
-    """
-    try:
-        data = sys.stdin.buffer.read(MAX_BYTES) if name == "-" else Path(name).read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = _unpacked(data)
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise SessionFileError(name, reason_of(error)) from error
-    except (EOFError, zlib.error) as error:
-        raise SessionFileError(name, f"the gzip data is damaged ({error})") from error
-    except UnicodeDecodeError as error:
-        raise SessionFileError(name, f"{reason_of(error)}; save it as UTF-8") from error
-
-
-def _unpacked(data: bytes) -> bytes:
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        unpacked = file.read(MAX_BYTES + 1)
-    if len(unpacked) > MAX_BYTES:
-        raise zlib.error(f"it unpacks to more than {MAX_BYTES} bytes")
-    return unpacked
-
-
-def parse_records(text: str, name: str = "-") -> list[tuple[int, object]]:
-    """Return the JSON values of a text, one or one a line, each with its line number.
-
-    Raises:
-        SessionFileError: it is no JSON; says which line.
-    """
-    if not text.strip():
-        raise SessionFileError(name, "the file is empty; a session is a list of messages")
-    try:
-        return [(1, parse_json(text))]
-    except ValueError as whole:
-        lines = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
-        if len(lines) == 1 or not lines[0][1].rstrip().endswith(("}", "]")):
-            raise SessionFileError(name, f"not valid JSON: {whole}") from None
-    return [(n, _line(name, n, line)) for n, line in lines]
-
-
-def _line(name: str, number: int, line: str) -> object:
-    try:
-        return parse_json(line)
-    except ValueError as error:
-        raise SessionFileError(name, f"not valid JSON: {error}", line=number) from None
 
 
 def parse_json(text: str) -> object:
@@ -308,6 +217,6 @@ def _of_roles(native: object) -> Adapter[object]:
         and all(isinstance(m, Mapping) and not {"role", "content"} & m.keys() for m in native)
     ):
         raise ConfigError(
-            f"messages have a 'role', and these have {', '.join(map(str, native[0])) or 'no keys'}; {_AS_DATA}"
+            f"messages have a 'role', and these have {', '.join(map(str, native[0])) or 'no keys'}; {AS_DATA}"
         )
     return find_adapter("openai")

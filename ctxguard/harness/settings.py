@@ -49,7 +49,7 @@ def _range(value: str) -> list[Value]:
 
 
 def number(text: str) -> Value:
-    """Return the number that a text stands for, `4k` for 4,000; another text as it is."""
+    """Parse a number, `4k` as 4,000; return any other text unchanged."""
     is_thousand = text[-1:].lower() == "k"
     try:
         value = float(text[:-1] if is_thousand else text) * (1_000 if is_thousand else 1)
@@ -78,8 +78,8 @@ def swept(
 def _label(options: Mapping[str, str | int | float | None]) -> str:
     first = {"policy": options.get("policy"), "budget": options.get("budget")}
     rest = {name: value for name, value in options.items() if name not in first and value is not None}
-    told = (
+    words = (
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
         for name, value in {**first, **rest}.items()
     )
-    return ", ".join(told)
+    return ", ".join(words)

@@ -13,20 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-Record = Mapping[str, object]
+from ctxguard.harness.dumps import Record, records_in, tool_call
+
 _GROUPS: Final = (("resourceSpans", "scopeSpans", "spans"), ("resourceLogs", "scopeLogs", "logRecords"))
 _INPUT: Final = ("gen_ai.input.messages", "gen_ai.prompt", "pydantic_ai.all_messages")
 _OUTPUT: Final = ("gen_ai.output.messages", "gen_ai.completion")
-_EVENT_ROLES: Final = {
-    f"gen_ai.{name}.message": role
-    for name, role in (("system", "system"), ("user", "user"), ("assistant", "assistant"), ("tool", "tool"))
-}
+_EVENT_ROLES: Final = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
 _CHOICE: Final = "gen_ai.choice"
 _INSIDE: Final = ("stringValue", "intValue", "doubleValue", "boolValue", "bytesValue")
 
 
 def holds_spans(value: object) -> bool:
-    """Tell whether a parsed value holds spans or log records: an export, one span, or a list of them."""
+    """Return whether a parsed value holds spans or log records: an export, one span, or a list of them."""
     if isinstance(value, list):
         return bool(value) and all(map(holds_spans, value))
     if not isinstance(value, Mapping):
@@ -38,7 +36,7 @@ def holds_spans(value: object) -> bool:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Conversation:
     line: int
     messages: list[object] = field(default_factory=list)
     events: list[object] = field(default_factory=list)
@@ -49,33 +47,33 @@ class Spans:
     """Collect the sessions of the spans of one file. Of each only the longest call is held."""
 
     def __init__(self) -> None:
-        self._told: dict[str, _Told] = {}
+        self._conversations: dict[str, _Conversation] = {}
 
     def add(self, value: object, line: int) -> None:
-        """Take in the spans of one parsed value."""
+        """Add the spans of one parsed value."""
         for span in _spans(value):
             self._take(span, line)
 
     def sessions(self) -> Iterator[tuple[int, Record]]:
         """Walk the sessions with the line on which each was first seen."""
-        for name, told in self._told.items():
-            messages = told.messages or told.events
+        for name, found in self._conversations.items():
+            messages = found.messages or found.events
             if messages:
-                tools = {"tools": told.tools} if isinstance(told.tools, list) else {}
-                yield told.line, {"id": name, "messages": messages, **tools}
+                tools = {"tools": found.tools} if isinstance(found.tools, list) else {}
+                yield found.line, {"id": name, "messages": messages, **tools}
 
     def _take(self, span: Record, line: int) -> None:
         attributes = _attributes(span.get("attributes"))
-        told = self._told.setdefault(_name(span, attributes), _Told(line))
+        found = self._conversations.setdefault(_name(span, attributes), _Conversation(line))
         messages = list(_history(attributes))
-        if len(messages) > len(told.messages):
-            told.messages = messages
-            told.tools = _parsed(attributes.get("gen_ai.tool.definitions"))
+        if len(messages) > len(found.messages):
+            found.messages = messages
+            found.tools = _parsed(attributes.get("gen_ai.tool.definitions"))
         events: list[object] = list(_events(span, attributes))
         if "body" in span:
-            told.events += events
-        elif len(events) > len(told.events):
-            told.events = events
+            found.events += events
+        elif len(events) > len(found.events):
+            found.events = events
 
 
 def _spans(value: object) -> Iterator[Record]:
@@ -87,21 +85,15 @@ def _spans(value: object) -> Iterator[Record]:
         if not groups:
             yield value
         for outer, scope, inner in groups:
-            for resource in _listed(value, outer):
-                for scoped in _listed(resource, scope):
-                    yield from _listed(scoped, inner)
-
-
-def _listed(value: Record, key: str) -> Iterator[Record]:
-    found = value.get(key)
-    return (each for each in (found if isinstance(found, list) else ()) if isinstance(each, Mapping))
+            for resource in records_in(value.get(outer)):
+                for scoped in records_in(resource.get(scope)):
+                    yield from records_in(scoped.get(inner))
 
 
 def _attributes(value: object) -> dict[str, object]:
     if isinstance(value, Mapping):
         return {str(key): each for key, each in value.items()}
-    pairs = value if isinstance(value, list) else ()
-    return {str(p["key"]): _plain(p.get("value")) for p in pairs if isinstance(p, Mapping) and "key" in p}
+    return {str(p["key"]): _plain(p.get("value")) for p in records_in(value) if "key" in p}
 
 
 def _plain(value: object) -> object:
@@ -151,10 +143,8 @@ def _events(span: Record, attributes: Record) -> Iterator[Record]:
     name = attributes.get("event.name") or span.get("eventName") or span.get("event_name")
     if name is not None:
         yield from _event(str(name), {**attributes, **_body(span.get("body"))})
-    listed = span.get("events")
-    for event in listed if isinstance(listed, list) else ():
-        if isinstance(event, Mapping):
-            yield from _event(str(event.get("name")), _attributes(event.get("attributes")))
+    for event in records_in(span.get("events")):
+        yield from _event(str(event.get("name")), _attributes(event.get("attributes")))
 
 
 def _body(value: object) -> dict[str, object]:
@@ -171,10 +161,9 @@ def _event(name: str, fields: Record) -> Iterator[Record]:
     else:
         return
     content = fields.get("content")
-    message: dict[str, object] = {"role": role, "content": content if isinstance(content, str) else _text(content)}
-    calls = _parsed(fields.get("tool_calls"))
-    if isinstance(calls, list) and calls:
-        message["tool_calls"] = [_call(call) for call in calls if isinstance(call, Mapping)]
+    message: dict[str, object] = {"role": role, "content": _text(content)}
+    if calls := list(map(_call, records_in(_parsed(fields.get("tool_calls"))))):
+        message["tool_calls"] = calls
     if role == "tool":
         message["tool_call_id"] = fields.get("id")
     yield message
@@ -182,16 +171,13 @@ def _event(name: str, fields: Record) -> Iterator[Record]:
 
 def _call(call: Record) -> Record:
     function = call.get("function")
-    if not isinstance(function, Mapping):
-        function = {"name": call.get("name"), "arguments": call.get("arguments")}
-    arguments = function.get("arguments")
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-    return {**call, "type": "function", "function": {"name": str(function.get("name")), "arguments": text}}
+    inner = function if isinstance(function, Mapping) else call
+    return {**call, **tool_call(call.get("id"), inner.get("name"), inner.get("arguments"))}
 
 
 def _text(content: object) -> str:
-    if content is None:
-        return ""
+    if content is None or isinstance(content, str):
+        return content or ""
     if isinstance(content, Sequence):
         return "\n".join(str(each.get("text", "")) if isinstance(each, Mapping) else str(each) for each in content)
     return json.dumps(content)

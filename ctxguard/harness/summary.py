@@ -1,4 +1,4 @@
-"""Say in a terminal what a replay found: a table with units, what is wrong, and what to do about it."""
+"""The summary of a replay for a terminal: a table with units, what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ctxguard.harness.document import BillModel, FiguresModel, ReplayReport, RunModel
+from ctxguard.harness.gain import is_installed
 from ctxguard.report.printing import counted
+from ctxguard.settings import install_command
 
 MANY_CUTS: Final = 1 / 3
 """Share of cutting calls above which the provider's cache is of little use."""
@@ -34,7 +36,7 @@ def money(value: float, bill: BillModel) -> str:
 
 
 def time_left(seconds: float, read: int, size: int | None) -> str:
-    """Return how long a replay will take yet, by how much of its files has been read; nothing where that is unknown."""
+    """Return how much longer a replay will take, by how much of its files was read; empty if that is unknown."""
     if not size or not read or seconds < 1:
         return ""
     left = seconds * max(0.0, size / read - 1)
@@ -48,6 +50,7 @@ def summary(report: ReplayReport) -> str:
         lines += [run.label, *(f"  {name:<26}{value}" for name, value in _rows(run.figures)), ""]
     if len(report.runs) > 1:
         lines += [*_picture(report.runs), ""]
+    lines += [*report.judges, ""]
     prices = f"{report.model}, {report.prices}" if report.model else report.prices
     lines += [f"prices: {prices}", f"tokens: {report.counter}"]
     processes = counted(report.processes, "process", "processes")
@@ -69,12 +72,19 @@ def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
     )
     yield "tokens", f"{own.tokens_before:,} -> {own.tokens_after:,} ({share(own.saved)} saved)"
     yield "saved by", saved_by(own) or "nothing: no message was changed"
-    yield "prompt extends the last", f"{share(own.prefix_share)} of the calls in sessions over the budget"
+    yield "prefix kept", f"{share(own.prefix_share)} of the calls, up to the newest exchange of the call before"
     yield "cuts", f"{own.cuts:,} ({share(own.cut_share)} of the calls), {own.rebilled:,} tokens re-billed"
     yield (
         "next-action support",
         f"{share(own.support)} ({share(own.support_in_context)} with its context) of {counted(own.needing, 'call')}",
     )
+    yield (
+        "gain",
+        f"{share(own.gain)} of what older history is worth in bits, over {counted(own.weighed, 'call')}"
+        if own.weighed or is_installed()
+        else f"not measured: {install_command('gain')}",
+    )
+    yield "newest outputs sent", f"{share(own.newest)} of what fits into half of the free room"
     unit = "" if bill.currency == "USD" else " tokens' worth"
     yield (
         "bill",
@@ -87,7 +97,7 @@ def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
 
 def pareto(runs: Sequence[RunModel]) -> list[RunModel]:
     """Return the runs that no other beats in both bill and support, the cheapest first."""
-    able = sorted((run for run in runs if run.figures.served), key=lambda run: (_cost(run), -_held(run)))
+    able = sorted((run for run in runs if run.figures.served), key=lambda run: (cost_of_a_call(run), -_held(run)))
     best: list[RunModel] = []
     for run in able:
         if not best or _held(run) > _held(best[-1]):
@@ -100,10 +110,10 @@ def cheapest(runs: Sequence[RunModel], support: float = 0.0) -> RunModel | None:
     able = [
         r for r in runs if r.figures.served and not r.figures.refused and not r.figures.findings and _held(r) >= support
     ]
-    return min(able, key=_cost, default=None)
+    return min(able, key=cost_of_a_call, default=None)
 
 
-def _cost(run: RunModel) -> float:
+def cost_of_a_call(run: RunModel) -> float:
     """Return the price of a served call: runs that refuse calls are not cheaper for it."""
     return run.figures.bill.stabilized / max(run.figures.served, 1)
 
@@ -116,17 +126,17 @@ def _picture(runs: Sequence[RunModel]) -> Iterator[str]:
     best = {run.label for run in pareto(runs)}
     width = max(len(run.label) for run in runs)
     yield f"  {'setting':<{width}}  {'a call':>10}  {'support':>8}  {'refused':>8}  {'cuts':>7}"
-    for run in sorted(runs, key=_cost):
+    for run in sorted(runs, key=cost_of_a_call):
         own = run.figures
         mark = "*" if run.label in best else " "
-        cost = money(_cost(run), own.bill) if own.served else "–"
+        cost = money(cost_of_a_call(run), own.bill) if own.served else "–"
         figures = f"{cost:>10}  {share(own.support):>8}  {own.refused:>8,}  {share(own.cut_share):>7}"
         yield f"{mark} {run.label:<{width}}  {figures}"
     yield "* no other setting is both cheaper and holds more"
 
 
 def advice(report: ReplayReport) -> Iterator[str]:
-    """Walk what is wrong, the first finding of each law with its call, and what to do about calls that are refused."""
+    """Walk the first finding of each law with its call, and the remedy for refused calls and frequent cuts."""
     for run in report.runs:
         own = run.figures
         for f in run.findings:
@@ -137,11 +147,11 @@ def advice(report: ReplayReport) -> Iterator[str]:
             )
         if own.refused:
             yield (
-                f"{run.label}: {own.refused:,} of {counted(own.calls, 'call')} refused: what must stay takes up to "
+                f"{run.label}: {own.refused:,} of {counted(own.calls, 'call')} refused: mandatory messages take up to "
                 f"{own.needed:,} tokens; raise the budget"
             )
         if own.cut_share is not None and own.cut_share > MANY_CUTS:
             yield (
-                f"{run.label}: {own.cut_share:.0%} of the calls cut: the budget is close to what must stay; "
+                f"{run.label}: {own.cut_share:.0%} of the calls cut: the budget is close to the mandatory messages; "
                 "raise it or lower target"
             )

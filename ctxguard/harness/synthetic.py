@@ -1,7 +1,7 @@
 """Invented sessions: what `ctxguard bench` plays where nothing is named, and what the memory benchmark streams.
 
 They are made from a seed, the same everywhere. A support agent looks up orders and, turns later, comes back to
-numbers that only an earlier tool result told.
+numbers that only an earlier tool result contained.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from ctxguard.report.printing import counted, fitted, out, terminal_width
 from ctxguard.report.progress import working
 
 if TYPE_CHECKING:
+    from ctxguard.formats.usage import Compared
     from ctxguard.tokens import ArtifactCounter
-    from ctxguard.tokens.usage import Compared
 
 
 @spread()
@@ -35,7 +35,7 @@ def tokens(
     ] = False,
 ) -> None:
     """Count the tokens of a request, a session, or a text: their breakdown, and how far off the count may be."""
-    from ctxguard.harness.sessions import read_text
+    from ctxguard.harness.recordings import read_text
 
     counter, model = counting.counter or "auto", counting.model
     with working(f"counting {session}"):
@@ -53,7 +53,7 @@ def tokens(
 
 def _request_of(text: str) -> Mapping[str, object] | None:
     """Return the request body that a text is; None where it is anything else, a session's record too."""
-    from ctxguard.tokens.reading import detect_api
+    from ctxguard.formats.registry import detect_api
 
     try:
         body = json.loads(text)
@@ -66,8 +66,8 @@ def _request_of(text: str) -> Mapping[str, object] | None:
 
 
 def _of_request(body: Mapping[str, object], counter: str, model: str | None) -> Iterator[str]:
+    from ctxguard.formats.registry import detect_api
     from ctxguard.tokens import count_request
-    from ctxguard.tokens.reading import detect_api
 
     api = detect_api(body)
     found = count_request(body, api=api, model=model, counter=counter)
@@ -86,10 +86,10 @@ def _parts(parts: Mapping[str, int], margin: int) -> Iterator[str]:
 
 
 def _of_sessions(text: str, counter: str, model: str | None) -> Iterator[str]:
-    from ctxguard.harness.sessions import sessions_in
+    from ctxguard.formats.counting import parts_of
+    from ctxguard.harness.recordings import sessions_in
     from ctxguard.tokens import ArtifactCounter, find_counter
     from ctxguard.tokens.accuracy import margin_of
-    from ctxguard.tokens.requests import parts_of
 
     count = ArtifactCounter(find_counter(counter, model=model))
     parts: Counter[str] = Counter()
@@ -111,7 +111,7 @@ def _total(total: int, what: str, count: ArtifactCounter) -> str:
 
 
 def _of_usage(text: str, name: str, counter: str, model: str | None) -> Iterator[str]:
-    from ctxguard.tokens.usage import compared, usages_in
+    from ctxguard.formats.usage import compared, usages_in
 
     rows = compared(usages_in(text.splitlines(), name, model=model), counter=counter)
     if not rows:
@@ -120,7 +120,7 @@ def _of_usage(text: str, name: str, counter: str, model: str | None) -> Iterator
 
 
 def _errors(rows: list[Compared]) -> Iterator[str]:
-    from ctxguard.tokens.usage import Errors, errors_by
+    from ctxguard.formats.usage import Errors, errors_by
 
     titles = "".join(f"{title:>7}" for title in ("<=3%", "<=5%", "<=10%", "under"))
     figures = f"{'requests':>9}{titles}{'over margin':>13}{'sum':>7}"

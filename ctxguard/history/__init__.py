@@ -1,10 +1,11 @@
 """The one model of a conversation: pairs, exchanges, turns, what must stay, and who really wrote a message."""
 
 from ctxguard.history.conversation import AUTHORITY, MESSAGES, ExchangeSpan, History
-from ctxguard.history.conversation import task_in as task_in
+from ctxguard.history.conversation import TASK_SHARE as TASK_SHARE
 from ctxguard.history.overflows import Overflow as Overflow
 from ctxguard.history.overflows import Overflows as Overflows
 from ctxguard.history.pairing import Exchange, Pairing, exchanges, pair
+from ctxguard.history.pairing import holds_all_results as holds_all_results
 from ctxguard.history.pairing import whole_until as whole_until
 from ctxguard.history.records import (
     CHECKPOINT,

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.history.phrases import is_greeting
 from ctxguard.history.records import is_synthetic
 
 AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
 """Kinds that stand first and are never dropped."""
 MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
 """Kinds that count as messages: what a person or the model said."""
-_TASK_SHARE: Final = 4
-"""The first user message is the task unless it takes more than a quarter of the budget."""
+TASK_SHARE: Final = 4
+"""The first request is the task unless it takes more than a quarter of the budget; a larger one is a paste."""
 
 
 @dataclass(slots=True)
@@ -169,10 +170,19 @@ class History:
         come = bisect_left(self.messages, end)
         return self.messages[max(0, come - keep) : come]
 
+    def request(self) -> int | None:
+        """Return the number of the message that says what the work is: the first one of the user's that asks something.
+
+        A greeting asks nothing. Where a stage's own message stands first, the first request has left already.
+        """
+        if self.users[:1] != self.asked[:1]:
+            return None
+        return next((n for n in self.asked if not is_greeting(self.artifacts[self.spans[n].start].text)), None)
+
     def task(self, budget: int) -> int | None:
-        """Return the number of the first user message where it may stay as the task, see `task_in`."""
-        task = task_in(self.artifacts, budget, self.count)
-        return None if task is None or not self.asked else self.asked[0]
+        """Return the number of the request if it stays as the task: it takes at most a quarter of the budget."""
+        number = self.request()
+        return None if number is None or self.spans[number].tokens * TASK_SHARE > budget else number
 
     def must_stay(self, keep_recent: int, task: int | None, end: int) -> list[int]:
         """Return which of the first `end` exchanges every strategy has to keep, in order.
@@ -191,19 +201,3 @@ class History:
         # the last exchange may still be open, and providers refuse results without their call
         kept.update(range(max(0, end - 1), end))
         return sorted(kept)
-
-
-def task_in(artifacts: Iterable[Artifact], budget: int, count: Callable[[Artifact], int]) -> Artifact | None:
-    """Return the first user message where it may stay as the task: if it takes at most a quarter of the budget.
-
-    Where a stage's own message stands first, the user's first one is gone already, and with it the task.
-
-    Args:
-        artifacts: the history.
-        budget: tokens that everything sent may take.
-        count: gives the tokens of an artifact.
-    """
-    first = next((a for a in artifacts if a.kind is Kind.USER), None)
-    if first is None or is_synthetic(first) or count(first) * _TASK_SHARE > budget:
-        return None
-    return first

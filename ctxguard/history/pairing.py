@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
@@ -34,6 +35,8 @@ class Pairing:
         owner: position of a result → (position of the calling artifact, number of the call in it).
         unanswered: (position of the calling artifact, number of the call), in order.
         orphans: positions of results that answer no call.
+        unclear: those of the orphans that answer a call of which nobody knows which it is.
+        doubtful: those of the unanswered calls that they may answer.
         duplicates: positions of results whose call already had its result.
         turn: position of the latest user message, -1 where there is none.
     """
@@ -41,6 +44,8 @@ class Pairing:
     owner: dict[int, tuple[int, int]] = field(default_factory=dict)
     unanswered: list[tuple[int, int]] = field(default_factory=list)
     orphans: list[int] = field(default_factory=list)
+    unclear: set[int] = field(default_factory=set)
+    doubtful: set[tuple[int, int]] = field(default_factory=set)
     duplicates: list[int] = field(default_factory=list)
     turn: int = -1
 
@@ -75,87 +80,149 @@ def whole_until(artifacts: Sequence[Artifact], begin: int = 0, end: int | None =
     return whole
 
 
-def pair(artifacts: Sequence[Artifact], begin: int = 0, *, earlier: Pairing | None = None) -> Pairing:
-    """Match tool results with tool calls: by id where there is one, else in order.
+def pair(
+    artifacts: Sequence[Artifact], begin: int = 0, *, earlier: Pairing | None = None, is_end: bool = True
+) -> Pairing:
+    """Match tool results with tool calls, and leave open what cannot be told.
 
-    Ids repeat across steps, are sometimes missing, and results come late and in parallel. A result takes the first
-    unanswered call of its id in the current turn; calls that a user message left behind come after those, so that an
-    abandoned call does not steal the result of a later one that reuses its id. Without an id, on either side, the
-    first unanswered call of the same tool is taken, else the first unanswered one.
+    Ids repeat across steps, are sometimes missing, and results come late and in parallel. The evidence, in this order:
+    a result answers a call of its id; without an id, on either side, one of its tool; without a name, any call. Of
+    several such calls, those of the messages right before the results come first, then those of the current turn, then
+    those that a user message left behind. Results that follow each other are as many as the calls that they answer,
+    and then in their order, or more, where all calls of that kind are right before them; with fewer results than calls
+    nobody knows which call each of them answers, and no call gets one.
 
     Args:
         artifacts: the history.
-        begin: position to go on from.
+        begin: position to go on from; what stands there is no result.
         earlier: what was found before it; a second result of what was answered there is an orphan.
+        is_end: whether the history ends here, so that more results may follow the last one.
     """
     found, waiting = Pairing(turn=earlier.turn if earlier else -1), _Waiting()
+    latest = begin
+    while latest and artifacts[latest - 1].kind is Kind.ASSISTANT:
+        latest -= 1
     for place, number in earlier.unanswered if earlier else ():
-        waiting.add((place, number), artifacts[place].calls[number], left_behind=place < found.turn)
+        tier = _LEFT_BEHIND if place < found.turn else _IN_TURN if place < latest else _LATEST
+        waiting.add((place, number), artifacts[place].calls[number], tier)
     answered: set[str] = set()
-    for position, artifact in enumerate(artifacts[begin:], begin):
-        kind = artifact.kind
-        if kind is Kind.USER:
+    position = begin
+    while position < len(artifacts):
+        artifact = artifacts[position]
+        end = position + 1
+        if artifact.kind is Kind.TOOL:
+            while end < len(artifacts) and artifacts[end].kind is Kind.TOOL:
+                end += 1
+            may_go_on = is_end and end == len(artifacts) and not holds_all_results(artifacts[end - 1])
+            _pair_results(artifacts, range(position, end), waiting, found, answered, may_go_on=may_go_on)
+            waiting.demote(_IN_TURN)
+        elif artifact.kind is Kind.USER:
             found.turn = position
-            waiting.begin_turn()
-        elif kind is Kind.TOOL:
-            slot = waiting.call_for(artifact)
-            if slot is not None:
-                call = waiting.calls.pop(slot)
-                found.owner[position] = slot
-                if call.id is not None:
-                    answered.add(call.id)
-            # only what was answered here is surely a duplicate; any other result may have lost its call
-            elif artifact.answers is not None and artifact.answers in answered:
-                found.duplicates.append(position)
-            else:
-                found.orphans.append(position)
-        elif artifact.calls:
-            for number, call in enumerate(artifact.calls):
-                waiting.add((position, number), call)
+            waiting.demote(_LEFT_BEHIND)
+        elif artifact.kind is not Kind.ASSISTANT:
+            waiting.demote(_IN_TURN)
+        for number, call in enumerate(artifact.calls):
+            waiting.add((position, number), call)
+        position = end
+    found.owner = dict(sorted(found.owner.items()))
+    found.orphans.sort()
+    found.duplicates.sort()
     found.unanswered = sorted(waiting.calls)
     return found
+
+
+def _pair_results(
+    artifacts: Sequence[Artifact],
+    places: Iterable[int],
+    waiting: _Waiting,
+    found: Pairing,
+    answered: set[str],
+    *,
+    may_go_on: bool,
+) -> None:
+    """Pair results that follow each other, the best evidence first."""
+    left = list(places)
+    for evidence in _EVIDENCE:
+        groups: dict[_Key | None, list[int]] = {}
+        for place in left:
+            groups.setdefault(evidence(artifacts[place]), []).append(place)
+        left = groups.pop(None, [])
+        for key, results in groups.items():
+            slots, is_clear = waiting.calls_for(key, len(results), may_go_on=may_go_on) if key else ([], True)
+            if not is_clear:
+                found.orphans += results
+                found.unclear.update(results)
+                found.doubtful.update(slots)
+                continue
+            for place, slot in zip(results, slots, strict=False):
+                call = waiting.answer(slot)
+                found.owner[place] = slot
+                if call.id is not None:
+                    answered.add(call.id)
+            left += results[len(slots) :]
+    for place in left:
+        # only what was answered here is surely a duplicate; any other result may have lost its call
+        (found.duplicates if artifacts[place].answers in answered else found.orphans).append(place)
 
 
 class _Waiting:
     """Hold the calls that wait for a result, by position and number, so that finding one takes constant time."""
 
     def __init__(self) -> None:
-        self.calls: dict[tuple[int, int], ToolCall] = {}
-        self._current: _Slots = {}
-        self._left_behind: _Slots = {}
+        self.calls: dict[_Slot, ToolCall] = {}
+        self._tiers: tuple[dict[_Key, dict[_Slot, None]], ...] = ({}, {}, {})
 
-    def add(self, slot: tuple[int, int], call: ToolCall, *, left_behind: bool = False) -> None:
+    def add(self, slot: _Slot, call: ToolCall, tier: int = 0) -> None:
         self.calls[slot] = call
-        for key in (_ANY_CALL, ("id", call.id), ("tool", call.name)):
-            (self._left_behind if left_behind else self._current).setdefault(key, deque()).append(slot)
+        for key in _keys(call):
+            self._tiers[tier].setdefault(key, {})[slot] = None
 
-    def begin_turn(self) -> None:
-        # they come after the calls of the new turn, see `pair`
-        for key, slots in self._current.items():
-            self._left_behind.setdefault(key, deque()).extend(slots)
-        self._current = {}
+    def demote(self, to: int) -> None:
+        """Let all calls come after those of a better tier that follow."""
+        for tier in reversed(self._tiers[:to]):
+            for key, slots in tier.items():
+                self._tiers[to].setdefault(key, {}).update(slots)
+            tier.clear()
 
-    def call_for(self, result: Artifact) -> tuple[int, int] | None:
-        if not self.calls:
-            return None
-        both = (self._current, self._left_behind)
-        # recordings drop the id on either side: a result with one may answer a call without, and the other way round
-        if result.answers is not None:
-            found = (self._first(slots, ("id", wanted)) for wanted in (result.answers, None) for slots in both)
-        else:
-            found = (self._first(slots, key) for slots in both for key in (("tool", result.name), _ANY_CALL))
-        return next((slot for slot in found if slot is not None), None)
+    def calls_for(self, key: _Key, results: int, *, may_go_on: bool) -> tuple[list[_Slot], bool]:
+        """Return the calls that so many results answer, and True; where that is not clear, all that they may answer."""
+        tiers = [slots for tier in self._tiers if (slots := tier.get(key))]
+        if not tiers:
+            return [], True
+        if results < len(tiers[0]) and not may_go_on:
+            return list(tiers[0]), False
+        if results > len(tiers[0]) and len(tiers) > 1:  # late ones, or second ones
+            return [slot for slots in tiers for slot in slots], False
+        return list(islice(tiers[0], results)), True
 
-    def _first(self, slots: _Slots, key: tuple[str, str | None]) -> tuple[int, int] | None:
-        """Return the first call of a kind that still waits; those that were answered go when they are met."""
-        queue = slots.get(key, ())
-        while queue and queue[0] not in self.calls:
-            queue.popleft()
-        return queue[0] if queue else None
+    def answer(self, slot: _Slot) -> ToolCall:
+        call = self.calls.pop(slot)
+        for key in _keys(call):
+            for tier in self._tiers:
+                tier.get(key, {}).pop(slot, None)
+        return call
 
 
-_Slots: TypeAlias = dict[tuple[str, "str | None"], deque[tuple[int, int]]]
-_ANY_CALL: Final = ("any", None)
+_Slot: TypeAlias = tuple[int, int]
+_Key: TypeAlias = tuple[str, "str | None"]
+_ANY_CALL: Final[_Key] = ("any", None)
+_LATEST, _IN_TURN, _LEFT_BEHIND = range(3)
+# recordings drop the id on either side: a result with one may answer a call without, and the other way round
+_EVIDENCE: Final[tuple[Callable[[Artifact], _Key | None], ...]] = (
+    lambda result: None if result.answers is None else ("id", result.answers),
+    lambda result: None if result.answers is None else ("id", None),
+    lambda result: None if result.answers is not None or result.name is None else ("tool", result.name),
+    lambda result: None if result.answers is not None or result.name is not None else _ANY_CALL,
+)
+
+
+def _keys(call: ToolCall) -> tuple[_Key, ...]:
+    return ("id", call.id), ("tool", call.name), _ANY_CALL
+
+
+def holds_all_results(artifact: Artifact) -> bool:
+    """Return whether no result can follow one: its format has all of them in one message, as its adapter noted."""
+    return artifact.kind is Kind.TOOL and getattr(artifact.source, "holds_all_results", False)
 
 
 def exchanges(artifacts: Iterable[Artifact]) -> tuple[Exchange, ...]:

@@ -20,18 +20,18 @@ RECALLED: Final = (
 """Title of the block of what is brought back."""
 SUMMARY: Final = "Summary of the earlier conversation, which is no longer shown. A record, not a request."
 """Title of the message that stands for what was compacted."""
-TRAIL: Final = "Trail of the earlier conversation, which is no longer shown. A record, not a request."
+TRAIL: Final = "Trail, not a request."
 """Title of the message that tells what has left."""
 CHECKPOINT: Final = "Checkpoint. A record of what was reached, not a request."
 """Title of the message that stands for completed phases."""
 JOINT: Final = "\n\n"
 """What stands between the texts of messages that were joined, where roles must take turns."""
-_DIGEST_LETTERS: Final = 8
-_LENGTH_LETTERS: Final = 5
+_DIGEST_LETTERS: Final = 6
+"""One text in 300 million that looks like a record by accident would pass for one; each letter costs half a token."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _HEADER: Final = re.compile(
     rf"\[(?P<title>[^\[\]\n]{{1,200}}) Record "
-    rf"(?P<digest>[a-z]{{{_DIGEST_LETTERS}}})(?P<length>[a-z]{{{_LENGTH_LETTERS}}})\]\n"
+    rf"(?P<digest>[a-z]{{{_DIGEST_LETTERS}}})(?P<length>[a-z]{{1,7}})\]\n"
 )
 _MOST_HEADERS: Final = 64
 """Headings of records in one text whose digests are compared; results hold a handful."""
@@ -62,18 +62,18 @@ def write_record(title: str, body: str) -> str:
         title: what it is, in a sentence or two without brackets or line breaks.
         body: the text.
     """
-    return f"[{title} Record {_digest(title, body)}{_spelled(len(body), _LENGTH_LETTERS)}]\n{body}"
+    return f"[{title} Record {_digest(title, body)}{_spelled(len(body))}]\n{body}"
 
 
 def _digest(title: str, body: str) -> str:
     data = f"{title}\n{body}".encode("utf-8", "surrogatepass")
-    return _spelled(int.from_bytes(blake2b(data, digest_size=8).digest(), "big"), _DIGEST_LETTERS)
+    return _spelled(int.from_bytes(blake2b(data, digest_size=8).digest(), "big"))[:_DIGEST_LETTERS]
 
 
-def _spelled(number: int, letters: int) -> str:
-    """Return a number in base 26, modulo what so many letters can tell apart."""
+def _spelled(number: int) -> str:
+    """Return a number in base 26, its last digit first."""
     spelled = ""
-    for _ in range(letters):
+    while number or not spelled:
         number, digit = divmod(number, 26)
         spelled += _LETTERS[digit]
     return spelled

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ctxguard.stages.bound_tool_output import BoundToolOutput, ToolBounds
-from ctxguard.stages.checkpoints import CheckpointManager
 from ctxguard.stages.drop_stale_thinking import DropStaleThinking
 from ctxguard.stages.expire_lifetimes import ExpireLifetimes
-from ctxguard.stages.fill_budget import DropVerboseOutput, FillBudget
-from ctxguard.stages.importance import ImportanceScorer
-from ctxguard.stages.intelligent_pruner import IntelligentPruner, PruningRules
-from ctxguard.stages.mask_pii import MaskPII
+from ctxguard.stages.mask_pii import MaskMessages, MaskPII
 from ctxguard.stages.merge_message_runs import MergeMessageRuns, SplitMergedRecords
-from ctxguard.stages.merge_similar import MergeSimilar
 from ctxguard.stages.order_by_authority import OrderByAuthority
 from ctxguard.stages.recall_relevant import RecallRelevant
 from ctxguard.stages.repair_exchanges import RepairExchanges
-from ctxguard.stages.sliding_window import PreservationRule, SlidingWindow
 from ctxguard.stages.stable_window import StableWindow
 from ctxguard.stages.start_with_user import StartWithUser
+from ctxguard.stages.window_settings import WindowSettings
+
+if TYPE_CHECKING:
+    from ctxguard.strategies import (
+        CheckpointManager,
+        DropVerboseOutput,
+        FillBudget,
+        ImportanceScorer,
+        IntelligentPruner,
+        MergeSimilar,
+        PreservationRule,
+        PruningRules,
+        SlidingWindow,
+    )
 
 __all__ = [
     "BoundToolOutput",
@@ -28,6 +38,7 @@ __all__ = [
     "FillBudget",
     "ImportanceScorer",
     "IntelligentPruner",
+    "MaskMessages",
     "MaskPII",
     "MergeMessageRuns",
     "MergeSimilar",
@@ -41,4 +52,14 @@ __all__ = [
     "StableWindow",
     "StartWithUser",
     "ToolBounds",
+    "WindowSettings",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Return a strategy of the documents: their room is built on this one, so it is loaded when asked for."""
+    from ctxguard import strategies
+
+    if name.startswith("_") or name not in strategies.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(strategies, name)

@@ -1,201 +1,117 @@
-"""Cut a window, graded: digests first, then arguments, then whole exchanges, which go on the trail.
+"""Cut a window: old outputs take a bounded view, then exchanges leave, the oldest first, and the trail lists them.
 
-Every share here is one of the *room*: what system, task, pins and the last user message leave of the budget. So the
-same settings work where a system prompt takes nine tenths of the budget and where there is none. The order and the
-constants were measured by next-action support and bill on recorded sessions, see `ctxguard bench`.
+Every share is one of the available tokens: what system, task, pins and the last user message leave of the budget. So
+the same settings work where a system prompt takes nine tenths of the budget and where there is none. What each constant
+does to both judges is in `docs/decisions/0007_constants.md`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from math import sqrt
-from types import MappingProxyType
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.content.digests import digest, digest_arguments
-from ctxguard.content.names import labeled_names, names_in
-from ctxguard.history import RECALLED, TRAIL, record_title, records_in, write_record
-from ctxguard.stages.bound_tool_output import handle_of
-from ctxguard.stages.traces import Trace, trace_of
-from ctxguard.stages.trail import Trail, read_trail
-from ctxguard.stages.window_state import LATEST_CUTS, Deferred, Ledger, WindowState
+from ctxguard.history import RECALLED, TASK_SHARE, TRAIL, record_title, records_in, write_record
+from ctxguard.history.phrases import is_standing
+from ctxguard.stages.bound_tool_output import bounded, handle_of
+from ctxguard.stages.file_tools import stale_among
+from ctxguard.stages.squeezing import water_level
+from ctxguard.stages.traces import Step, trace_of
+from ctxguard.stages.trail import read_trail, steps_told
+from ctxguard.stages.window_settings import SMALL, WindowSettings
+from ctxguard.stages.window_state import LATEST, Ledger, Shortened, WindowState
 
-WEIGHTS: Final[Mapping[str, float]] = MappingProxyType({"user": 2.0, "assistant": 1.0, "tool": 1.0})
-"""How much an exchange weighs when some have to leave, by who begins it; `tool` is a step that calls tools."""
-_DIGEST: Final = 60
-"""Tokens of a digest, of an output or of arguments."""
-_WORTH_IT: Final = 90
-"""Tokens up to which a digest would save too little."""
-_TARGET: Final = 0.35
-_TRAIL: Final = 0.7
-"""Share of what a cut leaves that the trail may take."""
-_SMALL_ROOM: Final = 500
-"""Tokens of a room that is kept in full: there a deep cut saves nothing, since the system prompt is most of the prompt,
-and nearly every step cuts in any case."""
-_ENOUGH: Final = 13_000
-_OF_LARGE_ROOM: Final = 0.6
-"""In a large room a cut that frees so many tokens is rare enough; up to this share of the room, the rest is kept."""
-_STEPS_AHEAD: Final = 2.2
-"""Steps for which a cut leaves room, so that not every second one cuts; see `Cutter._left_for_steps`."""
-_ROOM_FOR_STEPS: Final = 3_000
-"""Tokens of a room below which none of it is left for them."""
-_LATEST: Final = 3
-"""Exchanges that tell what a step brings."""
-_LAST_RESORT: Final = 0.8
-"""Where what must stay exceeds the goal already, a short trail is still written as long as all but what is fixed stays
-below this share of the room."""
-_SHORT_TRAIL: Final = 500
-_LEAST_TRAIL: Final = 24
-_LONGEST_TRAIL: Final = 7_000
-"""Tokens of a trail; beyond, it would be a list of names that nobody reads."""
-_REMEMBERED: Final = 512
-"""The latest exchanges that a trail tells of, so that a cut costs the same however long the conversation is."""
-_RECORD_SHARE: Final = 4
-"""A record is kept unless it takes more than a quarter of the budget."""
-_HANDLED: Final = 200
-"""Characters of what a person said that a line of the trail tells; what is longer gets a handle."""
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSettings:
-    """Hold the settings of a window.
-
-    Attributes:
-        target: share of the room that a cut frees down to; None means by the size of the room, see `kept_of`.
-        trail: share of the room that the trail may take, part of the target; None means 0.7 of what a cut leaves.
-        digests: whether old outputs and arguments become digests before exchanges leave.
-        weights: how much exchanges weigh against leaving, by who begins them.
-        stores: whether full texts are kept in a store, so that what is left of them names a handle.
-    """
-
-    target: float | None
-    trail: float | None
-    digests: bool
-    weights: Mapping[str, float]
-    stores: bool = False
-
-    def kept_of(self, room: int) -> int:
-        """Return the tokens that a cut leaves of a room.
-
-        Without a target, 0.35 of it, and more where cutting deeper would not make cuts rarer enough to pay: all of a
-        small room, up to 500 tokens, and all but 13,000 tokens of a large one, up to 0.6 of it.
-        """
-        if self.target is not None:
-            return int(self.target * room)
-        small = min(room, _SMALL_ROOM)
-        large = min(int(_OF_LARGE_ROOM * room), room - _ENOUGH)
-        return max(int(_TARGET * room), small, large)
-
-    def trail_of(self, room: int, kept: int) -> int:
-        """Return the tokens that the trail may take of a room, of which a cut leaves so many."""
-        return min(_LONGEST_TRAIL, int(_TRAIL * kept)) if self.trail is None else min(kept, int(self.trail * room))
+_NEWEST: Final = 0.5
+"""Share of the available tokens up to which the newest outputs are sent whole."""
+_RECENT: Final = 3
+"""Latest exchanges whose outputs take no shorter view at a cut."""
+_VIEW: Final = 120
+"""Tokens of the bounded view that an older output takes at a cut; up to so many, an output stays whole."""
+_PEOPLE: Final = 0.3
+"""Share of what a cut leaves up to which what people said stays, verbatim, while anything else can be evicted."""
+_COUNT_ALONE: Final = Artifact(Kind.USER, write_record(TRAIL, "99999 earlier steps."))
+"""The least that a trail takes: how many steps were evicted."""
 
 
 @dataclass(slots=True)
 class Cutter:
-    """Cut one conversation. What it remembers are pure functions of single exchanges.
+    """Cut one conversation.
 
     Attributes:
         ledger: what the exchanges cost.
         settings: of the window.
-        whole: the artifacts as they were before outputs were bounded, by position.
+        stores: whether full texts are kept in a store, so that what remains of them names a handle.
         handles: full texts that were given a handle and are not in the store yet.
     """
 
     ledger: Ledger
     settings: WindowSettings
-    whole: list[Artifact]
+    stores: bool = False
     handles: dict[str, str] = field(default_factory=dict)
-    _traces: dict[int, Trace] = field(default_factory=dict)
-    _steps: list[int] = field(default_factory=lambda: [0])
 
     def cut(self, state: WindowState, number: int) -> WindowState:
-        """Return the state after a cut at an exchange, as small as what must stay allows, down to the goal."""
+        """Return the state after a cut at an exchange: down to the target, as far as the mandatory messages allow."""
         ledger, history = self.ledger, self.ledger.history
         base = self._masked_again(self._with_earlier_trail(state, number), number)
-        cuts = (*state.cuts, number)[-LATEST_CUTS:]
-        base = replace(base, cuts=cuts, note=None, calibration=base.calibration.after_cut())
-        # An earlier trail goes: the new one tells what it told.
-        there = [n for n in state.numbers() if self._is_kept(n, number)]
+        base = replace(base, cuts=(*base.cuts, number)[-LATEST:], note=None, calibration=base.calibration.after_cut())
+        there = [n for n in state.numbers() if not self._is_replaced(n, number)]
         base = ledger.with_kept(base, there)
         stay = set(history.must_stay(ledger.draft.keep_recent, ledger.task, number + 1))
         # Without it, what a checkpoint or summary stands for would be nowhere.
         stay.add(self._newest_record(there))
-        leaving = [n for n in there if n not in stay]
-        room = self._room(base, number)
-        room_for_steps = max(_SMALL_ROOM, room - self._left_for_steps(room, number))
-        keep = min(self.settings.kept_of(room), room_for_steps)
-        taken = ledger.budget(base) - ledger.reserved(base) - room
-        goal_tokens = taken + keep
-        most = self.settings.trail_of(room, keep)
-        cut = base
-        if self.settings.digests:
-            cut = self._digested(cut, leaving, goal_tokens - (most if self._steps_gone(base) else 0))
-        cut = self._without_least_useful(cut, leaving, number, goal_tokens, most)
-        highest = min(taken + int(_LAST_RESORT * room), max(taken + room_for_steps, cut.total + _SHORT_TRAIL))
-        cut = self._with_trail(cut, min(most, max(goal_tokens, highest) - cut.total))
-        cut = cut if cut.note is not None else self._beginning_with_user(cut, stay)
-        return replace(cut, steps=self._steps_gone(cut))
-
-    def _left_for_steps(self, room: int, number: int) -> int:
-        """Return the tokens to leave for the next steps, each taken to bring as much as the smallest of the latest.
-
-        Where every step brings much, as parallel calls do, what must stay and a full trail would leave room for one. In
-        a small room, next to nothing would be left.
-        """
-        if room < _ROOM_FOR_STEPS:
-            return 0
-        latest = range(max(0, number + 1 - _LATEST), number + 1)
-        return int(_STEPS_AHEAD * min(self.ledger.history.spans[n].tokens for n in latest))
+        available, limit = self._available(base, number), ledger.budget(base)
+        keep = self.settings.kept_of(available)
+        leaving = self._in_order([n for n in there if n not in stay], there, keep)
+        goal = min(limit, limit - available + keep + self._freed_next(base, number))
+        most = self._most_of_trail(keep)
+        cut = self._with_views(base, leaving, number, goal - (most if base.trail.steps else 0))
+        cut = self._without_oldest(cut, leaving, goal, most)
+        kept = set(cut.kept)
+        cut = replace(cut, trail=cut.trail.extended(self._traces(n for n in there if n not in kept)))
+        # A small window has no other use for what exchanges leave.
+        most = max(most, goal - cut.total) if keep <= SMALL else most
+        cut = self._with_trail(cut, min(most, limit - cut.total), number)
+        if cut.note is not None:
+            return cut
+        begun = self._beginning_with_user(cut, stay)
+        kept = set(begun.kept)
+        return replace(begun, trail=cut.trail.extended(self._traces(n for n in cut.kept if n not in kept)))
 
     def _newest_record(self, there: Sequence[int]) -> int:
         """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
         history, budget = self.ledger.history, self.ledger.draft.budget
         for other in reversed(there):
             title = record_title(history.members(other)[0])
-            if title not in (None, RECALLED, TRAIL) and history.spans[other].tokens * _RECORD_SHARE <= budget:
+            if title not in (None, RECALLED, TRAIL) and history.spans[other].tokens * TASK_SHARE <= budget:
                 return other
         return -1
 
-    def _room(self, state: WindowState, number: int) -> int:
+    def _available(self, state: WindowState, number: int) -> int:
         """Return what is not fixed of the budget, the last user message taken off."""
         last = self.ledger.history.last_asked(number + 1)
         asked = 0 if last is None or self.ledger.stays(last) else self.ledger.history.spans[last].tokens
-        return max(0, self.ledger.budget(state) - self.ledger.reserved(state) - state.fixed - asked)
+        return max(0, self.ledger.budget(state) - state.for_recall - state.fixed - asked)
 
-    # -- an earlier trail that stands in the history
+    # -- an earlier trail in the history, of a result that was stored
 
-    def _is_kept(self, other: int, number: int) -> bool:
-        """Return whether an exchange is not an earlier trail, which the next one replaces."""
-        return not self._is_trail(other) or self._is_quoted(other, number)
-
-    def _is_quoted(self, other: int, number: int) -> bool:
-        """Return whether a trail is the user's last message: somebody quoted one, as it stands nowhere else."""
+    def _is_replaced(self, other: int, number: int) -> bool:
+        """Return whether an exchange is an earlier trail, which the next one replaces, and no quotation of one."""
         history = self.ledger.history
-        if other != history.last_user(number + 1):
+        if record_title(history.members(other)[0]) != TRAIL:
             return False
         # In a loop with one user message, the last trail is the last message in the user's role as well. It stands
         # where cuts put it: behind what the user asked, before everything that was answered.
-        return other in (0, number) or history.users[other : other + 1] != [other]
-
-    def _is_trail(self, number: int) -> bool:
-        return record_title(self.ledger.history.members(number)[0]) == TRAIL
-
-    def _repeats(self, number: int) -> bool:
-        """Return whether an exchange is an earlier trail, or a block of what was recalled: no step of its own."""
-        return record_title(self.ledger.history.members(number)[0]) in (TRAIL, RECALLED)
+        is_last = other == history.last_user(number + 1)
+        return not is_last or (other not in (0, number) and history.users[other : other + 1] == [other])
 
     def _with_earlier_trail(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with a trail that came with the history, of a result that was stored, taken over."""
-        earlier = next((n for n in state.numbers() if not self._is_kept(n, number)), None)
-        if earlier is None or state.earlier.steps:
+        earlier = next((n for n in state.numbers() if self._is_replaced(n, number)), None)
+        if earlier is None or state.trail.steps:
             return state
-        record = records_in(self.ledger.history.members(earlier)[0].text)[0]
-        return replace(state, earlier=read_trail(record.body, earlier) or Trail())
+        trail = read_trail(records_in(self.ledger.history.members(earlier)[0].text)[0].body)
+        return state if trail is None else replace(state, trail=trail)
 
     # -- names that became known
 
@@ -213,89 +129,99 @@ class Cutter:
             after = ledger.draft.mask_again(before, at)
             if after is not before:
                 fixed += (count(after) - ledger.tokens_at(position, shortened)) if is_fixed else 0
-                action = shortened[position].action if position in shortened else "masked"
-                shortened[position] = Deferred.of(after, count(after), action)
+                known = shortened.get(position, _MASKED)
+                shortened[position] = replace(known, artifact=after, tokens=count(after))
         return replace(state, shortened=shortened, fixed=fixed)
 
-    # -- smaller instead of gone
+    # -- bounded views
 
-    def _digested(self, state: WindowState, numbers: Sequence[int], goal: int) -> WindowState:
-        """Return the state with old outputs as digests, then old arguments, oldest first, until the goal is reached."""
-        shortened, saved = dict(state.shortened), 0
-        at = self.ledger.history.members(state.judged - 1)[0]
-        # All outputs before any arguments: arguments are what the model wrote itself and refers to most.
-        for shorten in (self._digest_outputs, self._digest_arguments):
-            for number in numbers:
-                if state.total - saved <= goal:
-                    break
-                saved += shorten(number, shortened, at)
-        return replace(state, shortened=shortened, tokens=state.tokens - saved)
+    def with_newest(self, state: WindowState, number: int) -> WindowState:
+        """Return the state with those outputs of the newest exchange bounded that exceed half of the available tokens.
 
-    def _digest_outputs(self, number: int, shortened: dict[int, Deferred], at: Artifact) -> int:
-        return sum(self._put(p, self._digest_of(p, at), shortened) for p in self._outputs(number))
+        In order, as a model reads them: each is whole as long as those before it leave enough.
+        """
+        outputs, costs = self._outputs(number), self.ledger.history.costs
+        # In an exchange with a pin they are counted as fixed, but what is available is what they share.
+        own = sum(costs[p] for p in outputs) if self.ledger.stays(number) else 0
+        left = int(_NEWEST * self._available(replace(state, fixed=state.fixed - own), number))
+        large: list[int] = []
+        for position in outputs:
+            if costs[position] <= left:
+                left -= costs[position]
+            else:
+                large.append(position)
+        limit = max(_VIEW, left // max(1, len(large)))
+        return self._bounded(state, number, large, limit, number, "does not fit into half of the free room")
+
+    def settled(self, state: WindowState, number: int) -> WindowState:
+        """Return the state with large outputs bounded that the model has seen: the exchange is its reply.
+
+        Signed thinking is bound to what stands before it, so what such a reply has seen stays whole until a cut.
+        """
+        reply = self.ledger.history.members(number)[0]
+        if reply.kind is not Kind.ASSISTANT:
+            return state
+        for other in () if _is_signed(reply) else range(state.settled, number):
+            if other >= state.judged or other in state.kept:
+                outputs = self._outputs(other)
+                limit = self._limit(state, outputs)
+                state = self._bounded(state, other, outputs, limit, number, "large, and no longer the newest output")
+        return replace(state, settled=number)
+
+    def _limit(self, state: WindowState, outputs: Sequence[int]) -> int:
+        """Return the tokens that each output of an exchange may take once the model has seen it.
+
+        Parallel outputs share twice the limit of one: each of them alone would be small, all of them are not.
+        """
+        share = int(self.settings.output_share * (self.ledger.draft.budget - state.fixed))
+        costs = self.ledger.history.costs
+        return max(_VIEW, min(share, water_level((costs[p] for p in outputs), 2 * share, _VIEW)))
+
+    def _freed_next(self, state: WindowState, number: int) -> int:
+        """Return the tokens that the newest outputs free with the next call, so that this cut need not."""
+        # Where cuts come in a row, as with large parallel outputs, this one goes deeper.
+        is_in_a_row = any(number - cut <= _RECENT for cut in state.cuts[:-1])
+        if is_in_a_row or _is_signed(self.ledger.history.members(number)[0]):
+            return 0
+        freed = 0
+        for other in range(state.settled, number + 1):
+            outputs = self._outputs(other)
+            limit = self._limit(state, outputs)
+            freed += sum(max(0, self.ledger.tokens_at(p, state.shortened) - limit) for p in outputs)
+        return freed
+
+    def _with_views(self, state: WindowState, numbers: Sequence[int], number: int, goal: int) -> WindowState:
+        """Return the state with outputs that are not recent as short views, oldest first, until the goal is reached."""
+        for other in numbers:
+            if state.total <= goal:
+                break
+            if other <= number - _RECENT:
+                state = self._bounded(state, other, self._outputs(other), _VIEW, number, "old when the budget was hit")
+        return state
+
+    def _bounded(
+        self, state: WindowState, other: int, positions: Iterable[int], limit: int, number: int, reason: str
+    ) -> WindowState:
+        """Return the state with artifacts of one exchange as views, written at the coming of another exchange."""
+        ledger, at = self.ledger, self.ledger.history.members(number)[0]
+        count, shortened, saved = ledger.draft.counter.artifact, dict(state.shortened), 0
+        for position in positions:
+            tokens = ledger.tokens_at(position, state.shortened)
+            if tokens <= limit:
+                continue
+            whole = ledger.history.artifacts[position]
+            handle = self.handle(whole.text) if self.stores else None
+            view = bounded(whole, limit, ledger.draft, at=at, handle=handle, digests=True)
+            shortened[position] = Shortened(view, count(view), reason)
+            saved += tokens - shortened[position].tokens
+        fixed, rest = (saved, 0) if ledger.stays(other) else (0, saved)
+        return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=state.tokens - rest)
 
     def _outputs(self, number: int) -> list[int]:
-        artifacts, costs = self.ledger.history.artifacts, self.ledger.history.costs
-        positions = self.ledger.positions(number)
-        outputs = (p for p in positions if artifacts[p].kind is Kind.TOOL and costs[p] > _WORTH_IT)
+        """Return the positions of the outputs of an exchange that may be shortened; a pin holds one artifact."""
+        artifacts = self.ledger.history.artifacts
+        outputs = (p for p in self.ledger.positions(number) if artifacts[p].kind is Kind.TOOL)
         return [p for p in outputs if not artifacts[p].pinned and _is_text(artifacts[p])]
-
-    def _put(self, position: int, shorter: Deferred, shortened: dict[int, Deferred]) -> int:
-        """Put what is shorter in place of an artifact, and return the tokens that it saves at least."""
-        saved = self.ledger.tokens_at(position, shortened) - shorter.tokens
-        # With a long handle, a digest can be longer than a short text.
-        if saved <= 0:
-            return 0
-        shortened[position] = shorter
-        return saved
-
-    def _digest_of(self, position: int, at: Artifact) -> Deferred:
-        draft, whole = self.ledger.draft, self.whole[position]
-        artifact, count = self.ledger.history.artifacts[position], draft.counter
-        # A handle is only named where something is stored behind it.
-        handle = f"; full text: handle {handle_of(whole.text)}" if self.settings.stores else ""
-        head = f"[digest of {count.text(whole.text)} tokens{handle}]"
-        most = count.artifact(artifact.revised(content=head)) + _DIGEST
-
-        def made(max_tokens: int) -> Artifact:
-            told = digest(whole.text, max_tokens, count=count.text)
-            return artifact.revised(content=draft.mask(f"{head} {told}".rstrip(), at=at))
-
-        def make() -> Artifact:
-            if self.settings.stores:
-                self.handle(whole.text)
-            return self._within(most, made)
-
-        return Deferred(most, make, "digested")
-
-    def _within(self, max_tokens: int, made: Callable[[int], Artifact]) -> Artifact:
-        """Return what is made with a limit, in at most so many tokens: masking can make a text longer."""
-        limit = _DIGEST
-        while True:
-            artifact = made(limit)
-            if not limit or self.ledger.draft.counter.artifact(artifact) <= max_tokens:
-                return artifact
-            limit //= 2
-
-    def _digest_arguments(self, number: int, shortened: dict[int, Deferred], at: Artifact) -> int:
-        position = self.ledger.positions(number)[0]
-        artifact, draft = self.ledger.history.artifacts[position], self.ledger.draft
-        count = draft.counter.text
-        large = [tokens for call in artifact.calls if (tokens := count(call.arguments)) > _WORTH_IT]
-        if not large:
-            return 0
-        most = self.ledger.history.costs[position] - sum(large) + _DIGEST * len(large)
-
-        def made(max_tokens: int) -> Artifact:
-            calls = (
-                replace(call, arguments=draft.mask(digest_arguments(call.arguments, max_tokens, count=count), at=at))
-                if count(call.arguments) > _WORTH_IT
-                else call
-                for call in artifact.calls
-            )
-            return draft.mask_again(artifact.revised(calls=tuple(calls)), at)
-
-        return self._put(position, Deferred(most, lambda: self._within(most, made), "digested"), shortened)
 
     def handle(self, text: str) -> str:
         """Return the handle of a text that is to be stored in full."""
@@ -303,25 +229,40 @@ class Cutter:
         self.handles[handle] = text
         return handle
 
-    # -- gone
+    # -- evicted
 
-    def _without_least_useful(
-        self, state: WindowState, leaving: Sequence[int], number: int, goal: int, most: int
-    ) -> WindowState:
-        """Return the state without the exchanges that are least useful for their tokens; the trail tells of them."""
-        ledger = self.ledger
-        costs = {n: ledger.tokens(n, state.shortened) for n in leaving}
-        # If exchanges have to leave, the trail needs room as well; it is freed along with them.
-        room_for_trail = most if self._steps_gone(state) or state.total > goal else 0
+    def _in_order(self, leaving: Sequence[int], there: Sequence[int], keep: int) -> list[int]:
+        """Return exchanges in the order in which they are evicted.
+
+        What is stale first, then the oldest, then what people said within its share, standing instructions last. Of
+        what people said, the newest stays; a text of more than a quarter of the share is taken for a paste.
+        """
+        history = self.ledger.history
+        stale = stale_among(((n, history.members(n)) for n in there), self.settings.file_tools)
+        rank = dict.fromkeys((n for n in stale if n <= there[-1] - _RECENT), -1)
+        share = left = int(_PEOPLE * keep)
+        asked = [n for n in leaving if history.spans[n].is_asked]
+        standing = {n for n in asked if is_standing(history.members(n)[0].text)}
+        for number in sorted(asked, key=lambda n: (n not in standing, -n)):
+            tokens = history.spans[number].tokens
+            if tokens * TASK_SHARE <= share:
+                left -= tokens
+                if left < 0:
+                    break
+                rank[number] = 2 if number in standing else 1
+        return sorted(leaving, key=lambda n: (rank.get(n, 0), n))
+
+    def _without_oldest(self, state: WindowState, leaving: Sequence[int], goal: int, most: int) -> WindowState:
+        """Return the state without the exchanges that have to be evicted, to make room for the trail as well."""
+        goal -= most if state.trail.steps or state.total > goal else 0
         gone: set[int] = set()
         total = state.total
-        # Age divides what an exchange is worth, and so does the root of its size: twice as large is not half as useful.
-        for other in sorted(leaving, key=lambda n: (self._weight(n) / (number - n) / sqrt(max(1, costs[n])), n)):
-            if total <= goal - room_for_trail:
+        for other in leaving:
+            if total <= goal:
                 break
             gone.add(other)
-            total -= costs[other]
-        return ledger.with_kept(state, (n for n in state.kept if n not in gone))
+            total -= self.ledger.tokens(other, state.shortened)
+        return self.ledger.with_kept(state, (n for n in state.kept if n not in gone))
 
     def _beginning_with_user(self, state: WindowState, stay: Iterable[int]) -> WindowState:
         """Return the state with what makes the context begin with a user message; where there is a trail, that is one.
@@ -339,86 +280,41 @@ class Cutter:
         leading = list(takewhile(lambda n: not history.spans[n].has_user_role and n not in stay, state.kept))
         return ledger.with_kept(state, state.kept[len(leading) :])
 
-    def _weight(self, number: int) -> float:
-        first = self.ledger.history.members(number)[0]
-        return self.settings.weights["tool" if first.calls else first.kind.value]
-
     # -- the trail
 
-    def _steps_gone(self, state: WindowState) -> int:
-        """Return how many steps have left by the latest cut; those of a stored trail included."""
-        history, steps = self.ledger.history, self._steps
-        for number in range(len(steps) - 1, state.judged):
-            calls = history.members(number)[0].calls
-            steps.append(steps[-1] + (0 if self._repeats(number) else max(1, len(calls))))
-        there = sum(steps[n + 1] - steps[n] for n in state.kept if n < state.judged)
-        return state.earlier.steps + steps[state.judged] - there
+    def _most_of_trail(self, keep: int) -> int:
+        """Return the tokens that the trail may take of what a cut leaves: enough for the count of steps in any case."""
+        least = self.ledger.draft.counter.artifact(_COUNT_ALONE)
+        return max(least, int(self.settings.trail * keep)) if self.settings.trail else 0
 
-    def _with_trail(self, state: WindowState, most: int) -> WindowState:
-        """Return the state with a trail of at most so many tokens; none where there is no room."""
-        if self.settings.trail == 0 or not self._steps_gone(state):
+    def _with_trail(self, state: WindowState, most: int, number: int) -> WindowState:
+        """Return the state with a trail of at most so many tokens; none where not even the count of steps fits."""
+        draft, count = self.ledger.draft, self.ledger.draft.counter
+        if self.settings.trail == 0 or not state.trail.steps or most < count.artifact(_COUNT_ALONE):
             return state
-        # A trail says no more than what has left said itself.
-        most = min(most, _LEAST_TRAIL + self._tokens_gone(state))
-        if most < _LEAST_TRAIL + self.ledger.draft.counter.artifact(_NO_TRAIL):
-            return state
-        return replace(state, note=Deferred(most, lambda: self._written(state, most)), tokens=state.tokens + most)
-
-    def _tokens_gone(self, state: WindowState) -> int:
-        kept, spans = set(state.kept), self.ledger.history.spans
-        return sum(spans[n].tokens for n in self._tellable(state) if n not in kept)
-
-    def _tellable(self, state: WindowState) -> range:
-        """Return the exchanges that a trail can tell of."""
-        return range(max(0, state.judged - 1 - _REMEMBERED), state.judged - 1)
-
-    def _written(self, state: WindowState, most: int) -> Artifact:
-        """Return the trail of what is not kept, in at most so many tokens."""
-        draft, count, number = self.ledger.draft, self.ledger.draft.counter, state.judged - 1
-        at = self.ledger.history.members(number)[0]
-        told = self._tellable(state)
-        for old in [n for n in self._traces if n < told.start]:
-            del self._traces[old]
-        traces = [(n, self._trace(n)) for n in told if not self._repeats(n)]
-        kept = set(state.kept)
-        trail = state.earlier.extended((n, trace) for n, trace in traces if n not in kept)
-        trail = replace(trail, steps=self._steps_gone(state))
-        uses = Counter(name for _, trace in traces for name in trace.used)
-        limit, held = most - count.artifact(_NO_TRAIL), self._names_in_context(state)
-        asked = self.ledger.history.asked
-        # A first message too large to stay as the task still says what the work is.
-        opening = asked[0] if self.ledger.task is None and asked and asked[0] not in kept else None
+        at, limit = self.ledger.history.members(number)[0], most
         while True:
-            text = trail.text(limit, count=count.text, uses=uses, now=number, held=held, opening=opening)
+            text = state.trail.text(limit, count=count.text)
             note = Artifact(Kind.USER, write_record(TRAIL, draft.mask(text, at=at)))
-            if count.artifact(note) <= most or limit <= 0:
-                return note
-            limit -= limit // 8 + 1  # masking what a line brought together made it longer
+            tokens = count.artifact(note)
+            if tokens <= most or not text:
+                return replace(state, note=note, told=steps_told(note.text), tokens=state.tokens + tokens)
+            limit -= max(tokens - most, limit // 8 + 1)  # the heading, and what masking added
 
-    def _trace(self, number: int) -> Trace:
-        if number not in self._traces:
+    def _traces(self, numbers: Iterable[int]) -> Iterable[tuple[Step, ...]]:
+        """Walk the steps of evicted exchanges; a trail, or a block of what was recalled, is no step of its own."""
+        artifacts, count = self.ledger.history.artifacts, self.ledger.draft.counter.artifact
+        for number in numbers:
             positions = self.ledger.positions(number)
-            members = [self.whole[p] for p in positions]
-            self._traces[number] = trace_of(members, self._handles(members) if self.settings.stores else None)
-        return self._traces[number]
-
-    def _handles(self, members: Sequence[Artifact]) -> dict[int, str]:
-        """Return the handles of what a line of the trail cannot tell in full."""
-        count = self.ledger.draft.counter.text
-        large = [
-            place
-            for place, artifact in enumerate(members)
-            if (count(artifact.text) > _WORTH_IT if artifact.kind is Kind.TOOL else len(artifact.text) > _HANDLED)
-        ]
-        return {place: self.handle(members[place].text) for place in large}
-
-    def _names_in_context(self, state: WindowState) -> frozenset[str]:
-        """Return the names that stand in what is kept, which need not be told again."""
-        kept = (self.ledger.artifact(state, p) for n in state.kept for p in self.ledger.positions(n))
-        return frozenset().union(*map(_names_of, kept))
+            members = artifacts[positions.start : positions.stop]
+            if record_title(members[0]) not in (TRAIL, RECALLED):
+                large = [p for p in positions if self.stores and count(artifacts[p]) > _VIEW]
+                handles = {p - positions.start: self.handle(artifacts[p].text) for p in large}
+                around = [artifacts[p] for p in (positions.start - 1, positions.stop) if 0 <= p < len(artifacts)]
+                yield trace_of(members, handles, around=around)
 
 
-_NO_TRAIL: Final = Artifact(Kind.USER, write_record(TRAIL, ""))
+_MASKED: Final = Shortened(_COUNT_ALONE, 0, "holds a name that became known", "masked")
 
 
 def _is_text(artifact: Artifact) -> bool:
@@ -427,9 +323,5 @@ def _is_text(artifact: Artifact) -> bool:
     return isinstance(parts, str) or all(part.text is not None and part.editable for part in parts)
 
 
-def _names_of(artifact: Artifact) -> frozenset[str]:
-    names: set[str] = set(names_in(artifact.text))
-    for call in artifact.calls:
-        names.add(call.name)
-        names.update(name for _, name in labeled_names(call.arguments))
-    return frozenset(names)
+def _is_signed(artifact: Artifact) -> bool:
+    return type(artifact.content) is tuple and any(part.signed for part in artifact.content)

@@ -10,26 +10,35 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.content.outcomes import OPENING_ERROR
 
-# The word "error" alone says nothing: code, logs and talk are full of it. An error has a shape.
-_AT_LINE_START: Final = re.compile(
-    r"\n[^\S\n]*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]!]|Traceback \(most recent call last\)"
-    r"|(?!no |0 |without )(?:[a-z][\w'-]{0,30}[^\S\n]){1,4}(?:error|exception|failure)s?[^\S\n]?[:!]"
-    r"|(?:failed|unable) to \w|could not \w"
-    r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))",
-    re.MULTILINE | re.IGNORECASE,
-)
 _SENTENCE: Final = re.compile(
     r"(?<!\bno )(?<!\b0 )(?<!\bany )(?<!\bif an )(?<!without )(?<!without an )\berrors? (?:(?:was |were |has |have )?"
     r"(?:raised|thrown|occurr?ed|happened|encountered|returned)"
     r"|(?:calling|executing|running|invoking|loading|reading|writing|parsing|connecting|opening|processing|fetching"
-    r"|creating|evaluating|sending|while|when|during)\b)|\b[1-9]\d* errors?\b",
+    r"|creating|evaluating|sending|while|when|during)\b)|\b[1-9]\d* (?:[\w-]+ )?errors?\b",
     re.IGNORECASE,
 )
 _FIELD: Final = re.compile(
     r"""["'](?:error|exception)["']\s*:\s*(?!null|none|false|""|''|\[\]|\{\}|0\b)\S"""
     r"""|["'](?:status|type|level|outcome|state)["']\s*:\s*["'](?:error|errored|failed|failure|fatal)["']"""
     r"""|["']is_?error["']\s*:\s*true""",
+    re.IGNORECASE,
+)
+_LABEL: Final = re.compile(
+    r"^[^\S\n]*(?:#{1,6}[^\S\n]+|\*\*)(?:[\w-]+[^\S\n]){0,2}(?:error|failure)s?\b(?![^\S\n]+[a-z])"
+    r"|<(?:[\w-]+[_-])?error>\s*[^\s<]"
+    r"|^[^\S\n]*(?:status|state|outcome|result|level)[^\S\n]*[:=][^\S\n]*(?:error|errored|failed|failure|fatal)\b"
+    r"|\bis_?error[\"']?\s*[:=]\s*true"
+    r"|\A\W*(?!.*\b(?:no|zero|without|any|0|ignore)\b)(?:[\w'-]+ ){0,4}error\W*\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Headings, tags and fields by which tools and programs label an error, and a text that says no more than that."""
+_SAID: Final = re.compile(
+    r"\berror (?:code )?#?[45]\d\d\b"
+    r"|\b(?:introduced|encountered|hit|got) (?:an?|new|the following) (?:[\w-]+ )?errors?\b"
+    r"|(?<!if )(?<!whether )(?<!when )(?<!case )\bthere (?:was|were|is|are) "
+    r"(?:(?!no |any |zero |not )[\w'-]+ ){0,2}errors?\b",
     re.IGNORECASE,
 )
 _SIGNS: Final = (
@@ -47,18 +56,21 @@ _SIGNS: Final = (
             "unable",
             "could not",
         ),
-        lambda text: _AT_LINE_START.search(f"\n{text}"),
+        lambda text: OPENING_ERROR.search(f"\n{text}"),
     ),
     (("error", "fatal", "critical"), re.compile(r"\b(?:ERROR|FATAL|CRITICAL)\b\s*[\]:\-|]").search),
     (("error",), _SENTENCE.search),
+    (("error", "fail", "fatal"), _LABEL.search),
+    (("error",), _SAID.search),
+    (("failed", "error"), re.compile(r"^(?:FAILED|ERROR) [\w./\\-]+(?:::| - )", re.MULTILINE).search),
     (("error", "exception", "fail", "fatal"), _FIELD.search),
     (
         ("exit", "returncode"),
         re.compile(r"\b(?:exit(?:ed)?(?: with)?(?: code| status)?|returncode)[ :=]+[1-9]\d*\b", re.IGNORECASE).search,
     ),
     (
-        ("http/", "status ", "status:", "status="),
-        re.compile(r"\b(?:HTTP/\d(?:\.\d)?|status(?: code)?)[ :=]+[45]\d\d\b", re.IGNORECASE).search,
+        ("http", "status ", "status:", "status="),
+        re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?|status(?: code)?)[ :=]+[45]\d\d\b", re.IGNORECASE).search,
     ),
 )
 """How errors are written, each with words without which it need not be searched for: most texts have none of them."""
@@ -69,9 +81,12 @@ def reports_error(artifact: Artifact) -> bool:
     """Return whether an artifact reports an error, by a flag of its framework's message or by its text."""
     if artifact.kind not in _SPOKEN:
         return False
-    if any(map(_is_flagged, _natives(artifact.root.source))):
-        return True
-    return _holds_error(artifact.text)
+    return is_flagged(artifact) or _holds_error(artifact.text)
+
+
+def is_flagged(artifact: Artifact) -> bool:
+    """Return whether the framework's message marks an artifact as an error."""
+    return any(map(_marks_error, _natives(artifact.root.source)))
 
 
 def _holds_error(text: str) -> bool:
@@ -94,7 +109,7 @@ def _natives(source: object) -> Iterator[object]:
         yield from (inside[index] for index in indexes if 0 <= index < len(inside))
 
 
-def _is_flagged(native: object) -> bool:
+def _marks_error(native: object) -> bool:
     """Tell what LangChain (`status`), Anthropic and MCP (`is_error`) and PydanticAI (retry parts) flag as an error."""
     return (
         _field(native, "status") == "error"

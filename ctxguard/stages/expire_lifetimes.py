@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ctxguard.artifacts import Artifact, Kind, Lifetime
-from ctxguard.draft import Draft, Follower
+from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
 from ctxguard.history import Exchange, exchanges, is_asked
-from ctxguard.stages.followed import FollowedStage
 
 
-class ExpireLifetimes(FollowedStage):
+class ExpireLifetimes:
     """Drop artifacts whose lifetime is over, each with its whole exchange.
 
     What `until` names is over once a later artifact carries that event, or a later exchange brings a result of the tool
@@ -30,12 +29,10 @@ class ExpireLifetimes(FollowedStage):
     def __init__(self, rules: Mapping[str, Lifetime] | None = None) -> None:
         self.rules = _lifetimes({} if rules is None else rules)
 
-    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return what watches one conversation for lifetimes as it grows."""
-        return _Watching(self)
-
-    def expired(self, draft: Draft) -> Draft:
+    def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft without what has outlived its use."""
+        if not self.rules and not any(artifact.lifetime for artifact in draft.artifacts):
+            return draft
         ages = _ages(draft.artifacts)
         found = exchanges(draft.artifacts)
         last_seen, last_results = _last_events(draft.artifacts), _last_results(found)
@@ -76,22 +73,6 @@ class ExpireLifetimes(FollowedStage):
             if name in self.rules:
                 return self.rules[name]
         return self.rules.get(artifact.kind.value)
-
-
-class _Watching:
-    """Watch one conversation: as long as nothing in it has a lifetime, there is nothing to look for."""
-
-    def __init__(self, stage: ExpireLifetimes) -> None:
-        self._stage = stage
-        self._is_timeless = not stage.rules
-
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Take in what comes next."""
-        self._is_timeless = self._is_timeless and not any(artifact.lifetime for artifact in artifacts)
-
-    def result(self, draft: Draft) -> Draft:
-        """Return the draft without what has outlived its use."""
-        return draft if self._is_timeless else self._stage.expired(draft)
 
 
 def _lifetimes(rules: object) -> dict[str, Lifetime]:

@@ -1,63 +1,61 @@
-"""Rank texts by what they share with a query: BM25 by SQLite's full-text search, which every Python carries.
-
-`bm25()` of FTS5 uses k1 = 1.2 and b = 0.75 (https://www.sqlite.org/fts5.html#the_bm25_function); by its Porter stemmer
-English words match in any form. An index grows with its history, so that a call costs what is new and one look-up.
-"""
+"""Rank texts by the words that they share with a query (BM25), in any script."""
 
 from __future__ import annotations
 
 import re
-import sqlite3
-import weakref
-from collections import Counter
-from collections.abc import Sequence
-from itertools import accumulate
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import chain, pairwise
+from math import log1p
 from typing import Final, TypeAlias
-
-from ctxguard.errors import ConfigError
 
 Document: TypeAlias = tuple[str, ...]
 """The texts of one item that is ranked as a whole."""
 
-_ALONE: Final = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]"
+_SPACELESS: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
 )
-"""A character of a script that writes no spaces: a word of its own."""
-_RUN: Final = re.compile(r"[^\W_]+")
+"""The scripts that write no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+_MARKS: Final = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u0670\u0900-\u0963\u0970-\u0dff"
+"""Accents, points and vowel signs that stand inside words but are no letters: Latin, Hebrew, Arabic, Indic."""
+_RUN: Final = re.compile(rf"([{_SPACELESS}]+)|(?:(?![{_SPACELESS}])[^\W_]|[{_MARKS}])+")
 _BETWEEN: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
 """What stands between words, in ASCII."""
 _MOST_TERMS: Final = 64
 """Terms of a query that are looked up, the rarest; a pasted log would otherwise match half of the index."""
 _MOST_FOUND: Final = 2_000
-"""Most documents that the terms of a query may match in all, in an index that holds more."""
+"""Most documents that are scored for a query, those with its rarest terms: the limit of the work of a turn."""
+_ENDINGS: Final = re.compile(r"(?<=[a-z]{3})(?:ies|ing|ed|es|s|y|e)$")
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in any script, folded for comparison."""
+    """Return the words of a text in any script, normalized for comparison.
+
+    Scripts without spaces between words are divided into characters and overlapping pairs of them, as search engines
+    do: a pair is about as rare as a word, and some words are a single character.
+    """
     folded = text.casefold()
     if folded.isascii():
         return folded.translate(_BETWEEN).split()
-    return _RUN.findall(_ALONE.sub(r" \g<0> ", folded))
+    found: list[str] = []
+    for run in _RUN.finditer(folded):
+        word = run[0]
+        found += (word,) if run[1] is None else (*word, *map("".join, pairwise(word)))
+    return found
 
 
 class LexicalIndex:
-    """Score documents against a query. It grows by one document at a time, each numbered from 0 on.
+    """Score documents against a query by BM25. It grows by one document at a time, each numbered from 0 on.
 
-    Raises:
-        ConfigError: this Python's SQLite has no full-text search.
+    k1 = 1.2 and b = 0.75, as everywhere (https://en.wikipedia.org/wiki/Okapi_BM25); English endings are cut off, so
+    that words match in most of their forms.
     """
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
-        # a session may be used by one thread after another, which SQLite refuses by default
-        self._connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        weakref.finalize(self, self._connection.close)
-        try:
-            self._connection.execute("CREATE VIRTUAL TABLE texts USING fts5(words, content='', tokenize='porter')")
-        except sqlite3.OperationalError as error:
-            raise ConfigError(f"this Python's SQLite has no full-text search ({error}); use another build") from error
-        self._frequency: Counter[str] = Counter()
-        self._written = 0
+        self._found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._sizes: list[int] = []
+        self._total = 0
 
     def add(self, document: Document) -> None:
         """Take in one more document."""
@@ -65,47 +63,29 @@ class LexicalIndex:
 
     def matches(self, query: str) -> dict[int, float]:
         """Return the scores of the documents that share a word with the query, by their number; higher is better."""
-        terms = list(dict.fromkeys(words(query)))
-        if not terms or not self.documents:
-            return {}
-        self._write()
-        return self._scores(terms)
+        self._read()
+        found = {term: self._found[term] for term in set(_terms(query)) if term in self._found}
+        scores: defaultdict[int, float] = defaultdict(float)
+        mean, looked_at = max(1, self._total) / max(1, len(self._sizes)), 0
+        for term in sorted(found, key=lambda term: (len(found[term]), term))[:_MOST_TERMS]:
+            # Frequent words match nearly every document, which costs much and tells little.
+            looked_at += len(found[term])
+            if scores and looked_at > _MOST_FOUND:
+                break
+            rarity = log1p((len(self._sizes) - len(found[term]) + 0.5) / (len(found[term]) + 0.5))
+            for number, times in found[term][-_MOST_FOUND:]:
+                scores[number] += rarity * 2.2 * times / (times + 1.2 * (0.25 + 0.75 * self._sizes[number] / mean))
+        return scores
 
-    def _write(self) -> None:
-        """Put the documents into the table that came since the last query, all at once."""
-        rows = [(n, [w for text in self.documents[n] for w in words(text)]) for n in self._new()]
-        if not rows:
-            return
-        for _, found in rows:
-            self._frequency.update(set(found))
-        # one transaction for all: one for each document would cost more than the search
-        self._connection.execute("BEGIN")
-        self._connection.executemany(
-            "INSERT INTO texts(rowid, words) VALUES (?, ?)", ((n, " ".join(found)) for n, found in rows)
-        )
-        self._connection.execute("COMMIT")
-        self._written = len(self.documents)
+    def _read(self) -> None:
+        """Take in the words of the documents that came since the last query."""
+        for number in range(len(self._sizes), len(self.documents)):
+            terms = Counter(chain.from_iterable(map(_terms, self.documents[number])))
+            for term, times in terms.items():
+                self._found[term].append((number, times))
+            self._sizes.append(terms.total())
+            self._total += self._sizes[-1]
 
-    def _new(self) -> range:
-        return range(self._written, len(self.documents))
 
-    def _scores(self, terms: Sequence[str]) -> dict[int, float]:
-        wanted = self._rarest(terms)
-        if not wanted:
-            return {}
-        query = " OR ".join(f'"{term}"' for term in wanted)
-        found = self._connection.execute("SELECT rowid, bm25(texts) FROM texts WHERE texts MATCH ?", (query,))
-        return {row: -score for row, score in found}
-
-    def _rarest(self, terms: Sequence[str]) -> list[str]:
-        """Return the rarest terms that are known, as many as may be looked up; the very rarest always."""
-        if len(terms) <= _MOST_TERMS and len(self.documents) <= _MOST_FOUND:
-            return list(terms)
-        # frequent words match nearly every document, which costs much and tells little
-        known = sorted((self._frequency[term], term) for term in terms if term in self._frequency)[:_MOST_TERMS]
-        sums = accumulate(documents for documents, _ in known)
-        return [
-            term
-            for number, ((_, term), total) in enumerate(zip(known, sums, strict=True))
-            if not number or total <= _MOST_FOUND
-        ]
+def _terms(text: str) -> Iterator[str]:
+    return (_ENDINGS.sub("", word) for word in words(text))

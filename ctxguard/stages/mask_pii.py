@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft, Follower
 from ctxguard.errors import ConfigError
+from ctxguard.history import MESSAGES
 from ctxguard.settings import instance
 from ctxguard.stages.each import EachFollower
 from ctxguard.stages.followed import FollowedStage
@@ -25,10 +26,11 @@ class MaskPII(FollowedStage):
 
     Ids and names are never changed; `NoPII` searches them.
 
-    Placeholders that a person or a tool writes are escaped where they could be given back, so that nobody can make a
-    vault speak; those that the model writes stay as they are, but for what somebody spelled before. What an artifact
-    becomes depends on itself and on what came before it, so it never changes from turn to turn. With rules that make
-    names known (`ctxguard.pii.PEOPLE`) it changes at a cut, where names that became known since are masked in it.
+    A placeholder in the text of a person or a tool is escaped where it could be restored, so that nobody gets a value
+    out of a vault by writing its placeholder. Placeholders that the model writes stay, unless a person or a tool wrote
+    the same one earlier. A masked artifact is a function of itself and of the artifacts before it, so it never changes
+    from turn to turn. With rules that learn names (`ctxguard.pii.PEOPLE`) it changes at a cut, where names that were
+    learned since are masked in it.
 
     Args:
         rules: one detector or several; None means `ctxguard.pii.STANDARD`.
@@ -43,13 +45,13 @@ class MaskPII(FollowedStage):
     def __init__(self, rules: Detector | Sequence[Detector] | None = None, *, masker: Masker | None = None) -> None:
         if rules is not None and masker is not None:
             raise ConfigError("give rules or a masker, not both: a masker has rules of its own", setting="masker")
-        # Checked here and not at the first call, where the error would name a line of somebody else's.
+        # Check now: at the first call, the traceback would point into the caller's agent framework.
         self._rules = _detectors(rules)
         self._masker = None if masker is None else _wanted(masker)
 
     @property
     def masker(self) -> Masker:
-        """The masker, made when it is first wanted."""
+        """The masker, created on first use."""
         if self._masker is None:
             from ctxguard.pii import STANDARD
 
@@ -58,20 +60,62 @@ class MaskPII(FollowedStage):
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
         """Return what masks one conversation as it grows."""
-        masker = self.masker
-        # A vault can forget between calls; only then is what was masked before worked out again.
-        return _Anew(masker) if masker.vault is not None and not masker.is_stateless else _Masking(masker)
+        return _Masking(self.masker)
 
 
-class _Masking(EachFollower):
-    """Mask the artifacts of one conversation, each once."""
+class MaskMessages(FollowedStage):
+    """Mask what people and the model say, and nothing else: instructions, tool outputs and calls keep their numbers.
+
+    For rules as broad as `ctxguard.pii.DIGITS`; `MaskPII` behind it masks what is personal data anywhere.
+
+    Args:
+        rules: one detector or several.
+
+    Raises:
+        ConfigError: a rule is not a detector.
+    """
+
+    name = "MaskMessages"
+
+    def __init__(self, rules: Detector | Sequence[Detector]) -> None:
+        self._rules = _detectors(rules) or ()
+
+    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
+        """Return what masks one conversation as it grows."""
+        return _MaskingMessages(_shared_masker(self._rules))
+
+
+class _MaskingMessages(EachFollower):
+    """Mask the messages of one conversation, each once."""
 
     def __init__(self, masker: Masker) -> None:
         session = masker.session()
-        super().__init__(lambda a: _masked(a, session), action="masked", reason=_REASON)
+        super().__init__(lambda a: _masked_words(a, session), action="masked", reason=_REASON)
+        self._detectors = masker.detectors
+
+    def result(self, draft: Draft) -> Draft:
+        """Return the draft with its messages masked, and the rules noted for the check."""
+        return replace(self.revised(draft), message_detectors=(*draft.message_detectors, *self._detectors))
+
+
+class _Masking(EachFollower):
+    """Mask the artifacts of one conversation, each once.
+
+    A vault may forget values between two calls, by erasure or expiry; only then is the whole history masked again.
+    """
+
+    def __init__(self, masker: Masker) -> None:
         self._masker = masker
-        self._known = None if masker.echoing is None else _Known(session)
-        self._mask = masker.mask if masker.is_stateless else session.drafted
+        self._vault = None if masker.is_stateless else masker.vault
+        self.only_appends = self._vault is None  # a value that a vault forgot gets another placeholder
+        self._begin()
+
+    def _begin(self) -> None:
+        self._erasures = 0 if self._vault is None else self._vault.erasures()
+        session = self._masker.session()
+        super().__init__(lambda a: _masked(a, session), action="masked", reason=_REASON)
+        self._known = None if self._masker.echoing is None else _Known(session)
+        self._mask = self._masker.mask if self._masker.is_stateless else session.drafted
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Take in what comes next."""
@@ -84,11 +128,14 @@ class _Masking(EachFollower):
 
     def result(self, draft: Draft) -> Draft:
         """Return the draft with everything masked, and the rules noted for the stages and checks behind."""
+        if self._vault is not None and self._vault.erasures() != self._erasures:
+            self._begin()
+            self.take(draft.artifacts, draft)
         return self.revised(_noted(draft, self._masker, self._mask, self._known))
 
 
 class _Known:
-    """Know the names that a history has made known, artifact by artifact."""
+    """The names that a history has introduced, up to each artifact."""
 
     def __init__(self, session: MaskSession) -> None:
         self._session = session
@@ -96,7 +143,7 @@ class _Known:
         self._counts: list[tuple[int, int]] = []
 
     def take(self, artifact: Artifact, draft: Draft) -> None:
-        """Learn what the history says up to an artifact, what stages before this one left out among it."""
+        """Learn the names in the history up to an artifact, including artifacts that earlier stages dropped."""
         history = draft.history
         for place in range(len(self._places), len(history)):
             self._places[id(history[place].root)] = place
@@ -107,26 +154,10 @@ class _Known:
             self._counts.append(self._session.known)
 
     def again(self, text: str, at: Artifact) -> str:
-        """Return a masked text with the names masked that were known when an artifact came."""
+        """Return a masked text with the names masked that were known when an artifact arrived."""
         place = self._places.get(id(at.root), -1)
         known = self._counts[place] if 0 <= place < len(self._counts) else (0, 0)
         return self._session.again(text, known) if known[0] else text
-
-
-class _Anew:
-    """Mask the artifacts of one conversation again in each call: its vault may have been erased in between."""
-
-    def __init__(self, masker: Masker) -> None:
-        self._masker = masker
-
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in nothing."""
-
-    def result(self, draft: Draft) -> Draft:
-        """Return the draft with everything masked."""
-        masking = _Masking(self._masker)
-        masking.take(draft.artifacts, draft)
-        return masking.result(draft)
 
 
 def _noted(draft: Draft, masker: Masker, mask: Callable[[str], str], known: _Known | None) -> Draft:
@@ -170,12 +201,20 @@ def _shared_masker(rules: tuple[Detector, ...]) -> Masker:
     return Masker(rules)
 
 
+def _masked_words(artifact: Artifact, session: MaskSession) -> Artifact:
+    if artifact.kind not in MESSAGES:
+        return artifact
+    mask = session.own if artifact.kind is Kind.ASSISTANT else session.text
+    return artifact.edit(lambda slot, text: mask(text) if slot == "content" else text)
+
+
 def _masked(artifact: Artifact, session: MaskSession) -> Artifact:
     content = artifact.content
-    # The model writes placeholders itself and must be able to; from anybody else they are escaped.
-    mask = session.own if artifact.kind is Kind.ASSISTANT else session.text
-    # By far the most artifacts are plain text: they skip the general way over all fields.
+    # The model must be able to write placeholders; from anybody else they are escaped.
+    is_own = artifact.kind is Kind.ASSISTANT
+    mask = session.own if is_own else session.text
+    # Nearly all artifacts are plain text: skip the general path over all fields.
     if type(content) is str and not artifact.calls and not artifact.fields:
         text = mask(content)
         return artifact if text is content or text == content else artifact.revised(content=text)
-    return artifact.edit(lambda _slot, text: mask(text))
+    return artifact.edit_together(lambda texts: session.together(texts, is_own=is_own), mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,7 @@ from ctxguard.content.bounding import bound
 from ctxguard.content.detection import detect
 from ctxguard.content.processors.console import compress_console
 from ctxguard.content.processors.snapshot import compress_snapshot
-from ctxguard.content.views import FileType
+from ctxguard.content.views import Count, FileType
 from ctxguard.draft import Draft, Follower
 from ctxguard.stages.each import EachFollower
 from ctxguard.stages.followed import FollowedStage
@@ -67,59 +67,33 @@ class _Strength:
         depth: levels of a snapshot; None leaves snapshots alone.
         messages: distinct console messages of a type; None leaves them alone.
         tool_tokens: tokens of any other tool output.
-        agent_tokens: tokens of what the agent says; None leaves it alone.
+        agent_tokens: tokens of what the agent says.
     """
 
     depth: int | None
     messages: int | None
     tool_tokens: int
-    agent_tokens: int | None
+    agent_tokens: int
 
 
 _STRENGTHS: Final = {
-    CompressionLevel.LOW: _Strength(6, 10, 4_000, None),
-    CompressionLevel.MEDIUM: _Strength(3, 5, 1_000, None),
+    CompressionLevel.LOW: _Strength(6, 10, 4_000, 4_000),
+    CompressionLevel.MEDIUM: _Strength(3, 5, 1_000, 1_500),
     CompressionLevel.HIGH: _Strength(2, 3, 300, 500),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Recipe:
-    """How a message is compressed: the same text by the same recipe always gives the same view.
+class Compressed(list[Artifact]):
+    """Hold compressed artifacts: a list that may be awaited, which returns it, for code that expects a coroutine."""
 
-    Attributes:
-        strength: what the level does.
-        is_agent: True for what the agent says, False for the output of a tool.
-        hint: what the name of the tool says of the output.
-        counter: counts tokens.
-    """
-
-    strength: _Strength
-    is_agent: bool
-    hint: FileType | None
-    counter: TokenCounter
-
-    def view(self, text: str) -> str:
-        return self._compressed(text)
-
-    def _compressed(self, text: str) -> str:
-        count, strength = self.counter.count, self.strength
-        if self.is_agent:
-            return bound(text, strength.agent_tokens or 1, count=count).content
-        file_type = detect(text)
-        if FileType.SNAPSHOT in (file_type, self.hint):
-            if strength.depth is not None:
-                text = SnapshotCompressor(max_depth=strength.depth).compress(text)
-            return bound(text, 4 * strength.tool_tokens, count=count, file_type=FileType.SNAPSHOT).content
-        if FileType.CONSOLE in (file_type, self.hint):
-            if strength.messages is None:
-                return text
-            return ConsoleMessageCompressor(max_messages=strength.messages).compress(text)
-        return bound(text, strength.tool_tokens, count=count, file_type=file_type).content
+    def __await__(self) -> Generator[None, None, Compressed]:
+        """Return the list itself, at once."""
+        yield from ()
+        return self
 
 
 class MessageCompressor(FollowedStage):
-    """Compress the tool outputs of a history, and at level `high` what the agent said; user messages stay.
+    """Compress the tool outputs of a history and what the agent said; user messages stay.
 
     It is a stage as well: call it with a draft. Each message is compressed on its own, so the same message always
     gives the same text, and tool results keep their calls.
@@ -130,6 +104,10 @@ class MessageCompressor(FollowedStage):
         truncate_snapshots: False leaves snapshots at their full depth.
         summarize_console: False leaves console messages alone.
         counter: counts tokens outside of a draft, as for `ctxguard.tokens.find_counter`.
+
+    Attributes:
+        snapshot_compressor: shortens snapshots as this level does.
+        console_compressor: groups console messages as this level does.
     """
 
     name = "MessageCompressor"
@@ -152,15 +130,18 @@ class MessageCompressor(FollowedStage):
             by_level.agent_tokens,
         )
         self._counter = counter
+        strength = self._strength or _STRENGTHS[CompressionLevel.MEDIUM]
+        self.snapshot_compressor = SnapshotCompressor(max_depth=strength.depth or 3)
+        self.console_compressor = ConsoleMessageCompressor(max_messages=strength.messages or 5)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return what compresses one conversation, each message when it is first seen."""
         reason = f"compressed at level {self.level}"
         return EachFollower(self._compressor(draft.counter.counter), action="bounded", reason=reason)
 
-    def compress(self, artifacts: Sequence[Artifact]) -> list[Artifact]:
-        """Return the artifacts with long ones compressed; the others are the same objects."""
-        return list(map(self._compressor(self._own_counter), artifacts))
+    def compress(self, artifacts: Sequence[Artifact]) -> Compressed:
+        """Return the artifacts with long ones compressed; the others are the same objects. May be awaited as well."""
+        return Compressed(map(self._compressor(self._own_counter), artifacts))
 
     @cached_property
     def _own_counter(self) -> TokenCounter:
@@ -180,12 +161,28 @@ class MessageCompressor(FollowedStage):
 
 
 def _one(artifact: Artifact, tool: str, strength: _Strength, counter: TokenCounter) -> Artifact:
-    is_agent = artifact.kind is Kind.ASSISTANT and strength.agent_tokens is not None
+    is_agent = artifact.kind is Kind.ASSISTANT
     # What people say is never compressed: it is short, and every word may matter.
     if artifact.pinned or not (is_agent or artifact.kind is Kind.TOOL):
         return artifact
-    recipe = _Recipe(strength, is_agent, None if is_agent else _hint(tool), counter)
-    return artifact.edit(lambda slot, text: recipe.view(text) if slot == "content" else text)
+    hint = None if is_agent else _hint(tool)
+    return artifact.edit(
+        lambda slot, text: _view(text, strength, hint, counter.count, is_agent=is_agent) if slot == "content" else text
+    )
+
+
+def _view(text: str, strength: _Strength, hint: FileType | None, count: Count, *, is_agent: bool) -> str:
+    """Return a text compressed; `hint` is what the name of the tool says of its outputs."""
+    if is_agent:
+        return bound(text, strength.agent_tokens, count=count).content
+    file_type = detect(text)
+    if FileType.SNAPSHOT in (file_type, hint):
+        if strength.depth is not None:
+            text = compress_snapshot(text, max_depth=strength.depth)
+        return bound(text, 4 * strength.tool_tokens, count=count, file_type=FileType.SNAPSHOT).content
+    if FileType.CONSOLE in (file_type, hint):
+        return text if strength.messages is None else compress_console(text, max_messages=strength.messages)
+    return bound(text, strength.tool_tokens, count=count, file_type=file_type).content
 
 
 def _hint(tool: str) -> FileType | None:

@@ -7,15 +7,15 @@ matches the shorter one comes first. Measured by `benchmarks/memory.py` on conve
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, Change, Draft, Follower, StageResult
+from ctxguard.draft import Ask, Change, Draft, Follower, LeftOut, StageResult
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.history import (
-    AUTHORITY,
     RECALLED,
     TRAIL,
     History,
@@ -29,14 +29,13 @@ from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.lexical import Document, LexicalIndex
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
+from ctxguard.stages.traces import ends_in_command, is_observation
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
 
 _NEIGHBOR: Final = 0.5
-"""Weight of the score of the exchange before and after, by words."""
-_NEAR_IN_MEANING: Final = 0.25
-"""The same by meaning, which spreads over more of a conversation anyway."""
+"""Weight of the score of the exchange before and after."""
 _REPLY: Final = 2 / 3
 """Weight of the score of a reply, which mostly repeats what the model was told."""
 _LEAST_ROOM: Final = 64
@@ -47,22 +46,31 @@ _PASSAGE: Final = 400
 """Characters of a passage of a long text, about."""
 _MOST_SEARCHED: Final = 200_000
 """Characters of a text that are searched for passages."""
-_MOST_IN_VAIN: Final = 100
-"""How many exchanges in a row may fail to fit before the search stops."""
+_THRESHOLD: Final = 0.6
+"""Share of the scores of the best matches; of 0.5 to 0.9, see docs/measurements.md."""
+_JUDGED: Final = 10
+"""Best matches of a question that say whether it is about what has left."""
+_MOST_TRIED: Final = 200
+"""Best exchanges that are tried for the block."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
 """Stages that drop what must not come back."""
 
 
 class RecallRelevant(FollowedStage):
-    """Bring exchanges that were cut back where they share rare words with the last user message.
+    """Bring exchanges that were cut back where they share rare words with a question.
 
-    They stand as one block, in their order and dated by turn, right before that message. The block is a function of
-    the history up to that message: it is the same for the whole turn, and what stands before it stays as it was. Place
-    the stage after the one that cuts; `StableWindow(reserve=share)` keeps room for it, after other stages it takes
-    only what they leave.
+    They are inserted as one block, in their order and dated by turn, right before the user message that they are for.
+
+    With `StableWindow(recall=…)` before it, the window decides once, at the beginning of each turn and from the history
+    alone. Of the exchanges that share the question's rarest words, the ten that match best are looked at: something is
+    recalled if evicted ones have at least `threshold` of their scores. It never is for the task. Only then are tokens
+    made available, if necessary by a cut, and the block stays in its place until the next cut or the next recall. After
+    other stages, whatever matches the last user message is recalled, in the tokens that they left.
 
     Args:
-        share: most of what system, task and pins leave of the budget that the block may take.
+        share: most of what system, task and pins leave of the budget that the block may take; None means 0.5, and 0.7
+            with `embed`.
+        threshold: see above, from 0 to 1; 0 recalls in every turn.
         embed: what compares by meaning, beside words: any callable, sync or async, from a list of texts to their
             vectors; an `Embeddings` of `langchain_core`; or `static` for the extra `semantic`, which needs no network.
             None means by words alone. Where it fails, words alone rank, and `report.details` says so.
@@ -75,23 +83,84 @@ class RecallRelevant(FollowedStage):
 
     name = "RecallRelevant"
 
-    def __init__(self, share: float = 0.5, *, embed: Embed | None = None, store: Store | None = None) -> None:
+    def __init__(
+        self,
+        share: float | None = None,
+        *,
+        threshold: float = _THRESHOLD,
+        embed: Embed | None = None,
+        store: Store | None = None,
+    ) -> None:
+        if share is None:
+            share = 0.5 if embed is None else 0.7
         if not 0 < share < 1:
             raise ConfigError(f"share is a share of the budget above 0 and below 1, not {share}", setting="share")
+        if not 0 <= threshold <= 1:
+            raise ConfigError(f"threshold is a share from 0 to 1, not {threshold}", setting="threshold")
         self.share = share
+        self.threshold = threshold
         self.embedding = None if embed is None else Embedding(embed, store)
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - what is ranked is not in the draft but was cut from it
         """Return what recalls in one conversation."""
         return _Recalling(self.share, self.embedding)
 
+    def gate(self, history: History) -> RecallGate:
+        """Return what decides for the window of one conversation, which follows a history."""
+        return RecallGate(history, self.share, self.threshold)
+
+
+class RecallGate:
+    """Decide at the beginning of each turn whether to recall, from the history before it alone.
+
+    Nothing is read before something has been evicted and a user message comes, so that an agent does not pay for it.
+    """
+
+    def __init__(self, history: History, share: float, threshold: float) -> None:
+        self._history, self._share, self._threshold = history, share, threshold
+        self._index = LexicalIndex()
+
+    def most(self, tokens: int) -> int:
+        """Return how many of the tokens that system, task and pins leave the block may take."""
+        return int(self._share * max(0, tokens))
+
+    def opens(self, question: int, kept: Sequence[int], end: int) -> bool:
+        """Return whether to recall for a question.
+
+        Args:
+            question: number of its exchange.
+            kept: numbers of the exchanges that were kept of the first `end`, in order.
+            end: see `kept`; all exchanges from there on are in the context.
+        """
+        if len(kept) == end or not self._threshold:
+            return len(kept) < end
+        if self._is_observed(question):
+            return False
+        _take(self._index, self._history, question)
+        scores = self._index.matches(self._history.members(question)[0].text)
+        best = sorted(scores, key=lambda n: (-scores[n], -n))[:_JUDGED]
+        gone = sum(scores[n] for n in best if n < end and n not in kept)
+        return bool(best) and gone >= self._threshold * sum(scores[n] for n in best)
+
+    def _is_observed(self, question: int) -> bool:
+        """Return whether a program wrote a message in the user's role: by its text, or by the commands before it."""
+        text = self._history.members(question)[0].text
+        replies = self._history.replies[: bisect_right(self._history.replies, question)][-2:]
+        commanded = len(replies) == 2 and all(ends_in_command(self._history.members(n)[0]) for n in replies)
+        return is_observation(text) or (commanded and "\n" in text)
+
+
+def _take(index: LexicalIndex, history: History, end: int) -> None:
+    for number in range(len(index.documents), end):
+        index.add(_searched(history.members(number)))
+
 
 class _Recalling:
-    """Recall in one conversation: what was cut is indexed once, and the block holds for its turn."""
+    """Recall in one conversation: what was cut is indexed once, and a block is written once."""
 
     def __init__(self, share: float, embedding: Embedding | None) -> None:
-        self._share = share
-        self._past = _Past(embedding)
+        self._share, self._embedding = share, embedding
+        self._past: _Past | None = None
         self._block: tuple[object, Artifact | None] = (None, None)
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
@@ -99,126 +168,90 @@ class _Recalling:
 
     def result(self, draft: Draft) -> StageResult:
         """Return the draft with the block, or as it was where nothing that was cut matters."""
-        place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if is_asked(draft.artifacts[p])), None)
+        left = draft.left_out or self._dropped(draft)
+        if left is None or left.tokens < _LEAST_ROOM:
+            return draft
+        root = left.history.members(left.asked)[0].root
+        place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if draft.artifacts[p].root is root), None)
         # a result that is stabilized again has its block already
         if place is None or _has_block(draft.artifacts, place):
             return draft
-        found = self._left_out(draft, place)
-        if found is None or not found[2] or found[3] < _LEAST_ROOM:
-            return draft
-        return self._recalled(draft, place, *found)
+        return self._recalled(draft, place, left)
 
-    def _recalled(
-        self, draft: Draft, place: int, history: History, asked: int, gone: frozenset[int], room: int
-    ) -> Generator[Ask, object, Draft]:
-        """Return the draft with the block, the same object until the next turn, or until a cut makes names known."""
-        at = _known_by(draft, history.members(asked)[0])
-        made_from = (id(history.members(asked)[0].root), gone, room, draft.masks, id(at.root))
+    def _recalled(self, draft: Draft, place: int, left: LeftOut) -> Generator[Ask, object, Draft]:
+        """Return the draft with the block, the same object until the next recall, or until a cut makes names known."""
+        asked = left.history.members(left.asked)[0]
+        at = _known_by(draft, asked)
+        if self._past is None or self._past.history is not left.history:
+            self._past = _Past(left.history, self._embedding)
+        made_from = (id(asked.root), left.kept, left.end, left.tokens, draft.masks, id(at.root))
         if self._block[0] != made_from:
-            scores = yield from self._past.scores(history, asked, draft, room // _EXCERPT)
-            self._block = (made_from, _block(draft, self._past, history, scores, gone, room, at))
+            scores = yield from self._past.scores(left.asked, draft, left.tokens // _EXCERPT)
+            self._block = (made_from, _block(draft, self._past, scores, left, at))
         block = self._block[1]
         if self._past.failure:
             draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": self._past.failure}})
-        # what came since the question may have used up the room
+        # after other stages than the window, what came since the question may have used up the tokens
         if block is None or draft.tokens + draft.counter.artifact(block) > draft.budget:
             return draft
         artifacts = (*draft.artifacts[:place], block, *draft.artifacts[place:])
-        why = (
-            "shares rare words with the last user message" if self._past.is_lexical else "matches the last user message"
-        )
-        return draft.revise(artifacts, action="recalled", reason=why)
+        return draft.revise(artifacts, action="recalled", reason="matches the question")
 
-    def _left_out(self, draft: Draft, place: int) -> tuple[History, int, frozenset[int], int] | None:
-        """Return the history that was cut from, the number of the question in it, what was gone, and the room."""
-        left, question = draft.left_out, draft.artifacts[place]
-        if left is not None:
-            asked = _number_of(left.history, question)
-            if asked is None:
-                return None
-            gone = frozenset(range(min(asked, left.end))).difference(left.kept, left.history.pinned)
-            return left.history, asked, gone, left.reserved
+    def _dropped(self, draft: Draft) -> LeftOut | None:
+        """Return what other stages than the window dropped, and the tokens that they left at the last user message."""
         change = next((c for c in draft.changes if c.stage not in _MENDING and _drops(c)), None)
-        if change is None:
+        place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if is_asked(draft.artifacts[p])), None)
+        if change is None or place is None:
             return None
-        history = History(draft.counter.artifact, change.before)
-        asked = _number_of(history, question)
+        history, root = History(draft.counter.artifact, change.before), draft.artifacts[place].root
+        asked = next((n for n in reversed(history.asked) if history.members(n)[0].root is root), None)
         if asked is None:
             return None
         there = {id(artifact.root) for artifact in draft.artifacts}
-        gone = frozenset(n for n in range(asked) if id(history.members(n)[0].root) not in there)
-        return history, asked, gone, _room(draft, place, self._share)
+        kept = tuple(n for n in range(asked) if id(history.members(n)[0].root) in there)
+        # What came since the question does not change what the block may take.
+        free = draft.budget - draft.overhead - draft.counter.artifacts(draft.artifacts[: place + 1])
+        return LeftOut(history, min(free, int(self._share * draft.budget)), asked, kept, asked)
 
 
 class _Past:
-    """Rank the exchanges of one history, and know in which turn each stands.
+    """Rank the exchanges of one history.
 
     Attributes:
+        history: the history; its beginning never changes.
         failure: why the embedding could not be used when last asked; empty where it could.
         question: what was asked last.
     """
 
-    def __init__(self, embedding: Embedding | None) -> None:
-        self._embedding = embedding
-        self.failure = ""
-        self.question = ""
-        self._begin()
+    def __init__(self, history: History, embedding: Embedding | None) -> None:
+        self.history, self.index = history, LexicalIndex()
+        self._embedding, self._meanings = embedding, None if embedding is None else SemanticIndex()
+        self.failure = self.question = ""
 
-    def _begin(self) -> None:
-        self.index = LexicalIndex()
-        self.turns: list[int] = []
-        self.tokens: list[int] = []
-        self._meanings = None if self._embedding is None else SemanticIndex()
-        self._read: list[Artifact] = []
-
-    @property
-    def is_lexical(self) -> bool:
-        """Whether words alone rank."""
-        return self._embedding is None or bool(self.failure)
-
-    def scores(self, history: History, asked: int, draft: Draft, most: int) -> Generator[Ask, object, dict[int, float]]:
+    def scores(self, asked: int, draft: Draft, most: int) -> Generator[Ask, object, dict[int, float]]:
         """Return how much each exchange before a question matters for it, for its tokens, counted up to `most`."""
-        self._take(history, asked)
-        question = self.question = history.members(asked)[0].text
-        tokens = [min(each, most) for each in self.tokens]
-        by_words = _discounted(with_neighbors(self.index.matches(question), _NEIGHBOR), history, asked)
-        if self._embedding is None:
+        _take(self.index, self.history, asked)
+        self.failure, self.question = "", self.history.members(asked)[0].text
+        tokens = [min(span.tokens, most) for span in self.history.spans[:asked]]
+        by_words = self._weighted(self.index.matches(self.question), asked)
+        if self._embedding is None or self._meanings is None:
             return per_token(by_words, tokens)
-        self.failure = ""
         try:
-            found = yield from self._meant(question, self._embedding, draft)
+            new = ["\n".join(document) for document in self.index.documents[len(self._meanings) :]]
+            vector, *vectors = yield from self._embedding.vectors([self.question, *new], dry=draft.dry)
+            self._meanings.extend(vectors)
         except CtxguardError:
             raise
         except Exception as error:  # noqa: BLE001 - a service that is down must not end a run
             self.failure = f"failed ({type(error).__name__}); ranked by words alone"
             return per_token(by_words, tokens)
-        by_meaning = _discounted(with_neighbors(found, _NEAR_IN_MEANING), history, asked)
-        return per_token(by_ranks(by_words, by_meaning), tokens)
+        found = {n: score for n, score in self._meanings.matches(vector).items() if self.index.documents[n]}
+        return per_token(by_ranks(by_words, self._weighted(found, asked)), tokens)
 
-    def _take(self, history: History, end: int) -> None:
-        """Take in the exchanges before the question; those that were taken in already must be the very same."""
-        # an edited history would otherwise be ranked by texts that are gone
-        if len(self._read) > end or any(a is not history.artifacts[history.start(n)] for n, a in enumerate(self._read)):
-            self._begin()
-        for number in range(len(self._read), end):
-            members = history.members(number)
-            self._read.append(members[0])
-            self.index.add(() if record_title(members[0]) in (RECALLED, TRAIL) else _document(members))
-            self.tokens.append(history.spans[number].tokens)
-            self.turns.append((self.turns[-1] if self.turns else 0) + history.spans[number].is_asked)
-
-    def _meant(self, question: str, embedding: Embedding, draft: Draft) -> Generator[Ask, object, dict[int, float]]:
-        if self._meanings is None:
-            return {}
-        new = ["\n".join(document) for document in self.index.documents[len(self._meanings) :]]
-        asked, *vectors = yield from embedding.vectors([question, *new], dry=draft.dry)
-        self._meanings.extend(vectors)
-        return {n: score for n, score in self._meanings.matches(asked).items() if self.index.documents[n]}
-
-
-def _discounted(scores: Mapping[int, float], history: History, end: int) -> dict[int, float]:
-    """Return the scores of the exchanges before a question, replies of the model for less."""
-    return {n: score * (_REPLY if _replies(history, n) else 1.0) for n, score in scores.items() if n < end}
+    def _weighted(self, scores: Mapping[int, float], end: int) -> dict[int, float]:
+        """Return the scores of the exchanges before a question, with those around them; replies count for less."""
+        near = with_neighbors(scores, _NEIGHBOR)
+        return {n: score * (_REPLY if _replies(self.history, n) else 1.0) for n, score in near.items() if n < end}
 
 
 def _known_by(draft: Draft, asked: Artifact) -> Artifact:
@@ -232,27 +265,19 @@ def _known_by(draft: Draft, asked: Artifact) -> Artifact:
     return asked if any(artifact.root is asked.root for artifact in behind) else draft.history[draft.cut_at]
 
 
-def _block(
-    draft: Draft,
-    past: _Past,
-    history: History,
-    scores: Mapping[int, float],
-    gone: frozenset[int],
-    room: int,
-    at: Artifact,
-) -> Artifact | None:
-    """Return the block of what matters most for a question, within `room` tokens; None where nothing does."""
+def _block(draft: Draft, past: _Past, scores: Mapping[int, float], left_out: LeftOut, at: Artifact) -> Artifact | None:
+    """Return the block of what matters most for a question, within its tokens; None where nothing does."""
+    room, history = left_out.tokens, left_out.history
+    gone = frozenset(range(min(left_out.asked, left_out.end))).difference(left_out.kept, history.pinned)
     order = sorted((n for n in scores if n in gone and past.index.documents[n]), key=lambda n: (-scores[n], -n))
     chosen: dict[int, str] = {}
-    left, in_vain = room - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, ""))), 0
-    for number in order:
-        piece = _piece(draft, past, history, number, left, room // _EXCERPT)
-        in_vain += 1
+    left = room - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, "")))
+    for number in order[:_MOST_TRIED]:
+        piece = _piece(draft, past, number, left, room // _EXCERPT)
         if piece is not None:
             chosen[number] = piece
             left -= draft.counter.text(piece) + 1
-            in_vain = 0
-        if left < _LEAST_ROOM // 4 or in_vain == _MOST_IN_VAIN:
+        if left < _LEAST_ROOM // 4:
             break
     return _fitted(draft, room, chosen, at)
 
@@ -262,12 +287,6 @@ def _has_block(artifacts: Sequence[Artifact], place: int) -> bool:
     if place and record_title(artifacts[place - 1]) == RECALLED:
         return True
     return any(record.title == RECALLED for record in leading_records(artifacts[place].text))
-
-
-def _number_of(history: History, question: Artifact) -> int | None:
-    """Return the number of a user message, by the artifact it was read as."""
-    root = question.root
-    return next((n for n in reversed(history.asked) if history.artifacts[history.start(n)].root is root), None)
 
 
 def _replies(history: History, number: int) -> bool:
@@ -280,17 +299,11 @@ def _drops(change: Change) -> bool:
     return any(id(a.root) not in left for a in change.before)
 
 
-def _room(draft: Draft, place: int, share: float) -> int:
-    """Return the tokens that the block may take; what came since the question does not change them."""
-    asked = draft.artifacts[: place + 1]
-    kept = (a for a in draft.artifacts if a.kind in AUTHORITY or a.pinned)
-    fixed = draft.overhead + draft.counter.artifacts(kept)
-    left = draft.budget - draft.overhead - draft.counter.artifacts(asked)
-    return min(int(share * max(0, draft.budget - fixed)), left)
-
-
-def _document(artifacts: Sequence[Artifact]) -> Document:
+def _searched(artifacts: Sequence[Artifact]) -> Document:
+    """Return the texts of an exchange by which it is found; none of what stages wrote about others."""
     first = artifacts[0]
+    if record_title(first) in (RECALLED, TRAIL):
+        return ()
     plain = isinstance(first.content, str) and not first.calls and len(artifacts) == 1
     return (first.text,) if plain else tuple(_texts(artifacts))
 
@@ -313,13 +326,14 @@ def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
             yield f"[turn {turn}] {who} calls {call.name}({call.arguments})"
 
 
-def _piece(draft: Draft, past: _Past, history: History, number: int, left: int, most: int) -> str | None:
+def _piece(draft: Draft, past: _Past, number: int, left: int, most: int) -> str | None:
     """Return an exchange as it stands in the block, within `left` tokens; where it takes more than `most`, in part."""
     # What stands around the texts comes on top, so texts that do not fit need not be rendered.
     texts = sum(map(draft.counter.text, past.index.documents[number]))
     if texts > left and (texts <= most or left < _LEAST_ROOM):
         return None
-    text = "\n".join(_lines(history.members(number), past.turns[number]))
+    turn = bisect_right(past.history.asked, number)
+    text = "\n".join(_lines(past.history.members(number), turn))
     if texts <= left and draft.counter.text(text) < left:
         return text
     return _excerpt(draft, text, past.question, min(most, left - 1)) if texts > most else None

@@ -9,11 +9,13 @@ from typing import Final, Literal, TypeAlias
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Draft, Follower
 from ctxguard.errors import ConfigError, PairingError
-from ctxguard.history import Pairing, pair, whole_until
+from ctxguard.history import Pairing, holds_all_results, pair, whole_until
 from ctxguard.stages.followed import FollowedStage
 
 INTERRUPTED: Final = "[no result: the call was interrupted]"
-"""What stands for the result of a call that never got one."""
+"""The result of a call that never got one."""
+UNCLEAR: Final = "[no result: it is not known which of several calls the results that came belong to]"
+"""The result of a call that may have got one, without an id that says so."""
 
 OnBroken = Literal["repair", "raise", "ignore"]
 Copies: TypeAlias = "dict[tuple[int, object], Artifact]"
@@ -24,8 +26,10 @@ class RepairExchanges(FollowedStage):
     """Pair every call with its result, right behind it, both with an id.
 
     A dangling call gets a result that says so, a result without a call is dropped, a second result of the same call
-    too; a result that came late moves up behind its call; missing ids are filled in. The last exchange may stay open,
-    unless its results came in one message, as Anthropic, Bedrock and Gemini want them: that message is complete.
+    too; a result that came late moves up behind its call; missing ids are filled in. Where ids are missing or repeat
+    and there are fewer results than calls, nobody knows which calls the results answer: they are dropped, and each of
+    these calls gets a result that says so. The last exchange may stay open, unless its results came in one message, as
+    Anthropic, Bedrock and Gemini want them: that message is complete.
     OpenAI and Anthropic refuse a whole history for any one of these (400).
 
     Args:
@@ -139,12 +143,12 @@ class _Settled:
             mended = None if self.mended is None else (*self.mended, *artifacts[self.length : end])
             return replace(self, length=end, mended=mended, pairing=self._turned(artifacts, end))
         begin, artifacts = self.length, artifacts[:end]
-        found = pair(artifacts, begin, earlier=self.pairing)
+        found = pair(artifacts, begin, earlier=self.pairing, is_end=is_end)
         # A result that came late changes what was thought to be settled; the caller starts over.
         if begin and any(owner < begin for owner, _ in found.owner.values()):
             return None
-        if begin and any(artifacts[p].answers is not None for p in found.orphans):
-            return None  # it may be a second result
+        if begin and any(artifacts[p].answers is not None or p in found.unclear for p in found.orphans):
+            return None  # it may be a second result, or one of a call in the beginning
         repair = _Repair(artifacts, found, copies, begin, is_end=is_end, keep_bare=self.keep_bare)
         mended = (*(artifacts[:begin] if self.mended is None else self.mended), *repair.mend())
         pairing = Pairing(unanswered=found.unanswered, turn=found.turn)
@@ -158,7 +162,7 @@ class _Settled:
         whole = whole_until(artifacts, self.length, end)
         if whole is None or whole == end:
             return whole is not None
-        return is_end and not _holds_all_results(artifacts[end - 1])
+        return is_end and not holds_all_results(artifacts[end - 1])
 
     def _turned(self, artifacts: Sequence[Artifact], end: int) -> Pairing:
         turns = (p for p in range(end - 1, self.length - 1, -1) if artifacts[p].kind is Kind.USER)
@@ -210,7 +214,7 @@ class _Repair:
             owner = self.found.owner.get(position)
             if owner is None:
                 return position if self.artifacts[position].calls else None
-            if _holds_all_results(self.artifacts[position]):
+            if holds_all_results(self.artifacts[position]):
                 return None
         return None
 
@@ -228,14 +232,17 @@ class _Repair:
 
     def findings(self) -> list[str]:
         lines = [f"call {n} @ artifacts[{p}] has no result" for p, numbers in self.dangling.items() for n in numbers]
-        lines += [f"result @ artifacts[{p}] answers no call" for p in self.orphans]
+        lines += [f"result @ artifacts[{p}] {self._why_orphan(p)}" for p in self.orphans]
         lines += [f"result @ artifacts[{p}] answers a call that has its result" for p in self.found.duplicates]
         lines += [f"result @ artifacts[{p}] does not follow its call" for p in self._misplaced()]
         lines += [f"id @ artifacts[{p}] is missing or differs" for p in self._nameless()]
         return lines
 
+    def _why_orphan(self, position: int) -> str:
+        return "may answer one of several calls" if position in self.found.unclear else "answers no call"
+
     def mend(self) -> list[Artifact]:
-        gone = dict.fromkeys(self.orphans, "answers no call")
+        gone = {position: self._why_orphan(position) for position in self.orphans}
         gone |= dict.fromkeys(self.found.duplicates, "answers a call that has its result")
         self.reasons |= {id(self.artifacts[position]): why for position, why in gone.items()}
         misplaced = set(self._misplaced())
@@ -283,13 +290,16 @@ class _Repair:
     def _stand_ins(self, position: int, caller: Artifact) -> list[Artifact]:
         if position == self.open_at:
             return []
-        stand_ins = [self._stand_in(caller, number) for number in self.dangling.get(position, ())]
-        for artifact in stand_ins:
-            self.reasons[id(artifact)] = "the call had no result"
+        stand_ins = []
+        for number in self.dangling.get(position, ()):
+            is_doubtful = (position, number) in self.found.doubtful
+            stand_ins.append(self._stand_in(caller, number, UNCLEAR if is_doubtful else INTERRUPTED))
+            why = "it is not clear which result is the call's" if is_doubtful else "the call had no result"
+            self.reasons[id(stand_ins[-1])] = why
         return stand_ins
 
-    def _stand_in(self, caller: Artifact, number: int) -> Artifact:
-        return self._copy(caller, (number, caller.calls[number].id), lambda: stand_in(caller.calls[number]))
+    def _stand_in(self, caller: Artifact, number: int, text: str) -> Artifact:
+        return self._copy(caller, (number, caller.calls[number].id, text), lambda: stand_in(caller.calls[number], text))
 
     def _copy(self, artifact: Artifact, what: object, make: Callable[[], Artifact]) -> Artifact:
         # The same copy in each call: a new object would look like a change to every later stage.
@@ -305,11 +315,6 @@ def _is_bare(result: Artifact) -> bool:
     return result.answers is None and (source is None or (isinstance(source, Mapping) and "role" not in source))
 
 
-def _holds_all_results(artifact: Artifact) -> bool:
-    """Return whether no result can follow one: its format has all of them in one message, as its adapter noted."""
-    return artifact.kind is Kind.TOOL and getattr(artifact.source, "holds_all_results", False)
-
-
-def stand_in(call: ToolCall) -> Artifact:
+def stand_in(call: ToolCall, text: str = INTERRUPTED) -> Artifact:
     """Return the result that stands for one that never came."""
-    return Artifact(Kind.TOOL, INTERRUPTED, answers=call.id, name=call.name)
+    return Artifact(Kind.TOOL, text, answers=call.id, name=call.name)

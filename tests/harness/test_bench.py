@@ -12,8 +12,9 @@ from test_cli import cli
 from ctxguard.artifacts import Artifact, ToolCall
 from ctxguard.errors import CtxguardError, TokenizerError
 from ctxguard.harness import parse_session
-from ctxguard.harness.bench import BenchCall, Totals, contestants, fault_of, fixed_summary, play
-from ctxguard.harness.bench_report import BenchReport
+from ctxguard.harness.bench import BenchCall, contestants, fault_of, fixed_summary, play
+from ctxguard.harness.bench_report import COLUMNS, bench_row, bill_beside
+from ctxguard.harness.gain import SEES
 from ctxguard.harness.peers.course import Course, GaveUpError, plain_messages
 from ctxguard.harness.peers.registry import PEERS
 from ctxguard.harness.recordings import Recording, Skipped
@@ -51,32 +52,45 @@ def test_what_fits_is_sent_as_it_was_recorded(peer):
         assert contestant.chat(contestant.send(end)) == messages[:end]
 
 
+@pytest.fixture
+def fewer(monkeypatch):
+    """Let the command invent two sessions, where nothing is named, instead of six."""
+    monkeypatch.setattr("ctxguard.harness.bench_cli.synthetic_recordings", lambda: synthetic_recordings(2))
+
+
+@pytest.mark.usefixtures("fewer")
 def test_it_runs_with_nothing_given_and_fits_sixty_columns():
     run = cli("bench", "--budgets", "3k", "--only", "ctxguard", "--only", "whole history")
     assert run.returncode == 0
     assert max(map(len, run.stdout.splitlines())) <= 60
     rows = {line[:21].strip(): line[21:].split() for line in run.stdout.splitlines()}
-    assert rows["ctxguard"][:3] == ["100", "0", "0"]
-    assert rows["whole history"][:2] == ["0", "100"]
+    assert rows["ctxguard"][0] == "100%"
+    assert rows["whole history"][0] == "0%"
     assert "rolling window" in rows, "bills are given as a share of it"
-    for column in ("Holds", "Over", "Bad", "Support", "Bill", "Kept"):
-        assert f"\n{column}: " in run.stdout, "every column is in the legend"
+    assert "\nwhole history: " in run.stdout, "what is not held is told"
+    for column in ("Holds", "Support", "Gain", "Newest", "Prefix", "Bill", "Time"):
+        assert f"\n{column}" in run.stdout, "every column is in the legend"
 
 
 def test_the_reports_say_the_same_as_data_and_as_markdown(tmp_path):
     path = tmp_path / "one.json"
-    path.write_text(json.dumps(synthetic_session(3)["messages"]))
+    path.write_text(json.dumps(synthetic_session(3, turns=40)["messages"]))
     words = ("bench", path, "--budgets", "2k,4000", "--only", "ctxguard")
-    told = BenchReport.model_validate_json(cli(*words, "--report", "json").stdout)
-    assert [(row.name, row.budget) for row in told.rows] == [
+    told = json.loads(cli(*words, "--report", "json", "--processes", 2).stdout)
+    assert [(row["name"], row["budget"]) for row in told["rows"]] == [
         (name, budget) for budget in (2_000, 4_000) for name in ("ctxguard", "rolling window")
     ]
-    assert all(row.held == row.calls and row.bill for row in told.rows)
-    written = cli(*words, "--report", "markdown").stdout
-    assert f"| {told.rows[0].support:.2f} |" in written
+    assert all(row["held"] == row["calls"] and row["bill"] for row in told["rows"])
+    assert {column.key for column in COLUMNS} < told["rows"][0].keys()
+    written = cli(*words, "--report", "markdown", "--processes", 1).stdout
+    (row, *_) = [line.strip("| ").split(" | ") for line in written.splitlines() if line.startswith("| ctxguard ")]
+    cells = dict(zip((column.name for column in COLUMNS if column.name), row[1:], strict=True))
+    first = told["rows"][0]
+    assert (cells["gain"], cells["newest sent"]) == (f"{first['gain']:.2f}", f"{first['newest']:.2f}")
+    assert all(judge in written and judge in told["notes"] for judge in SEES)
     assert "Budget 2,000 tokens" in written
     assert "of 1 session." in written
-    assert cli(*words).stdout.startswith("1 session, ")
+    assert cli(*words[:2], "--budgets", "4k", *words[4:], "--processes", 1).stdout.startswith("1 session, ")
 
 
 @pytest.mark.parametrize(
@@ -106,22 +120,19 @@ def test_a_library_that_raises_or_refuses_serves_no_call(monkeypatch):
 
     peer = next(peer for peer in PEERS if peer.name == "whole history")
     monkeypatch.setattr("ctxguard.harness.peers.plain.Whole", Broken)
-    totals = Totals()
-    for calls in play(synthetic_recordings(1, turns=20), [peer], [500]):
-        for call in calls:
-            totals.add(call)
-    assert totals.held == 0
-    assert totals.refused + totals.faults["failed"] == totals.calls > 10
-    assert abs(totals.refused - totals.faults["failed"]) <= 1
+    (calls,) = play(synthetic_recordings(1, turns=20), [peer], [500])
+    row = bench_row(peer, 500, calls, calls)
+    assert [row[key] for key in ("held", "gain", "newest", "support")] == [0, None, None, None]
+    failed = row["faults"]["failed"]
+    assert row["refused"] + failed == row["calls"] > 10
+    assert abs(row["refused"] - failed) <= 1
 
 
 def test_bills_are_compared_at_the_calls_that_both_send():
-    mine, other = Totals(), Totals()
-    for end, price in ((1, 10.0), (2, 20.0)):
-        mine.add(BenchCall("a", 1, ("p", "s", end), price))
-    other.add(BenchCall("b", 1, ("p", "s", 2), 40.0))
-    assert mine.bill_beside(other) == 0.5
-    assert mine.bill_beside(Totals()) is None
+    mine = [BenchCall("a", 1, ("p", "s", end), price) for end, price in ((1, 10.0), (2, 20.0), (3, None))]
+    other = [BenchCall("b", 1, ("p", "s", 2), 40.0), BenchCall("b", 1, ("p", "s", 3), 5.0)]
+    assert bill_beside(mine, other) == 0.5
+    assert bill_beside(mine, []) is None
 
 
 def test_absent_libraries_are_named_and_unknown_names_refused(monkeypatch):
@@ -163,6 +174,7 @@ def test_where_no_session_could_be_played_the_reasons_are_told(tmp_path):
     assert run.stderr.endswith("nothing was compared: no session could be played\n")
 
 
+@pytest.mark.usefixtures("fewer")
 def test_it_runs_where_no_vocabulary_is_installed(tmp_path, monkeypatch):
     def missing(encoding):
         raise TokenizerError(f"no vocabulary {encoding!r}")

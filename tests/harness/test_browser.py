@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from browser import BROWSER, title_of
+from recordings import RECORDINGS
 from test_cli import cli
 
 from ctxguard.harness.synthetic import synthetic_session
@@ -27,7 +28,7 @@ addEventListener('load', () => setTimeout(() => {
     requests: performance.getEntriesByType('resource').length,
   });
 }, 0))</script>""".replace("LOOKS", LOOKS)
-RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "transcripts" / "claude-code.jsonl.gz"
+RECORDED = RECORDINGS / "transcripts" / "claude-code.jsonl.gz"
 MAIL = "jane.roe@mailhost.org"
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
@@ -40,7 +41,7 @@ def seen(page, profile, *flags):
     return title_of(probed, profile, *flags)
 
 
-@pytest.fixture(scope="module", params=["invented", "recorded"])
+@pytest.fixture(scope="module", params=["invented", pytest.param("recorded", marks=pytest.mark.recordings)])
 def page(request, tmp_path_factory):
     """The page of one session of about 150 calls, with personal data in it."""
     folder = tmp_path_factory.mktemp("page")

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxguard import Stabilizer
-from ctxguard.cli import app
+from ctxguard.cli.program import app
 from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY, agreed_facts, demo_report
 
 VALUES = ("fjordmail", "4111 1111", "SE45", "512 88")
@@ -61,7 +61,9 @@ def test_a_narrower_terminal_is_treated_as_one_of_60_columns():
 def test_the_table_the_trail_and_the_report_tell_the_same_figures(width):
     shown, report = shown_at(width), report_at(DEMO_BUDGET)
     counts = report.counts()
-    for action in ("masked", "digested"):
+    changed = counts.keys() - {"kept", "dropped", "summarised"}
+    assert changed == {"masked", "bounded"}
+    for action in changed:
         assert shown.count(f"{action}: ") == counts[action]
         assert f"{counts[action]} {action}" in " ".join(shown.split())
     assert shown.count("the same") == counts["kept"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ctxguard import Artifact
 from ctxguard.artifacts import ToolCall
-from ctxguard.harness.fidelity import Fidelity, Support, distinctive_strings, evidence_kept, mean_support
+from ctxguard.harness.fidelity import Fidelity, Support, distinctive_strings
 
 LOG = "Traceback in module loader while reading settings from src/app/config_loader.py at line 4711 of the file"
 
@@ -79,17 +79,6 @@ def test_personal_data_does_not_count():
     mask = lambda text: text.replace("eva@example.org", "[EMAIL]")  # noqa: E731
     following = Artifact("assistant", "eva@example.org was told of run_77")
     assert [need.string for need in Fidelity(mask=mask).needs(said, following)] == ["run_77"]
-
-
-def test_calls_that_need_nothing_are_left_out_of_the_mean():
-    assert mean_support([Support(0, 0, 0), Support(4, 3, 1), Support(2, 2, 2)]) == (0.875, 0.625)
-    assert mean_support([Support(0, 0, 0)]) is None
-
-
-def test_evidence_is_kept_word_for_word():
-    context = [Artifact("user", "My cat is called Momo."), Artifact("assistant", "Noted.")]
-    assert evidence_kept(context, ["My cat is called Momo."])
-    assert not evidence_kept(context, ["My cat is called Momo.", "She is six."])
 
 
 @given(st.lists(st.sampled_from([LOG, "plain words", "run_77 and build-12", ""]), max_size=6), st.data())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from ctxguard import Stabilizer
-from ctxguard.artifacts import Kind
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.harness import parse_session, replay
 from ctxguard.policies import agent_stages
 
@@ -98,28 +99,84 @@ def test_without_a_fault_every_law_holds_under_pressure():
     ],
 )
 def test_a_planted_fault_is_found_and_its_call_named(fault, law, call, said):
-    found = [place for place in replayed(fault).places if place.verdict.law == law]
+    found = [place for place in replayed(fault).places if place.law == law]
     assert found, f"{law} was not found"
-    assert (found[0].call, found[0].verdict.message) == (call, said)
+    assert (found[0].call, found[0].message) == (call, said)
     assert found[0].session == "shop"
+
+
+RECALLED = "[Recalled from earlier in this conversation, oldest first. Record abcdefgh]"
+
+
+def rewrites_for(words):
+    """Rewrite the prefix at one call, with a block of so many words behind it."""
+    block = Artifact(Kind.USER, f"{RECALLED}\n[turn 1] user: {'word ' * words}")
+
+    def change(kept):
+        return [kept[0], kept[1].revised(content="Earlier I said something else."), block, *kept[2:]]
+
+    return lambda draft: _at(draft, 2, change)
+
+
+def test_a_prefix_may_be_rewritten_for_what_is_recalled_where_the_block_does_not_fit():
+    small, large = replayed(rewrites_for(1)), replayed(rewrites_for(700))
+    assert large.figures.refused == 0
+    assert large.calls[1].after > 0.9 * BUDGET, "with it, the prompt before would not have fit for certain"
+    assert [2 in {place.call for place in told.places if place.law == "prefix"} for told in (small, large)] == [
+        True,
+        False,
+    ]
 
 
 def test_an_emptied_trail_is_found_at_the_first_cut():
     whole, emptied = replayed(), replayed(empties_trail)
     first_cut = next(number for number, call in enumerate(whole.calls, 1) if call.cut)
-    assert emptied.places[0].verdict.law == "trail"
+    assert emptied.places[0].law == "trail"
     assert emptied.places[0].call >= first_cut
-    assert "have left the context" in emptied.places[0].verdict.message
+    assert "have left the context" in emptied.places[0].message
+
+
+def _telling(draft, change):
+    """Change what the trail says."""
+    known = {id(a.root) for a in draft.history}
+    return draft.revise(
+        a if id(a.root) in known else a.revised(content=change(a.text.split("\n", 2))) for a in draft.artifacts
+    )
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        lambda line: re.sub(r"\d+", "9999", line, count=1),
+        lambda line: re.sub(r" earlier steps.*", " earlier steps.", line),
+    ],
+)
+def test_a_trail_that_counts_otherwise_than_the_report_is_found(count):
+    def miscounts(draft):
+        return _telling(draft, lambda lines: "\n".join((lines[0], count(lines[1]), *lines[2:])))
+
+    found = [p for p in replayed(miscounts).places if p.law == "trail"]
+    assert found
+    assert "the report says" in found[0].message
+
+
+def test_a_trail_that_tells_of_something_else_is_found():
+    found = [
+        p
+        for p in replayed(lambda draft: _telling(draft, lambda lines: f"{lines[1]}\n- user: Qu'est-ce?")).places
+        if p.law == "trail"
+    ]
+    assert found
+    assert "none of" in found[0].message
 
 
 def test_a_trail_with_nothing_but_a_price_tells_of_what_has_left():
     def tells_a_price(draft):
-        known = {id(a.root) for a in draft.history}
-        return draft.revise(a if id(a.root) in known else a.revised(content="$137") for a in draft.artifacts)
+        return _telling(draft, lambda lines: f"{lines[1]}\n- user: $137")
 
     told = [{**m, "content": f"{m['content']} ($137)"} if m["role"] == "user" else m for m in messages()]
     stabilizer = Stabilizer(BUDGET, stages=[*agent_stages(), tells_a_price], checks=())
-    assert not [p for p in replay(parse_session(told), stabilizer).places if p.verdict.law == "trail"]
+    assert not [p for p in replay(parse_session(told), stabilizer).places if p.law == "trail"]
 
 
 @pytest.mark.parametrize(
@@ -135,9 +192,9 @@ def test_a_trail_with_nothing_but_a_price_tells_of_what_has_left():
     ids=["moved", "altered in the middle", "added to"],
 )
 def test_drift_of_the_system_prompt_is_named_with_its_call(change, said):
-    found = [p for p in replayed(lambda draft: _at(draft, 12, change)).places if p.verdict.law == "system"]
+    found = [p for p in replayed(lambda draft: _at(draft, 12, change)).places if p.law == "system"]
     assert found[0].call == 12
-    assert said in found[0].verdict.message
+    assert said in found[0].message
 
 
 def test_what_masking_changes_of_a_system_prompt_is_no_drift():

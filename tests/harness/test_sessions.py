@@ -136,7 +136,7 @@ def test_an_adapter_that_is_not_there_is_named_with_those_that_are():
 @pytest.mark.parametrize(
     ("items", "error"),
     [
-        ([{"kind": "robot", "content": "x"}], "message 0: unknown kind 'robot'"),
+        ([{"kind": "sistem", "content": "x"}], "message 0: unknown kind 'sistem'"),
         ([{"kind": "user", "content": 5}], "message 0: 'content' must be a text, not int"),
         (["x"], "message 0: expected an object with 'kind' and 'content', got str"),
     ],
@@ -160,10 +160,10 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
 
 
 def test_a_replay_counts_every_model_call_and_adds_up():
-    long = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n} " * 30} for n in range(60)]
+    long = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n} " * 30} for n in range(200)]
     told = replay(parse_session(long), Stabilizer(2_400, counter="estimate"))
     own = told.figures
-    assert own.calls == len(told.calls) == 30
+    assert own.calls == len(told.calls) == 100
     assert told.ok
     assert own.pressed > 5
     assert own.refused == 0
@@ -173,7 +173,7 @@ def test_a_replay_counts_every_model_call_and_adds_up():
     twice = Figures()
     twice.add(own)
     twice.add(own)
-    assert (twice.calls, twice.prefix_share, twice.bill) == (60, own.prefix_share, 2 * own.bill)
+    assert (twice.calls, twice.prefix_share, twice.bill) == (200, own.prefix_share, 2 * own.bill)
 
 
 def test_what_cannot_be_judged_has_no_shares():

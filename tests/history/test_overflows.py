@@ -60,7 +60,7 @@ def test_a_conversation_keeps_the_smaller_budget_and_others_theirs():
 
 
 def test_the_report_names_the_prompt_that_does_not_extend_the_one_before():
-    stabilizer = Stabilizer(4_000, counter="o200k_base")
+    stabilizer = Stabilizer(4_000, counter="o200k_base", target=0.35)
     history = turns(41)
     before = stabilizer.stabilize(history[:39])
     stabilizer.tighten(history, budget=2_000)

@@ -31,6 +31,17 @@ from ctxguard.stages.error_reports import reports_error
         "Could not connect to the server",
         '{"isError": true, "content": []}',
         "Tool failed.\nerror: timeout",
+        "### Error\nTimeout 30000ms exceeded",
+        "<error>bad</error>",
+        "<tool_use_error>File has not been read</tool_use_error>",
+        "Request failed with error 500",
+        "HTTP 500 Internal Server Error",
+        "Got error 404 from the server",
+        "status: error",
+        "isError: true",
+        "There was an error on the page",
+        "FAILED tests/test_x.py - AssertionError",
+        "The edit has introduced a syntax error.\n2 validation errors:",
     ],
 )
 def test_an_error_that_is_reported_in_words_is_known(text):
@@ -38,10 +49,25 @@ def test_an_error_that_is_reported_in_words_is_known(text):
     assert reports_error(Artifact("tool", f"Step 3\n{text}\n"))
 
 
+@pytest.mark.parametrize("text", ["Error", "ERROR", "Login error", "element not interactable error", "**Error**"])
+def test_an_output_that_says_error_and_nothing_else_is_one(text):
+    assert reports_error(Artifact("tool", text))
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "0 errors found",
+        "No error",
+        "Finished without error",
+        "There were no errors",
+        "If there is an error, retry.",
+        "## Error handling",
+        "### Error codes of the API",
+        "status: ok, errors: 0",
+        "is_error: false",
+        "Fixed the login error page and pushed",
+        "0 errors, 3 warnings",
         "no errors occurred",
         "No error was raised",
         "If any error occurs, call me.",

@@ -102,3 +102,59 @@ def test_bounding_a_masked_output_leaves_its_placeholders_alone():
     )
     assert "<EMAIL_1>" in shown
     assert "LITERAL" not in shown
+
+
+class Recorded:
+    """A vault of one session over which a conversation grows, and how many values each call asked it for."""
+
+    def __init__(self, monkeypatch, ttl=None):
+        self.now = 1000.0
+        self.vault = Vault(MemoryStore(clock=lambda: self.now), key=new_key(), ttl=ttl)
+        opened = self.vault.session("s")
+        self.masker = Masker(STANDARD, strategy="pseudonymize", vault=opened)
+        self.session = Stabilizer(100_000, stages=[MaskPII(masker=self.masker)]).session()
+        self.asked = []
+        given = opened.placeholder
+        monkeypatch.setattr(opened, "placeholder", lambda *value: self.asked.append(value) or given(*value))
+
+    def call(self, *messages):
+        """Return what one more call sends, and how many values it asked for."""
+        self.asked.clear()
+        self.session.extend([Artifact("user", message) for message in messages])
+        return [a.text for a in self.session.context().artifacts], len(self.asked)
+
+
+def test_a_call_with_a_vault_masks_only_what_is_new(monkeypatch):
+    for size in (5, 50):
+        recorded = Recorded(monkeypatch, ttl=60)
+        recorded.call(*(f"u{n}@site.org" for n in range(size)))
+        assert recorded.call(f"{MAIL} u3@site.org")[1] == 2
+        assert recorded.call("nothing here")[1] == 0
+
+
+def test_what_is_forgotten_is_masked_anew_in_the_whole_history(monkeypatch):
+    recorded = Recorded(monkeypatch)
+    first, _ = recorded.call(MAIL, OTHER)
+    assert first == ["<EMAIL_1>", "<EMAIL_2>"]
+    recorded.vault.forget("s", MAIL)
+    assert recorded.call("hi") == (["<EMAIL_3>", "<EMAIL_2>", "hi"], 2)
+    assert recorded.call("ho")[1] == 0
+    recorded.vault.forget("s")
+    assert recorded.call("hm")[0][:2] == ["<EMAIL_4>", "<EMAIL_5>"]
+
+
+def test_what_a_session_forgets_itself_is_masked_anew(monkeypatch):
+    recorded = Recorded(monkeypatch)
+    recorded.call(MAIL)
+    recorded.masker.vault.forget(MAIL)
+    assert recorded.call("hi")[0] == ["<EMAIL_2>", "hi"]
+
+
+def test_what_expires_is_masked_anew(monkeypatch):
+    recorded = Recorded(monkeypatch, ttl=60)
+    recorded.call(MAIL)
+    recorded.now += 40
+    assert recorded.call(OTHER)[0] == ["<EMAIL_1>", "<EMAIL_2>"]
+    recorded.now += 21
+    assert recorded.call("hi") == (["<EMAIL_3>", "<EMAIL_2>", "hi"], 2)
+    assert recorded.call("ho")[1] == 0

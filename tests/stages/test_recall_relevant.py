@@ -21,10 +21,13 @@ from ctxguard.testing import histories, law_findings
 BEFORE = agent_stages()[:-2]
 
 
-def recalling(budget, *, share=0.3, before=BEFORE, **settings):
-    return Stabilizer(
-        budget, stages=[*before, StableWindow(reserve=share), RecallRelevant(share), OrderByAuthority()], **settings
-    )
+def windowed(share=0.3, **settings):
+    recall = RecallRelevant(share, **settings)
+    return [StableWindow(recall=recall), recall]
+
+
+def recalling(budget, *, share=0.3, threshold=0.0, before=BEFORE, **settings):
+    return Stabilizer(budget, stages=[*before, *windowed(share, threshold=threshold), OrderByAuthority()], **settings)
 
 
 def chatter(turns, facts=None):
@@ -89,8 +92,8 @@ def test_nothing_is_recalled_where_no_word_is_shared():
     assert block_of(result) is None
 
 
-def test_the_block_stays_the_same_for_the_whole_turn_and_what_stands_before_it_too():
-    stabilizer = recalling(900)
+def test_the_block_stays_the_same_until_a_cut_and_what_stands_before_it_too():
+    stabilizer = recalling(1_000)
     history = [*chatter(40, FACT), QUESTION]
     first = stabilizer.stabilize(history).artifacts
     place = next(p for p, a in enumerate(first) if record_title(a) == RECALLED)
@@ -101,17 +104,74 @@ def test_the_block_stays_the_same_for_the_whole_turn_and_what_stands_before_it_t
             Artifact("tool", f"Ottoline the dentist, page {step}", answers=f"c{step}"),
         ]
         result = stabilizer.stabilize(history)
-        assert block_of(result).text == first[place].text
-        if result.report.cut.fresh:  # a cut inside the turn: what stands before the block may go, the block stays
-            first, place = (
-                result.artifacts,
-                next(p for p, a in enumerate(result.artifacts) if record_title(a) == RECALLED),
-            )
+        if result.report.cut.fresh:
+            assert step > 2
+            assert block_of(result) is None
+            return
         assert result.artifacts[: place + 2] == first[: place + 2]
+    pytest.fail("nothing was cut")
+
+
+def test_the_block_stays_for_a_question_that_does_not_need_another():
+    stabilizer = Stabilizer(1_500)
+    history = [*chatter(75, FACT), QUESTION]
+    first = stabilizer.stabilize(history).artifacts
+    history += [Artifact("assistant", "In Zwolle."), Artifact("user", "Fine.")]
+    result = stabilizer.stabilize(history)
+    assert block_of(result) is not None
+    assert result.artifacts[: len(first)] == first
+
+
+def test_the_default_recalls_only_what_the_context_does_not_hold():
+    stabilizer, history = Stabilizer(900), chatter(40, FACT)
+    assert FACT[3] in block_of(stabilizer.stabilize([*history, QUESTION])).text
+    for said in ("Thanks, go on.", "What was matter 39 about?"):
+        assert block_of(stabilizer.stabilize([*history, Artifact("user", said)])) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_recalled"),
+    [("I look at loader.py.\n```\nopen loader.py\n```", False), ("It sits at the harbor. Anything else?", True)],
+)
+def test_the_default_recalls_for_people_and_not_for_the_outputs_of_an_agent_without_tools(reply, is_recalled):
+    history = [*chatter(40, FACT), Artifact("user", "Go on."), Artifact("assistant", reply)]
+    history += [Artifact("user", "Fine."), Artifact("assistant", reply)]
+    history.append(Artifact("user", "dentist = 'Ottoline Quibble'\nplace = 'Zwolle'"))
+    assert (block_of(recalling(800, threshold=0.6).stabilize(history)) is not None) == is_recalled
+
+
+def test_the_default_never_recalls_for_the_task():
+    history = [Artifact("user", "Find the dentist Ottoline.")]
+    for step in range(60):
+        call = ToolCall("look", '{"where": "dentist Ottoline"}', f"c{step}")
+        history += [Artifact("assistant", "", calls=(call,)), Artifact("tool", "Ottoline? " * 20, answers=f"c{step}")]
+        assert block_of(Stabilizer(900, counter="estimate").stabilize(history)) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "filler"),
+    [
+        ("我的牙医奥托琳在兹沃勒。", "奥托琳牙医在哪里?", "第{}天我们谈谈天气和火车。"),
+        ("歯医者のオットリンはズヴォレにいます。", "歯医者のオットリンはどこ?", "{}日目は天気と電車の話です。"),
+        ("หมอฟันชื่ออ็อตโตลีนอยู่ที่ซโวลเลอ", "อ็อตโตลีนหมอฟันอยู่ไหน", "วันที่ {} เราคุยเรื่องอากาศและรถไฟ"),
+        ("Мой зубной врач Оттолина живёт в Зволле.", "Где врач Оттолина?", "День {}: поговорим о погоде и поездах."),
+        ("मेरी दंत चिकित्सक ओटोलिन ज़्वोले में है।", "ओटोलिन चिकित्सक कहाँ है?", "दिन {}: मौसम और रेल की बात करें।"),
+        ("طبيبة الأسنان أوتولين تعمل في زفوله.", "أين الطبيبة أوتولين؟", "اليوم {}: لنتحدث عن الطقس والقطارات."),
+        ("내 치과 의사 오톨린 은 즈볼레 에 있다.", "오톨린 의사 어디?", "{}일째: 날씨 와 기차 이야기."),
+    ],
+)
+def test_the_default_recalls_in_any_language(told, asked, filler):
+    history = [Artifact("user", "?"), Artifact("assistant", "!")]
+    for turn in range(60):
+        said = told if turn == 3 else filler.format(turn) * 2
+        history += [Artifact("user", said), Artifact("assistant", filler.format(turn) * 4)]
+    stabilizer = Stabilizer(1_200)
+    assert told in block_of(stabilizer.stabilize([*history, Artifact("user", asked)])).text
+    assert block_of(stabilizer.stabilize([*history, Artifact("user", filler.format(59))])) is None
 
 
 def test_a_new_turn_reports_where_the_prompt_changes():
-    stabilizer = recalling(900)
+    stabilizer = recalling(1_000)
     history = [*chatter(40, FACT), QUESTION]
     before = stabilizer.stabilize(history)
     history += [Artifact("assistant", "In Zwolle."), Artifact("user", "And who is Ottoline?")]
@@ -123,24 +183,29 @@ def test_a_new_turn_reports_where_the_prompt_changes():
 
 
 @settings(max_examples=20)
-@given(history=histories(max_turns=8), budget=st.sampled_from([250, 500, 1_000]), share=st.sampled_from([0.15, 0.5]))
-def test_laws_hold(history, budget, share):
-    stabilizer = recalling(budget, share=share, counter="estimate")
+@given(
+    history=histories(max_turns=8),
+    budget=st.sampled_from([250, 500, 1_000]),
+    settings=st.fixed_dictionaries({"share": st.sampled_from([0.15, 0.5]), "threshold": st.sampled_from([0.0, 0.7])}),
+)
+def test_laws_hold(history, budget, settings):
+    stabilizer = recalling(budget, **settings, counter="estimate")
     try:
         result = stabilizer.stabilize(history)
     except BudgetExceededError:
         return
     assert law_findings(history, result.artifacts, stabilizer) == []
     assert result.report.ok, str(result.report)
-    other = recalling(budget, share=share, counter="estimate")
+    assert result.report.tokens_after <= budget
+    other = recalling(budget, **settings, counter="estimate")
     assert other.stabilize(copy.deepcopy(history)).artifacts == result.artifacts
     assert stabilizer.stabilize(result.artifacts).artifacts == result.artifacts
 
 
 @settings(max_examples=15)
-@given(history=histories(max_turns=8), budget=st.sampled_from([250, 500]))
-def test_prompts_only_grow_but_where_the_report_says_so(history, budget):
-    stabilizer, previous = recalling(budget, counter="estimate"), None
+@given(history=histories(max_turns=8), budget=st.sampled_from([250, 500]), threshold=st.sampled_from([0.0, 0.7]))
+def test_prompts_only_grow_but_where_the_report_says_so(history, budget, threshold):
+    stabilizer, previous = recalling(budget, threshold=threshold, counter="estimate"), None
     for end in range(1, len(history) + 1):
         if end < len(history) and history[end].kind is not Kind.ASSISTANT:
             continue
@@ -157,6 +222,25 @@ def test_prompts_only_grow_but_where_the_report_says_so(history, budget):
         previous = result.artifacts
 
 
+@settings(max_examples=50)
+@given(
+    said=st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=40), min_size=8, max_size=24),
+    step=st.integers(1, 5),
+)
+def test_a_session_decides_as_a_call_with_the_whole_list_does(said, step):
+    history = [Artifact("system", "You help.")]
+    for turn, numbers in enumerate(said):
+        text = " ".join(f"word{number}" for number in numbers)
+        history += [Artifact("user", text), Artifact("assistant", f"Noted {turn}: {text}.")]
+    session = Stabilizer(400, counter="estimate").session()
+    for end in range(0, len(history), step):
+        for artifact in history[end : end + step]:
+            session.append(artifact)
+        whole = Stabilizer(400, counter="estimate").stabilize(history[: end + step])
+        assert [(a.kind, a.text) for a in session.context().artifacts] == [(a.kind, a.text) for a in whole.artifacts]
+        assert whole.report.tokens_after <= 400
+
+
 def test_the_block_is_masked():
     facts = {3: "Ottoline's mail is ottoline@example.com, write to it."}
     result = recalling(900).stabilize([*chatter(40, facts), Artifact("user", "What is Ottoline's mail?")])
@@ -166,7 +250,7 @@ def test_the_block_is_masked():
 
 def test_an_exchange_that_is_too_large_comes_back_as_an_excerpt():
     long = "Ottoline keeps lists.\n" + "\n".join(f"entry number {n}" for n in range(300))
-    stages = [RepairExchanges(), StableWindow(reserve=0.3), RecallRelevant(0.3)]
+    stages = [RepairExchanges(), *windowed(threshold=0.0)]
     history = [*chatter(6), Artifact("user", long), Artifact("assistant", "Thanks."), *chatter(30)[1:], QUESTION]
     result = Stabilizer(1_000, stages=stages).stabilize(history)
     assert "Ottoline keeps lists" in block_of(result).text
@@ -206,15 +290,16 @@ def test_a_share_out_of_range_is_refused(share):
         RecallRelevant(share)
 
 
-@pytest.mark.parametrize("reserve", [1, -0.1])
-def test_a_reserve_out_of_range_is_refused(reserve):
-    with pytest.raises(ConfigError, match="reserve"):
-        StableWindow(reserve=reserve)
+@pytest.mark.parametrize("threshold", [-0.1, 1.1])
+def test_a_threshold_out_of_range_is_refused(threshold):
+    with pytest.raises(ConfigError, match="threshold"):
+        RecallRelevant(threshold=threshold)
 
 
 def test_words_of_any_script():
     assert words("Straße, STRASSE") == ["strasse", "strasse"]
-    assert words("東京タワー") == list("東京タワー")
+    assert words("東京タワー") == [*"東京タワー", "東京", "京タ", "タワ", "ワー"]
+    assert words("हिन्दी में, مُحَمَّد") == ["हिन्दी", "में", "مُحَمَّد"]
     assert words("перевод_2") == ["перевод", "2"]
     assert words("call_me-2.day") == ["call", "me", "2", "day"]
     assert words("A2024年3月B") == ["a2024", "年", "3", "月", "b"]
@@ -252,9 +337,9 @@ ABOUT_PETS = Artifact("user", "Which pets live here? Cats?")
 def test_meanings_are_found_where_no_word_is_shared():
     pytest.importorskip("wordllama")
     history = [*chatter(40, PETS), ABOUT_PETS]
-    by_words = Stabilizer.from_policy("recall", budget=800, share=0.3).stabilize(history)
+    by_words = Stabilizer.from_policy("recall", budget=800).stabilize(history)
     assert block_of(by_words) is None or PETS[3] not in block_of(by_words).text
-    result = Stabilizer.from_policy("recall", budget=800, share=0.3, embed="static").stabilize(history)
+    result = Stabilizer.from_policy("recall", budget=800, embed="static").stabilize(history)
     assert PETS[3] in block_of(result).text
     assert result.report.ok
 
@@ -264,7 +349,7 @@ def test_an_embedding_that_fails_leaves_words_and_the_report_says_so():
         raise ConnectionError("no route to host")
 
     history = [*chatter(40, FACT), QUESTION]
-    result = Stabilizer.from_policy("recall", budget=800, share=0.3, embed=down).stabilize(history)
+    result = Stabilizer.from_policy("recall", budget=800, embed=down).stabilize(history)
     assert FACT[3] in block_of(result).text
     assert "ConnectionError" in str(result.report.details["RecallRelevant"])
 
@@ -272,7 +357,7 @@ def test_an_embedding_that_fails_leaves_words_and_the_report_says_so():
 def test_of_what_is_too_long_the_passages_that_match_come_back():
     lines = [f"entry {n}: nothing of note in this part of the long list of entries" for n in range(300)]
     lines[200] = "entry 200: the dentist Ottoline Quibble sits in Zwolle"
-    stages = [RepairExchanges(), StableWindow(reserve=0.3), RecallRelevant(0.3)]
+    stages = [RepairExchanges(), *windowed(threshold=0.0)]
     history = [
         *chatter(6),
         Artifact("user", "\n".join(lines)),

@@ -15,7 +15,7 @@ HANDLE = re.compile(r"handle (\w+)|^\[([a-z]{12,})\]$", re.MULTILINE)
 
 
 def looking_at(number):
-    outputs = [f"page_{number}_{n}.html: " + f"row_{number}_{n} is fine. " * 40 for n in range(4)]
+    outputs = [f"page_{number}_{n}.html: " + f"row_{number}_{n} is fine. " * 200 for n in range(4)]
     return exchange(*outputs, tool="look")
 
 
@@ -44,7 +44,7 @@ def test_outputs_that_are_squeezed_keep_the_handles_that_they_named(asked):
 def test_a_table_that_is_squeezed_keeps_its_handle():
     store = MemoryStore()
     stabilizer = Stabilizer.from_policy("agent", 3_000, store=store, counter="estimate")
-    table = "\n".join(("id,name,value", *(f"{n},name_{n},{n * 7}" for n in range(150))))
+    table = "\n".join(("id,name,value", *(f"{n},name_{n},{n * 7}" for n in range(400))))
     history = [user("Look."), *exchange(table, tool="look")]
     before = handles_in(stabilizer.stabilize(history).artifacts)
     assert len(before) == 1

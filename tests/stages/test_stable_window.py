@@ -14,7 +14,7 @@ from ctxguard.stages import OrderByAuthority, RepairExchanges, StableWindow
 
 
 def stabilizer(budget=200, *, target=0.5, **more):
-    window = StableWindow(target=target, trail=0, digests=False)  # what leaves, and when; the rest has tests of its own
+    window = StableWindow(target=target, trail=0)  # what leaves, and when; the rest has tests of its own
     chain = [RepairExchanges(), window, OrderByAuthority()]
     return Stabilizer(budget, stages=chain, counter="estimate", **more)
 
@@ -121,7 +121,7 @@ def test_what_must_stay_is_squeezed_before_anything_is_refused():
     result = stabilizer(200).stabilize(huge)
     assert result.report.tokens_after <= 200
     assert result.report.decisions[-1].action == "bounded"
-    assert result.report.decisions[-1].reason == "what must stay did not fit"
+    assert result.report.decisions[-1].reason == "does not fit into half of the free room"
 
 
 def test_what_was_squeezed_and_then_left_the_window_is_older_than_it():
@@ -198,7 +198,7 @@ def session_with_a_provider_that_counts(ratio, guard, turns=40):
 def test_what_the_provider_counts_never_exceeds_the_budget_once_it_has_said_how_it_counts():
     _, counts = session_with_a_provider_that_counts(1.4, stabilizer(1_200))
     assert max(counts) <= 1_200
-    _, counts = session_with_a_provider_that_counts(1.4, stabilizer(1_200, calibrate=False))
+    _, counts = session_with_a_provider_that_counts(1.4, stabilizer(1_200, headroom=0))
     assert max(counts) > 1_600
     history, _ = session_with_a_provider_that_counts(1.4, stabilizer(1_200))
     error = stabilizer(1_200).stabilize([*history, user("last", 50)]).report.details["calibration"]
@@ -220,7 +220,7 @@ def test_counts_of_prompts_that_were_sent_unguarded_before_say_nothing_of_ours()
         sent += 100
     history.append(user("now with a guard", 50))
     told = stabilizer(2_000).stabilize(history).report
-    assert told.tokens_after == stabilizer(2_000, calibrate=False).stabilize(history).report.tokens_after
+    assert told.tokens_after == stabilizer(2_000, headroom=0).stabilize(history).report.tokens_after
     assert told.details["calibration"]["reported"] == 9_950
 
 
@@ -295,7 +295,7 @@ def test_a_first_message_too_large_to_stay_is_the_first_line_of_the_trail():
     history = [user("Fix the rounding of TimeDelta. " + "The background is long and winding. " * 60, None)]
     for number in range(30):
         history += [*step(f"c{number}", None, None), user(f"Go on with part {number}, and mind what was said.", None)]
-    result = Stabilizer(900, counter="estimate").stabilize(history)
+    result = Stabilizer(900, counter="estimate", trail=0.4).stabilize(history)
     assert result.report.ok, str(result.report)
     trail = next(a.text for a in result.artifacts if "earlier step" in a.text)
     assert trail.split("\n")[2].startswith("- user: Fix the rounding of TimeDelta.")

@@ -1,4 +1,4 @@
-"""Show source code: whole definitions from the top while there is room, the first line of the others."""
+"""Show source code: whole definitions from the top while they fit, the first line of the others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ctxguard.content.processors.text import TextProcessor, shorten
-from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
 _OPENS = re.compile(
     r"(?:@\w|(?:export |public |private |protected |static |final |abstract |async |pub(?:\(\w+\))? |unsafe |default )*"
@@ -39,34 +39,34 @@ class CodeProcessor:
         self._blocks = list(_blocks(source.text)) if whole else []
         self._total = source.line_count()
 
-    def view(self, room: int) -> View:
-        """Return whole blocks and first lines within the room; head and tail if there are too few blocks."""
+    def view(self, available: int) -> View:
+        """Return whole blocks and first lines that fit; head and tail if there are too few blocks."""
         text, limit = self._source.text, self._limits.lines
-        if len(self._blocks) < 3 or (len(text) <= room and (limit is None or self._total <= limit)):
-            return self._plain.view(room)
-        marker = f"[{note(f'{self._total} of {self._total} lines shown', self._source.handle)}]"
-        free = room - len(marker) - 1
+        if len(self._blocks) < 3 or (len(text) <= available and (limit is None or self._total <= limit)):
+            return self._plain.view(available)
+        marker = f"[{self._source.note(f'{self._total} of {self._total} lines shown')}]"
+        free = available - len(marker) - 1
         chosen = self._whole_blocks(free, limit)
         if chosen is None:
-            return self._plain.view(room)
+            return self._plain.view(available)
         return self._drawn(chosen)
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return the text processor's last fallbacks."""
         return self._plain.fallbacks()
 
-    def _whole_blocks(self, room: int, lines: int | None) -> set[int] | None:
-        """Choose the blocks to show whole, or None where not even their first lines find room."""
-        room -= sum(min(len(block.title), 200) + 24 for block in self._blocks)
+    def _whole_blocks(self, available: int, lines: int | None) -> set[int] | None:
+        """Choose the blocks to show whole; None if not even their first lines fit."""
+        available -= sum(min(len(block.title), 200) + 24 for block in self._blocks)
         left = None if lines is None else lines - 1 - 2 * len(self._blocks)
-        if room < 0 or (left is not None and left < 0):
+        if available < 0 or (left is not None and left < 0):
             return None
         whole: set[int] = set()
         for index, block in enumerate(self._blocks):
             cost = block.size - min(len(block.title), 200) - 24
-            if cost <= room and (left is None or len(block.lines) - 2 <= left):
+            if cost <= available and (left is None or len(block.lines) - 2 <= left):
                 whole.add(index)
-                room -= cost
+                available -= cost
                 left = None if left is None else left - (len(block.lines) - 2)
         return whole
 
@@ -82,7 +82,7 @@ class CodeProcessor:
             out.append(shorten(block.title, min(200, length)))
             out.append(f"    [… {len(block.lines) - 1} lines]")
             shown += 1
-        out.append(f"[{note(f'{shown} of {self._total} lines shown', self._source.handle)}]")
+        out.append(f"[{self._source.note(f'{shown} of {self._total} lines shown')}]")
         return View("\n".join(out), cut=True, info=TruncationInfo(lines_shown=shown, lines_total=self._total))
 
 

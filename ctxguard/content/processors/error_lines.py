@@ -49,7 +49,7 @@ class Finding:
     """A line that reports something.
 
     Attributes:
-        span: where it stands.
+        span: the line.
         rank: how much it matters, as `error_rank` says.
     """
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.content.processors.text import TextProcessor
 from ctxguard.content.views import Limits, Source, View
+from ctxguard.settings import install_command
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -35,11 +36,11 @@ class HtmlProcessor:
             Source(text, gap=len(text) if partial else None, size=size, handle=source.handle), limits
         )
 
-    def view(self, room: int) -> View:
+    def view(self, available: int) -> View:
         """Return head and tail of the readable text."""
-        if self._source.gap is None and len(self._source.text) <= room:
+        if self._source.gap is None and len(self._source.text) <= available:
             return View(self._source.text, cut=False)
-        view = self._text.view(room)
+        view = self._text.view(available)
         return View(view.text, cut=True, info=view.info)
 
     def fallbacks(self) -> tuple[str, ...]:
@@ -51,8 +52,14 @@ def page_text(page: str) -> str:
     """Return the readable text of an HTML page, read as browsers read it.
 
     Left out: scripts, styles, comments, images, and the values of form fields.
+
+    Raises:
+        ImportError: the extra `files` is not installed.
     """
-    from selectolax.lexbor import LexborHTMLParser
+    try:
+        from selectolax.lexbor import LexborHTMLParser
+    except ImportError as error:
+        raise ImportError(f"reading web pages needs {install_command('files')}") from error
 
     tree = LexborHTMLParser(page.encode("utf-8", "replace").decode())
     tree.strip_tags(_HIDDEN)

@@ -27,8 +27,8 @@ class JsonLinesProcessor(LogProcessor):
         except ValueError:
             return json.dumps(shorten(line, max(8, length - 2)), ensure_ascii=False)
         sizes, short = Sizes(), line
-        for room in (length, length * 3 // 4, length // 2):  # what a shrunk tree takes is known only roughly
-            short = render(shrink(tree, room, NO_LIMITS, sizes=sizes)[0])
+        for available in (length, length * 3 // 4, length // 2):  # what a shrunk tree takes is known only roughly
+            short = render(shrink(tree, available, NO_LIMITS, sizes=sizes)[0])
             if len(short) <= length:
                 break
         return short

@@ -7,7 +7,7 @@ import re
 from typing import cast
 
 from ctxguard.content.processors.tree import MARK, Cuts, Number, Sizes, Tree, mark_key, render, shrink
-from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
 _WHOLE = 600_000
 _SAMPLE = 131_072
@@ -60,17 +60,24 @@ class JsonProcessor:
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source, self._limits, self._sizes = source, limits, Sizes()
         self._partial = source.gap is not None or len(source.text) > _WHOLE
-        text = source.text.removeprefix("\ufeff")
-        self._tree = parse_start(text[: min(source.head_end, _SAMPLE)]) if self._partial else parse_json(text)
+        self._tree = self._read(source.text[: source.head_end].removeprefix("\ufeff"))
 
-    def view(self, room: int) -> View:
-        """Return the tree within the room, with a note on its outermost level where something is cut."""
-        marker = self._note(Cuts(top_total=99999, top_shown=99999))
-        tree, cuts = shrink(self._tree, room, self._limits, sizes=self._sizes, reserve=len(marker) + 10)
-        cut = cuts.any or self._partial
-        if not cut:
-            return View(self._source.text, cut=False, info=self._info(cuts))
-        return View(render(self._noted(tree, cuts)), cut=True, info=self._info(cuts))
+    def _read(self, text: str) -> Tree:
+        return parse_start(text[:_SAMPLE]) if self._partial else parse_json(text)
+
+    def view(self, available: int) -> View:
+        """Return the tree within the available characters, with a note on its outermost level if something is cut."""
+        longest = self._note(Cuts(top_total=99999, top_shown=99999))
+        tree, cuts = shrink(self._tree, available, self._limits, sizes=self._sizes, reserve=len(longest) + 10)
+        is_whole = self._is_whole(cuts, available)
+        text = self._source.text if is_whole else self._written(tree, cuts)
+        return View(text, cut=not is_whole, info=self._info(cuts))
+
+    def _is_whole(self, cuts: Cuts, available: int) -> bool:  # noqa: ARG002 - YAML needs it
+        return not cuts.any and not self._partial
+
+    def _written(self, tree: Tree, cuts: Cuts) -> str:
+        return render(self._noted(tree, cuts))
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return the note alone in a container of the same kind, then the empty container."""
@@ -81,13 +88,14 @@ class JsonProcessor:
             return render([short]), "[]"
         return render(short), '""', "0"
 
+    def _kind(self) -> str:
+        return "keys" if isinstance(self._tree, dict) else "items"
+
     def _note(self, cuts: Cuts) -> str:
-        kind = "keys" if isinstance(self._tree, dict) else "items"
-        size = f"{self._source.total} characters in all"
-        shown = f"{cuts.top_shown} {kind} shown; the rest was not read" if self._partial else ""
+        shown = f"{cuts.top_shown} {self._kind()} shown; the rest was not read; " if self._partial else ""
         if not self._partial and isinstance(self._tree, dict | list):
-            shown = f"{cuts.top_shown} of {cuts.top_total} {kind} shown"
-        return note("; ".join(filter(None, (shown, size))), self._source.handle)
+            shown = f"{cuts.top_shown} of {cuts.top_total} {self._kind()} shown; "
+        return self._source.note(f"{shown}{self._source.total} characters in all")
 
     def _noted(self, tree: Tree, cuts: Cuts) -> Tree:
         text = self._note(cuts)

@@ -1,4 +1,4 @@
-"""Show a log or a program's output: every error with its trace, the last lines, then the first, repeats folded."""
+"""Show a log or a program's output: every error with its trace, the last lines, the first lines, repeats collapsed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ctxguard.content.processors.error_lines import Span, find_errors, line_template
 from ctxguard.content.processors.text import shorten, shorten_lines
-from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,47 +29,47 @@ class LogProcessor:
         self._found = find_errors(source.text)
         self._total = self._found.lines if source.gap is None else source.line_count()
 
-    def view(self, room: int) -> View:
+    def view(self, available: int) -> View:
         """Return the chosen lines in their order, with what is missing between them counted."""
         text, limits = self._text, self._limits
-        fits = self._source.gap is None and len(text) <= room
+        fits = self._source.gap is None and len(text) <= available
         if fits and (limits.lines is None or self._total <= limits.lines):
             shown = self._with_short_lines(text, limits.line_length)
             return View(shown, cut=shown != text, info=self._info(self._total))
         marker = self._marker(self._total)
-        chosen = self._chosen(max(0, room - len(marker) - 1))
-        return self._written(sorted(chosen), _length(room, limits))
+        chosen = self._chosen(max(0, available - len(marker) - 1))
+        return self._written(sorted(chosen), _length(available, limits))
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return the marker, then only the handle or the total."""
         return self._marker(0), f"[{self._source.handle or f'{self._total} lines'}]", "…"
 
-    def _chosen(self, room: int) -> set[Span]:
-        picker = _Picker(room, self._limits)
+    def _chosen(self, available: int) -> set[Span]:
+        picker = _Picker(available, self._limits)
         firsts, repeats = self._found.firsts, self._found.repeats
         errors = [hit.span for hit in firsts if hit.rank == 4]
-        tight = sum(map(picker.cost, errors)) > room
-        picker.take(self._ends(room // (6 if tight else 100)))
+        tight = sum(map(picker.cost, errors)) > available
+        picker.take(self._ends(available // (6 if tight else 100)))
         picker.take(errors)
         picker.take(span for error in errors for span in self._trace(error))
-        picker.take(self._ends(room // 8))
+        picker.take(self._ends(available // 8))
         picker.take(hit.span for rank in (3, 2, 1) for hit in firsts if hit.rank == rank)
-        picker.take(self._ends(room // 2))
+        picker.take(self._ends(available // 2))
         picker.take(hit.span for hit in repeats if hit.rank == 4)
-        picker.take(self._ends(room))
+        picker.take(self._ends(available))
         picker.fill()
         return picker.spans
 
-    def _ends(self, room: int) -> Iterator[Span]:
+    def _ends(self, available: int) -> Iterator[Span]:
         """Yield the lines from the end and from the start in turn, two of the end for one of the start."""
         tail = _backward(self._text, self._source.tail_start, self._found.lines)
         head = _forward(self._text, self._source.head_end)
-        while room > 0:
+        while available > 0:
             spans = [span for span in (next(tail, None), next(tail, None), next(head, None)) if span]
             if not spans or spans[-1].start > spans[0].start:
                 return
             for span in spans:
-                room -= span.end - span.start + 1
+                available -= span.end - span.start + 1
                 yield span
 
     def _trace(self, error: Span) -> Iterator[Span]:
@@ -120,7 +120,7 @@ class LogProcessor:
 
     def _marker(self, shown: int) -> str:
         about = "" if self._source.exact else "about "
-        return self._sign(note(f"{shown} of {about}{self._total} lines shown", self._source.handle))
+        return self._sign(self._source.note(f"{shown} of {about}{self._total} lines shown"))
 
     def _with_short_lines(self, text: str, length: int | None) -> str:
         return shorten_lines(text, length)
@@ -136,12 +136,12 @@ class LogProcessor:
 
 
 class _Picker:
-    """Take spans while there is room for them and for the gap signs between them."""
+    """Take spans while they and the signs for the gaps between them fit."""
 
-    def __init__(self, room: int, limits: Limits) -> None:
+    def __init__(self, available: int, limits: Limits) -> None:
         self.spans: set[Span] = set()
-        self._room = room
-        self._length = _length(room, limits)
+        self._room = available
+        self._length = _length(available, limits)
         self._lines = None if limits.lines is None else limits.lines - 2
         self._numbers: set[int] = set()
 
@@ -176,8 +176,8 @@ class _Picker:
             self._lines -= lines
 
 
-def _length(room: int, limits: Limits) -> int:
-    length = max(80, room // 4)
+def _length(available: int, limits: Limits) -> int:
+    length = max(80, available // 4)
     return length if limits.line_length is None else min(length, limits.line_length)
 
 

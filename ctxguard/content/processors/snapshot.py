@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxguard.content.processors.text import resorts, shorten
-from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +40,7 @@ class _Line:
 
 
 class SnapshotProcessor:
-    """Show a snapshot as deep as there is room for, then only what can be acted on, then its start.
+    """Show a snapshot as deep as fits; if no depth fits, only interactive elements; then only the first of them.
 
     Of the limits, `depth`, `lines` and `line_length` count.
     """
@@ -50,18 +50,16 @@ class SnapshotProcessor:
         self._source, self._limits = source.sampled(_SAMPLE), limits
         self._lines = _read(self._source.text)
         self._acting = sum(line.acts for line in self._lines)
-        self._acting_size, self._level_sizes = _sizes(self._lines)
+        self._drawn: dict[int, list[str]] = {}
 
-    def view(self, room: int) -> View:
-        """Return the deepest view that finds room."""
+    def view(self, available: int) -> View:
+        """Return the deepest view that fits."""
         text = self._whole.text
-        if len(text) <= room and self._limits.depth is None and self._whole.gap is None:
+        if len(text) <= available and self._limits.depth is None and self._whole.gap is None:
             return View(text, cut=False, info=self._info(len(self._lines)))
-        free = room - len(self._marker(len(self._lines), self._acting)) - 1
+        free = available - len(self._marker(len(self._lines), self._acting)) - 1
         for depth in self._depths():
-            if self._least(depth) > free:
-                continue
-            drawn = _drawn(self._lines, depth, _LINE)
+            drawn = self._down_to(depth)
             if sum(map(len, drawn)) + len(drawn) <= free:
                 return self._view(drawn, whole=depth >= self._deepest())
         return self._only_acting(max(0, free))
@@ -78,22 +76,23 @@ class SnapshotProcessor:
         limit = deepest if self._limits.depth is None else min(deepest, self._limits.depth)
         return sorted({limit, *(depth for depth in (12, 9, 7, 5, 4, 3, 2, 1, 0) if depth < limit)}, reverse=True)
 
-    def _least(self, depth: int) -> int:
-        """Return the characters that a view down to a depth takes at least."""
-        return self._acting_size + sum(size for level, size in self._level_sizes.items() if level <= depth)
+    def _down_to(self, depth: int) -> list[str]:
+        if depth not in self._drawn:  # a fitting view is looked for in several sizes
+            self._drawn[depth] = _drawn(self._lines, depth, _LINE)
+        return self._drawn[depth]
 
-    def _only_acting(self, room: int) -> View:
+    def _only_acting(self, available: int) -> View:
         """Show interactive elements alone, their names cut before any of them is left out."""
         acting = [line for line in self._lines if line.acts or line.marks]
         only = [line for line in acting if line.acts] or acting
         for lines, length in ((acting, 200), (only, 200), (only, 80), (only, _NARROW)):
-            if sum(min(len(line.text.strip()), length) + 1 for line in lines) <= room:
+            if sum(min(len(line.text.strip()), length) + 1 for line in lines) <= available:
                 return self._view([_short(line.text.strip(), length) for line in lines], whole=False)
         kept: list[str] = []
         for line in only:
             short = _short(line.text.strip(), _NARROW)
-            room -= len(short) + 1
-            if room < 0:
+            available -= len(short) + 1
+            if available < 0:
                 break
             kept.append(short)
         return self._view(kept, whole=False)
@@ -108,7 +107,7 @@ class SnapshotProcessor:
     def _marker(self, shown: int, acting: int) -> str:
         read = "" if self._source.gap is None else f" that were read, of {self._source.line_count()} lines"
         text = f"{shown} of {len(self._lines)} elements{read} shown; {acting} of {self._acting} interactive"
-        return f"[{note(text, self._source.handle)}]"
+        return f"[{self._source.note(text)}]"
 
     def _info(self, shown: int) -> TruncationInfo:
         return TruncationInfo(lines_shown=shown, lines_total=len(self._lines), totals_exact=self._source.exact)
@@ -142,18 +141,6 @@ def _read(text: str) -> list[_Line]:
         acts = _INTERACTIVE.search(raw) is not None
         lines.append(_Line(raw, len(indents) - 1, acts, marks=not acts and _LANDMARK.search(raw) is not None))
     return lines
-
-
-def _sizes(lines: Iterable[_Line]) -> tuple[int, dict[int, int]]:
-    """Return the characters of the lines that act, and by level those of the others."""
-    acting, levels = 0, dict[int, int]()
-    for line in lines:
-        size = min(len(line.text), _LINE) + 1
-        if line.acts:
-            acting += size
-        else:
-            levels[line.level] = levels.get(line.level, 0) + size
-    return acting, levels
 
 
 def _drawn(lines: list[_Line], depth: int, length: int) -> list[str]:

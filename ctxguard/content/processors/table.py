@@ -74,14 +74,14 @@ class TableProcessor:
         self._delimiter, self._end = table.delimiter, table.end
         self._columns = max(len(self._header.cells), *(len(row.cells) for row in self._rows[:50]), 1)
 
-    def view(self, room: int) -> View:
-        """Return the header and as many rows as there is room for, two from the head for one from the tail."""
+    def view(self, available: int) -> View:
+        """Return the header and as many rows as fit, two from the head for one from the tail."""
         everything = _Frame(self._columns, None)
-        if self._is_allowed() and len(self._text) <= room:
+        if self._is_allowed() and len(self._text) <= available:
             return View(self._text, cut=False, info=self._info(self._total, everything, 0))
         marker = self._marker(0, 0, _Frame(1, None)) + "9" * 24
-        frame = self._frame(room - len(marker))
-        free = room - len(marker) - frame.columns - len(self._head_line(frame)) - 1
+        frame = self._frame(available - len(marker))
+        free = available - len(marker) - frame.columns - len(self._head_line(frame)) - 1
         head, tail = self._fill(free, frame)
         shown = len(head) + len(tail)
         missing = shown < self._total
@@ -102,13 +102,13 @@ class TableProcessor:
         long = f"{rows} - handle {handle}" if handle else rows
         return f"{first}\n{long}\n", f"{first}\n# {handle or f'{self._total} rows'}\n", rows, "#"
 
-    def _frame(self, room: int) -> _Frame:
-        """Narrow the cells, then the columns, until the header and two rows find room; names of columns stay whole."""
+    def _frame(self, available: int) -> _Frame:
+        """Narrow the cells, then the columns, until the header and two rows fit; names of columns stay whole."""
         limit = self._limits.columns
         frame = _Frame(self._columns if limit is None else min(self._columns, limit), self._limits.cell)
         sample = [*self._rows[:1], *(self._table.tail or self._rows)[-1:]]
         while True:
-            free = room - len(self._head_line(frame)) - frame.columns
+            free = available - len(self._head_line(frame)) - frame.columns
             for cell in (frame.cell, *(size for size in _CELLS if frame.cell is None or size < frame.cell)):
                 narrow = _Frame(frame.columns, cell)
                 if sum(len(self._line(row, narrow)) + 1 for row in sample) <= free:
@@ -120,7 +120,7 @@ class TableProcessor:
     def _head_line(self, frame: _Frame) -> str:
         return self._line(self._header, replace(frame, cell=self._limits.cell if frame.columns > 1 else frame.cell))
 
-    def _fill(self, room: int, frame: _Frame) -> tuple[list[Record], list[Record]]:
+    def _fill(self, available: int, frame: _Frame) -> tuple[list[Record], list[Record]]:
         limits, ends = self._limits, self._table.tail or self._rows
         most_head, most_tail = limits.rows_head, limits.rows_tail
         if most_head is None or most_tail is None or self._total <= most_head + most_tail:
@@ -132,8 +132,8 @@ class TableProcessor:
             if not from_tail and (len(head) >= most_head or len(head) >= len(self._rows)):
                 break
             row = ends[-1 - len(tail)] if from_tail else self._rows[len(head)]
-            room -= len(self._line(row, frame)) + len(self._end)
-            if room < 0:
+            available -= len(self._line(row, frame)) + len(self._end)
+            if available < 0:
                 break
             (tail if from_tail else head).append(row)
         return head, tail[::-1]

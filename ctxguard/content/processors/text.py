@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
 _HEAD_SHARE = 0.5
 _MIN_LINE = 24
 _COUNTED = 60
-"""Least room in which a shortened text also says how long it was."""
+"""Available characters from which a shortened text also states its original length."""
 
 
-def shorten(text: str, room: int) -> str:
-    """Return the text within `room` characters: `start…`, with more room `start… [1234 characters]`."""
-    if len(text) <= room:
+def shorten(text: str, available: int) -> str:
+    """Return the text within `available` characters: `start…`, or `start… [1234 characters]` from 60 on."""
+    if len(text) <= available:
         return text
     sign = f"… [{len(text)} characters]"
-    if room < _COUNTED:
-        return text[: max(0, room - 1)] + "…" if room > 0 else ""
-    return text[: room - len(sign)] + sign
+    if available < _COUNTED:
+        return text[: max(0, available - 1)] + "…" if available > 0 else ""
+    return text[: available - len(sign)] + sign
 
 
 def shorten_lines(text: str, length: int | None) -> str:
@@ -31,22 +31,22 @@ def shorten_lines(text: str, length: int | None) -> str:
 
 
 class TextProcessor:
-    """Show the head and the tail of a text; of the limits, `lines` and `line_length` count."""
+    """Show the head and the tail of a text; of the limits, those of lines count."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source = _with_short_lines(source, limits.line_length)
         self._shortened = self._source.text is not source.text
-        self._lines = limits.lines
+        self._lines, self._first, self._last = _lines_shown(limits)
         self._total = source.line_count()
 
-    def view(self, room: int) -> View:
+    def view(self, available: int) -> View:
         """Return head and tail with a marker between."""
         text = self._source.text
-        whole = self._source.gap is None and len(text) <= room
+        whole = self._source.gap is None and len(text) <= available
         if whole and (self._lines is None or self._total <= self._lines):
             return View(text, cut=self._shortened, info=self._info(self._total))
         spare = len(self._marker("lines 1-99999 and 99999-999999 of 999999 shown")) + 2
-        free = max(0, room - spare)
+        free = max(0, available - spare)
         head = self._head(int(free * _HEAD_SHARE))
         tail = self._tail(min(free - len(head), len(text) - len(head)))
         return self._joined(head, tail)
@@ -55,18 +55,18 @@ class TextProcessor:
         """Return the marker with the handle, then without."""
         return resorts(self._source, f"{self._total} lines")
 
-    def _head(self, room: int) -> str:
-        head = self._source.text[: min(room, self._source.head_end)]
-        if self._lines is not None:
-            head = _first_lines(head, max(1, int((self._lines - 1) * _HEAD_SHARE)))
+    def _head(self, available: int) -> str:
+        head = self._source.text[: min(available, self._source.head_end)]
+        if self._first is not None:
+            head = _first_lines(head, self._first)
         end = head.rfind("\n") + 1
         return head[:end] if end > len(head) // 2 else head
 
-    def _tail(self, room: int) -> str:
+    def _tail(self, available: int) -> str:
         text = self._source.text
-        tail = text[max(len(text) - room, self._source.tail_start) :] if room > 0 else ""
-        if self._lines is not None:
-            tail = _last_lines(tail, self._lines - 1 - max(1, int((self._lines - 1) * _HEAD_SHARE)))
+        tail = text[max(len(text) - available, self._source.tail_start) :] if available > 0 else ""
+        if self._last is not None:
+            tail = _last_lines(tail, self._last)
         start = tail.find("\n") + 1
         at_line = len(tail) < len(text) and text[-len(tail) - 1] == "\n"
         return tail[start:] if not at_line and 0 < start < len(tail) // 2 else tail
@@ -86,10 +86,20 @@ class TextProcessor:
         return View(body + ("\n" + tail if tail else ""), cut=True, info=self._info(first + last))
 
     def _marker(self, shown: str) -> str:
-        return f"[{note(shown, self._source.handle)}]"
+        return f"[{self._source.note(shown)}]"
 
     def _info(self, shown: int) -> TruncationInfo:
         return TruncationInfo(lines_shown=shown, lines_total=self._total, totals_exact=self._source.exact)
+
+
+def _lines_shown(limits: Limits) -> tuple[int | None, int | None, int | None]:
+    """Return the lines of a view, the marker's included, and how many of them are of the start and of the end."""
+    lines, first, last = limits.lines, limits.lines_head, limits.lines_tail
+    if lines is None:
+        return None, first, last
+    first = min(max(1, int((lines - 1) * _HEAD_SHARE)) if first is None else first, lines - 1)
+    last = min(lines - 1 - first if last is None else last, lines - 1 - first)
+    return min(lines, first + last + 1), first, last
 
 
 def _with_short_lines(source: Source, length: int | None) -> Source:
@@ -107,8 +117,8 @@ def _with_short_lines(source: Source, length: int | None) -> Source:
 
 
 def resorts(source: Source, total: str) -> tuple[str, ...]:
-    """Return what is said of a source of which nothing can be shown: the marker, then only the handle or the total."""
-    return (f"[{note('0 of ' + total, source.handle)}]", f"[{source.handle or total}]", "…")
+    """Return fallbacks for a source of which nothing fits: the marker, then only the handle or the total."""
+    return (f"[{source.note('0 of ' + total)}]", f"[{source.handle or total}]", "…")
 
 
 def _ranges(first: int, last: int, total: int, *, exact: bool) -> str:

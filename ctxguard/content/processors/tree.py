@@ -1,7 +1,7 @@
-"""Show a tree of objects, arrays and values in a given room: the recursion that JSON, YAML and XML share.
+"""Show a tree of objects, arrays and values in a number of characters: the recursion that JSON, YAML and XML share.
 
-Each value gets an equal share of the room; what a small value does not need goes to the others. Objects keep their
-first keys, arrays their head and tail, strings their start and end.
+Each value gets an equal share of the characters; a small value leaves what it does not need to the others. Objects keep
+their first keys, arrays their head and tail, strings their start and end.
 """
 
 from __future__ import annotations
@@ -124,12 +124,14 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def shrink(node: Tree, room: int, limits: Limits, *, sizes: Sizes | None = None, reserve: int = 0) -> tuple[Tree, Cuts]:
-    """Return a copy of a tree of about `room` characters, written compactly, and what was cut for it.
+def shrink(
+    node: Tree, available: int, limits: Limits, *, sizes: Sizes | None = None, reserve: int = 0
+) -> tuple[Tree, Cuts]:
+    """Return a copy of a tree of about `available` characters, written compactly, and what was cut for it.
 
     Args:
         node: the tree.
-        room: characters it may take.
+        available: characters it may take.
         limits: `depth`, `items`, `keys` and `string` count.
         sizes: remembers what was measured, for a tree that is shrunk more than once.
         reserve: characters to leave free for a note on the outermost level, where something is cut.
@@ -137,48 +139,52 @@ def shrink(node: Tree, room: int, limits: Limits, *, sizes: Sizes | None = None,
     job = _Job(limits, sizes or Sizes())
     if isinstance(node, dict | list):
         job.cuts.top_total = len(node)
-    shrunk = _shrink(node, room - (reserve if job.sizes.of(node, room) > room else 0), 0, job)
+    shrunk = _shrink(node, available - (reserve if job.sizes.of(node, available) > available else 0), 0, job)
     return shrunk, job.cuts
 
 
-def _shrink(node: Tree, room: int, depth: int, job: _Job) -> Tree:
+def _shrink(node: Tree, available: int, depth: int, job: _Job) -> Tree:
     if isinstance(node, dict):
-        return _shrink_object(node, room, depth, job)
+        return _shrink_object(node, available, depth, job)
     if isinstance(node, list):
-        return _shrink_array(node, room, depth, job)
+        return _shrink_array(node, available, depth, job)
     if isinstance(node, str):
-        return _shrink_string(node, room, job)
+        return _shrink_string(node, available, job)
     return node
 
 
-def _shrink_string(node: str, room: int, job: _Job) -> str:
+def _shrink_string(node: str, available: int, job: _Job) -> str:
     limit = job.limits.string
-    room = max(0, room - 2) if limit is None else min(max(0, room - 2), limit)
-    if _scalar_size(node) - 2 <= room or len(node) <= 8 or (limit is not None and len(node) <= limit and room >= limit):
+    available = max(0, available - 2) if limit is None else min(max(0, available - 2), limit)
+    if (
+        _scalar_size(node) - 2 <= available
+        or len(node) <= 8
+        or (limit is not None and len(node) <= limit and available >= limit)
+    ):
         return node
     if isinstance(node, Number):
-        if len(node) <= max(room, 40):
+        if len(node) <= max(available, 40):
             return node
         job.cuts.values += 1
         return f"{node[:16]}… [{len(node)} digits]"
     job.cuts.values += 1
     sign = f"… [{len(node)} characters]"
-    free = room - len(sign)
-    if room < _COUNTED:
-        return node[: max(0, room - 1)] + "…"
+    free = available - len(sign)
+    if available < _COUNTED:
+        return node[: max(0, available - 1)] + "…"
     if free < 160:
         return node[:free] + sign
     return node[: free * 2 // 3] + sign + node[len(node) - (free - free * 2 // 3) + 1 :]
 
 
-def _shrink_array(node: list[Tree], room: int, depth: int, job: _Job) -> Tree:
+def _shrink_array(node: list[Tree], available: int, depth: int, job: _Job) -> Tree:
     if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
         job.cuts.nodes += len(node)
         return f"{MARK} array of {len(node)} items"
-    head, tail = _chosen(node, room, job)
+    head, tail = _chosen(node, available, job)
     skipped = len(node) - head - tail
     kept = [*node[:head], *node[len(node) - tail :]]
-    shares = _shares(kept, room - 2 - len(kept) - (_MARKER_ROOM if skipped else 0), job.sizes)
+    shares = _shares(kept, available - 2 - len(kept) - (_MARKER_ROOM if skipped else 0), job.sizes)
     items = [_shrink(item, share, depth + 1, job) for item, share in zip(kept, shares, strict=True)]
     if skipped:
         job.cuts.nodes += skipped
@@ -188,12 +194,12 @@ def _shrink_array(node: list[Tree], room: int, depth: int, job: _Job) -> Tree:
     return items
 
 
-def _chosen(node: list[Tree], room: int, job: _Job) -> tuple[int, int]:
+def _chosen(node: list[Tree], available: int, job: _Job) -> tuple[int, int]:
     """Choose how many items to show from the head and from the tail."""
     most = most_entries(len(node) - sum(map(_is_mark, node)), job.limits)
-    if sum(most) + sum(map(_is_mark, node)) >= len(node) and job.sizes.of(node, room) <= room:
+    if sum(most) + sum(map(_is_mark, node)) >= len(node) and job.sizes.of(node, available) <= available:
         return len(node), 0
-    return head_and_tail(len(node), room - 2, most, lambda index: job.sizes.of(node[index], max(8, room)))
+    return head_and_tail(len(node), available - 2, most, lambda index: job.sizes.of(node[index], max(8, available)))
 
 
 def _is_mark(entry: Tree) -> bool:
@@ -216,18 +222,18 @@ def split_limit(count: int, limit: int | None) -> tuple[int, int]:
     return limit - limit // 3, limit // 3
 
 
-def head_and_tail(count: int, room: int, most: tuple[int, int], size: Callable[[int], int]) -> tuple[int, int]:
-    """Return how many entries to show from the head and from the tail: two to one, at least three where there is room.
+def head_and_tail(count: int, available: int, most: tuple[int, int], size: Callable[[int], int]) -> tuple[int, int]:
+    """Return how many entries to show from the head and from the tail: two to one, at least three if they fit.
 
     Args:
         count: entries there are.
-        room: characters for all of them; one entry is assumed to need at most a third.
+        available: characters for all of them; one entry is assumed to need at most a third.
         most: limits for the head and for the tail; where the head may have all, so may the tail.
         size: returns the characters of an entry by its index.
     """
-    widest = max(24, room // 3)
+    widest = max(24, available // 3)
     most_head, most_tail = (count, count) if most[0] >= count else most
-    head, tail, left = 0, 0, room - _MARKER_ROOM
+    head, tail, left = 0, 0, available - _MARKER_ROOM
     while head + tail < min(count, most_head + most_tail):
         from_tail = head >= most_head or (tail < most_tail and tail < head // 2)
         left -= min(size(count - 1 - tail if from_tail else head), widest) + 1
@@ -237,14 +243,14 @@ def head_and_tail(count: int, room: int, most: tuple[int, int], size: Callable[[
     return (count, 0) if head + tail == count else (head, tail)
 
 
-def _shrink_object(node: dict[str, Tree], room: int, depth: int, job: _Job) -> Tree:
+def _shrink_object(node: dict[str, Tree], available: int, depth: int, job: _Job) -> Tree:
     if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
         job.cuts.nodes += len(node)
         return f"{MARK} object of {len(node)} keys"
-    keys = _chosen_keys(node, room, job)
+    keys = _chosen_keys(node, available, job)
     skipped = len(node) - len(keys)
     values = [node[key] for key in keys]
-    free = room - 2 - sum(len(key) + 4 for key in keys) - (_MARKER_ROOM if skipped else 0)
+    free = available - 2 - sum(len(key) + 4 for key in keys) - (_MARKER_ROOM if skipped else 0)
     pairs = zip(keys, values, _shares(values, free, job.sizes), strict=True)
     shown = {key: _shrink(value, share, depth + 1, job) for key, value, share in pairs}
     if skipped:
@@ -255,32 +261,35 @@ def _shrink_object(node: dict[str, Tree], room: int, depth: int, job: _Job) -> T
     return shown
 
 
-def _chosen_keys(node: dict[str, Tree], room: int, job: _Job) -> list[str]:
+def _chosen_keys(node: dict[str, Tree], available: int, job: _Job) -> list[str]:
     """Choose the keys to show: as many as can be of a record, head and tail of an object used as a collection."""
     keys = list(node)
     marks = sum(map(_is_mark, keys))
     most = split_limit(len(keys) - marks, job.limits.keys)
-    if sum(most) + marks >= len(keys) and job.sizes.of(node, room) <= room:
+    if sum(most) + marks >= len(keys) and job.sizes.of(node, available) <= available:
         return keys
-    room -= 2
+    available -= 2
     sample = [*keys[:6], *keys[-3:]]
     if len(keys) > _COLLECTION and any(isinstance(node[key], dict | list) for key in sample):
         head, tail = head_and_tail(
-            len(keys), room, most, lambda index: len(keys[index]) + 4 + job.sizes.of(node[keys[index]], max(8, room))
+            len(keys),
+            available,
+            most,
+            lambda index: len(keys[index]) + 4 + job.sizes.of(node[keys[index]], max(8, available)),
         )
         return [*keys[:head], *keys[len(keys) - tail :]]
-    return _keys_that_fit(node, keys[: sum(most)], room, job.sizes)
+    return _keys_that_fit(node, keys[: sum(most)], available, job.sizes)
 
 
-def _keys_that_fit(node: dict[str, Tree], keys: list[str], room: int, sizes: Sizes) -> list[str]:
-    least = 24 if room > 200 else 10
+def _keys_that_fit(node: dict[str, Tree], keys: list[str], available: int, sizes: Sizes) -> list[str]:
+    least = 24 if available > 200 else 10
     costs = [len(key) + 4 + min(sizes.of(node[key], least), least) for key in keys]
-    if sum(costs) <= room and len(keys) == len(node):
+    if sum(costs) <= available and len(keys) == len(node):
         return keys
-    room, shown = room - _MARKER_ROOM, 0
+    available, shown = available - _MARKER_ROOM, 0
     for cost in costs:
-        room -= cost
-        if room < 0:
+        available -= cost
+        if available < 0:
             break
         shown += 1
     return keys[:shown]
@@ -294,14 +303,14 @@ def mark_key(node: Mapping[str, object]) -> str:
     return key
 
 
-def _shares(nodes: Sequence[Tree], room: int, sizes: Sizes) -> list[int]:
-    cap = max(8, room)
-    return share_out([sizes.of(node, cap) for node in nodes], room)
+def _shares(nodes: Sequence[Tree], available: int, sizes: Sizes) -> list[int]:
+    cap = max(8, available)
+    return share_out([sizes.of(node, cap) for node in nodes], available)
 
 
-def share_out(sizes: Sequence[int], room: int) -> list[int]:
-    """Share out room: entries below an equal share get all they need, the others divide the rest."""
-    shares, left = [0] * len(sizes), max(0, room)
+def share_out(sizes: Sequence[int], available: int) -> list[int]:
+    """Distribute characters: entries below an equal share get all they need, the others divide the rest."""
+    shares, left = [0] * len(sizes), max(0, available)
     for place, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
         shares[index] = min(sizes[index], left // (len(sizes) - place))
         left -= shares[index]

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from ctxguard.content.processors.text import shorten
 from ctxguard.content.processors.tree import head_and_tail, most_entries, share_out, split_limit
-from ctxguard.content.views import Limits, Source, TruncationInfo, View, note
+from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
 _SAMPLE = 131_072
 _MAX_DEPTH = 500
@@ -44,15 +44,15 @@ class XmlProcessor:
         self._root = builder.parse(text, partial=self._partial)
         self._cuts = 0
 
-    def view(self, room: int) -> View:
-        """Return the document within the room."""
+    def view(self, available: int) -> View:
+        """Return the document within the available characters."""
         self._cuts = 0
         marker = f"<!-- {self._note()} -->"
-        whole = self._root.size <= room and not self._partial
-        drawn = self._draw(self._root, room - (0 if whole else len(marker)), 0)
+        whole = self._root.size <= available and not self._partial
+        drawn = self._draw(self._root, available - (0 if whole else len(marker)), 0)
         cut = bool(self._cuts) or self._partial
         info = TruncationInfo(items_total=self._total(), totals_exact=not self._partial)
-        if not cut or (not self._partial and len(drawn) + len(marker) >= len(self._source.text) <= room):
+        if not cut or (not self._partial and len(drawn) + len(marker) >= len(self._source.text) <= available):
             return View(self._source.text, cut=False, info=info)
         return View(f"{drawn}\n{marker}", cut=True, info=info)
 
@@ -66,48 +66,48 @@ class XmlProcessor:
 
     def _note(self) -> str:
         total = "the rest was not read" if self._partial else f"{self._total()} elements inside the outermost"
-        return note(f"shortened; {total}; {self._source.total} characters in all", self._source.handle)
+        return self._source.note(f"shortened; {total}; {self._source.total} characters in all")
 
-    def _draw(self, element: _Element, room: int, depth: int) -> str:
+    def _draw(self, element: _Element, available: int, depth: int) -> str:
         if not element.children:
-            return f"<{self._head(element, room)}/>"
+            return f"<{self._head(element, available)}/>"
         limit = self._limits.depth
         if (limit is not None and depth >= limit) or depth >= _MAX_DRAWN:
             self._cuts += 1
             return f"<{element.name}><!-- {len(element.children)} inside --></{element.name}>"
-        head = self._head(element, room)
-        inner = self._inside(element.children, room - len(head) - len(element.name) - 5, depth)
+        head = self._head(element, available)
+        inner = self._inside(element.children, available - len(head) - len(element.name) - 5, depth)
         return f"<{head}>{inner}</{element.name}>"
 
-    def _head(self, element: _Element, room: int) -> str:
-        """Return the inside of the start tag, with as many attributes as there is room for."""
+    def _head(self, element: _Element, available: int) -> str:
+        """Return the inside of the start tag, with the attributes if they fit."""
         shown = element.attributes[: self._limits.keys]
         head = " ".join([element.name, *shown])
-        if element.size > room and len(head) > max(room // 2, 20):
+        if element.size > available and len(head) > max(available // 2, 20):
             shown, head = [], element.name
         self._cuts += len(element.attributes) - len(shown)
         return head
 
-    def _inside(self, children: list[_Element | str], room: int, depth: int) -> str:
+    def _inside(self, children: list[_Element | str], available: int, depth: int) -> str:
         sizes = [_size(child) for child in children]
         count, head, tail = len(children), len(children), 0
         most = split_limit(count, self._limits.keys) if _is_record(children) else most_entries(count, self._limits)
-        if sum(most) < count or sum(sizes) > room:
-            head, tail = head_and_tail(count, room, most, sizes.__getitem__)
+        if sum(most) < count or sum(sizes) > available:
+            head, tail = head_and_tail(count, available, most, sizes.__getitem__)
         kept = [*children[:head], *children[count - tail :]]
         skipped = count - len(kept)
-        shares = share_out([_size(child) for child in kept], room - (_COMMENT if skipped else 0))
+        shares = share_out([_size(child) for child in kept], available - (_COMMENT if skipped else 0))
         drawn = [self._child(child, share, depth) for child, share in zip(kept, shares, strict=True)]
         if skipped:
             self._cuts += skipped
             drawn.insert(head, f"<!-- {skipped} of {count} not shown -->")
         return "".join(drawn)
 
-    def _child(self, child: _Element | str, room: int, depth: int) -> str:
+    def _child(self, child: _Element | str, available: int, depth: int) -> str:
         if isinstance(child, _Element):
-            return self._draw(child, room, depth + 1)
+            return self._draw(child, available, depth + 1)
         limit = self._limits.string
-        short = shorten(child, max(1, room if limit is None else min(room, limit)))
+        short = shorten(child, max(1, available if limit is None else min(available, limit)))
         self._cuts += short != child
         return escape(short)
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
-from ctxguard.content.processors.tree import Number, Sizes, Tree, shrink
-from ctxguard.content.views import NO_LIMITS, Limits, Source, TruncationInfo, View, note
+from ctxguard.content.processors.json_tree import JsonProcessor
+from ctxguard.content.processors.tree import Cuts, Number, Tree
+from ctxguard.content.views import NO_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,55 +22,38 @@ _RESOLVERS = yaml.SafeLoader.yaml_implicit_resolvers
 """Patterns of unquoted scalars that are not text (numbers, dates, null), by their first character."""
 
 
-class YamlProcessor:
+class YamlProcessor(JsonProcessor):
     """Show a YAML text without comments, anchors and tags; of the limits, `depth`, `items`, `keys` and `string` count.
 
     Raises:
         ValueError: the text is not YAML, or neither a mapping nor a list.
     """
 
-    def __init__(self, source: Source, limits: Limits) -> None:
-        self._source, self._limits, self._sizes = source, limits, Sizes()
-        text = source.text[: source.head_end]
-        self._partial = source.gap is not None or len(text) > _SAMPLE
+    def _read(self, text: str) -> Tree:
+        self._partial = self._source.gap is not None or len(text) > _SAMPLE
         self._documents = parse_yaml(_first_entries(text[:_SAMPLE]) if self._partial else text)
         tree: Tree = self._documents[0] if len(self._documents) == 1 else self._documents
         if not isinstance(tree, dict | list):
             raise ValueError("holds no mapping and no list")  # noqa: TRY004 - the text is at fault, not a type
-        self._tree = tree
+        return tree
 
-    def view(self, room: int) -> View:
-        """Return the tree within the room, with a comment where something is cut."""
-        if self._limits == NO_LIMITS and not self._partial and len(self._source.text) <= room:
-            return View(
-                self._source.text,
-                cut=False,
-                info=TruncationInfo(items_shown=len(self._tree), items_total=len(self._tree)),
-            )
-        marker = self._marker(99999, 99999)
-        tree, cuts = shrink(self._tree, room, self._limits, sizes=self._sizes, reserve=len(marker))
-        info = TruncationInfo(
-            items_shown=cuts.top_shown,
-            items_total=None if self._partial else cuts.top_total,
-            cells_truncated=cuts.values,
-            totals_exact=not self._partial,
-        )
-        if not cuts.any and not self._partial and self._sizes.of(self._tree, room) <= room:
-            return View(self._source.text, cut=False, info=info)
+    def _kind(self) -> str:
+        return "documents" if len(self._documents) > 1 else super()._kind()
+
+    def _is_whole(self, cuts: Cuts, available: int) -> bool:
+        # Aliases are written out in full, so a text may fit whose tree does not.
+        if self._limits == NO_LIMITS and not self._partial and len(self._source.text) <= available:
+            return True
+        return super()._is_whole(cuts, available) and self._sizes.of(self._tree, available) <= available
+
+    def _written(self, tree: Tree, cuts: Cuts) -> str:
         documents = cast("list[Tree]", tree) if len(self._documents) > 1 else [tree]
-        marker = self._marker(cuts.top_shown, cuts.top_total)
-        return View(_dumped(documents) + marker, cut=True, info=info)
+        return _dumped(documents) + f"# {self._note(cuts)}\n"
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the marker after an empty container of the same kind, then only that."""
+        """Return the note after an empty container of the same kind, then only that."""
         empty = "[]" if isinstance(self._tree, list) else "{}"
-        return f"{empty} {self._marker(0, len(self._tree))}", empty
-
-    def _marker(self, shown: int, total: int) -> str:
-        what = "documents" if len(self._documents) > 1 else "items" if isinstance(self._tree, list) else "keys"
-        of = "the rest was not read" if self._partial else f"{total} in all"
-        text = f"{shown} {what} shown; {of}; {self._source.total} characters in all"
-        return f"# {note(text, self._source.handle)}\n"
+        return f"{empty} # {self._note(Cuts(top_total=len(cast('list[Tree]', self._tree))))}\n", empty
 
 
 def parse_yaml(text: str) -> list[Tree]:

@@ -19,22 +19,22 @@ class GaveUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Hold one session as every contestant gets it.
+    """One session as every contestant gets it.
 
     Attributes:
         messages: the whole session. Contents are texts, and every tool call has an id.
         budget: tokens that a request may take.
-        beside: tokens of tool schemas and of the reply's framing, which stand beside the messages.
+        overhead: tokens of tool schemas and of the reply's framing.
         tools: the tool schemas.
         counter: name of the counter, for contestants that look it up.
         count: counts messages.
         count_text: counts a text.
-        summarize: stands in for the model that writes summaries; the same for everyone.
+        summarize: replaces the model that writes summaries; the same for everyone.
     """
 
     messages: Sequence[Message]
     budget: int
-    beside: int
+    overhead: int
     tools: Sequence[Mapping[str, object]] | None
     counter: str
     count: Callable[[Sequence[Message]], int]
@@ -42,14 +42,14 @@ class Course:
     summarize: Callable[[str], str]
 
     @property
-    def room(self) -> int:
+    def available(self) -> int:
         """Tokens that the messages may take, at least one."""
-        return max(1, self.budget - self.beside)
+        return max(1, self.budget - self.overhead)
 
     @property
-    def room_beside_system(self) -> int:
-        """Tokens that the messages may take beside the system prompts, at least one."""
-        return max(1, self.room - self.count([m for m in self.messages if m["role"] == "system"]))
+    def available_beside_system(self) -> int:
+        """Tokens that the messages other than system prompts may take, at least one."""
+        return max(1, self.available - self.count([m for m in self.messages if m["role"] == "system"]))
 
 
 class Contestant(Protocol):
@@ -69,7 +69,7 @@ class Contestant(Protocol):
 
 
 class ChatContestant:
-    """Take and give Chat Completions messages, as some libraries do themselves."""
+    """A contestant that takes and returns Chat Completions messages."""
 
     def __init__(self, course: Course) -> None:
         self.course = course
@@ -80,14 +80,14 @@ class ChatContestant:
 
 
 class TranslatedContestant:
-    """Take and give messages of a library, each of which stands for one of the session's or was added."""
+    """A contestant whose messages are of another class; each represents one of the session's messages, or was added."""
 
     def __init__(self, course: Course) -> None:
         self.course = course
 
     @abstractmethod
     def original(self, message: Any) -> Message:  # noqa: ANN401 - of any library
-        """Return the Chat Completions message that a message of the library stands for."""
+        """Return the Chat Completions message that a message of the library represents."""
 
     def chat(self, sent: object) -> Sequence[Message]:
         """Return what was sent as Chat Completions messages."""
@@ -132,7 +132,7 @@ def _calls(artifact: Artifact, position: int) -> Iterator[Message]:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Hold one tool call of a message, its arguments parsed; what is not a JSON object becomes an empty one."""
+    """One tool call of a message, with parsed arguments: an empty dict unless they are a JSON object."""
 
     id: str
     name: str

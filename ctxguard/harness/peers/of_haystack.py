@@ -22,7 +22,7 @@ class Compacted(TranslatedContestant):
         self._state = _State()
         self._done = 0
         self._hook = CompactionHook(
-            compactor=SlidingWindowCompactor(), context_window=course.room, token_counter=_Counter(self.tokens)
+            compactor=SlidingWindowCompactor(), context_window=course.available, token_counter=_Counter(self.tokens)
         )
 
     def send(self, end: int) -> object:
@@ -58,7 +58,7 @@ class _Counter:
         self._tokens = tokens
 
     def count(self, messages: Sequence[ChatMessage], tools: object = None) -> int:
-        del tools  # taken off the room
+        del tools  # their tokens are not part of what is available
         return self._tokens(messages)
 
 

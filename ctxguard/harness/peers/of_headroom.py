@@ -13,4 +13,4 @@ class Compressed(ChatContestant):
     def send(self, end: int) -> object:
         """Return the compressed messages; its ML model, which would be downloaded, is off."""
         messages = [dict(message) for message in self.course.messages[:end]]
-        return compress(messages, model="gpt-4o", model_limit=self.course.room, kompress_model="disabled").messages
+        return compress(messages, model="gpt-4o", model_limit=self.course.available, kompress_model="disabled").messages

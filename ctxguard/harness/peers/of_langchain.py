@@ -13,7 +13,7 @@ KEPT_RESULTS = 3
 
 
 class OfLangChain(TranslatedContestant):
-    """Hold the messages in LangChain's form, numbered by the ones that they stand for."""
+    """The messages in LangChain's classes; the id of each is its position in the session."""
 
     def __init__(self, course: Course) -> None:
         super().__init__(course)
@@ -43,7 +43,7 @@ class Trimmed(OfLangChain):
         """Return the trimmed messages."""
         return trim_messages(
             self.messages[:end],
-            max_tokens=self.course.room,
+            max_tokens=self.course.available,
             token_counter=self.tokens,
             strategy="last",
             include_system=True,
@@ -59,12 +59,12 @@ class Cleared(OfLangChain):
         from langchain.agents.middleware import ClearToolUsesEdit
 
         messages: list[Any] = list(self.messages[:end])
-        ClearToolUsesEdit(trigger=self.course.room, keep=KEPT_RESULTS).apply(messages, count_tokens=self.tokens)
+        ClearToolUsesEdit(trigger=self.course.available, keep=KEPT_RESULTS).apply(messages, count_tokens=self.tokens)
         return messages
 
 
 class Summarized(OfLangChain):
-    """`SummarizationMiddleware`, whose state lives on from call to call; the system prompt stands beside it."""
+    """`SummarizationMiddleware`, whose state is kept from call to call; the system prompt is not part of it."""
 
     def __init__(self, course: Course) -> None:
         from langchain.agents.middleware import SummarizationMiddleware
@@ -72,11 +72,11 @@ class Summarized(OfLangChain):
         super().__init__(course)
         self._state: list[Any] = []
         self._done = 0
-        room = max(2, course.room_beside_system)
+        available = max(2, course.available_beside_system)
         self._middleware: Any = SummarizationMiddleware(
             _Summarizer(written=course.summarize),
-            trigger=("tokens", room),
-            keep=("tokens", max(1, room // 2)),
+            trigger=("tokens", available),
+            keep=("tokens", max(1, available // 2)),
             token_counter=cast("Any", self.tokens),
             trim_tokens_to_summarize=None,
         )

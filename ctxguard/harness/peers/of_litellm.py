@@ -16,4 +16,4 @@ class Trimmed(ChatContestant):
 
     def send(self, end: int) -> object:
         """Return the trimmed messages."""
-        return trim_messages(list(self.course.messages[:end]), model="gpt-4o", max_tokens=self.course.room)
+        return trim_messages(list(self.course.messages[:end]), model="gpt-4o", max_tokens=self.course.available)

@@ -22,9 +22,9 @@ KEPT_MESSAGES = 20
 
 
 class OfPydanticAI:
-    """Hold the messages as requests and responses; what is asked and returned in a row is one request.
+    """The messages as requests and responses; consecutive prompts and tool results form one request.
 
-    System prompts stand beside them, as an agent's `instructions` do.
+    System prompts are kept apart, as an agent's `instructions` are.
     """
 
     def __init__(self, course: Course) -> None:
@@ -33,7 +33,7 @@ class OfPydanticAI:
         self._done = 0
         self._own: dict[int, tuple[object, Message]] = {}
         self._system: list[Message] = []
-        self.room = course.room_beside_system
+        self.available = course.available_beside_system
 
     def grown(self, end: int) -> list[ModelMessage]:
         """Return the state with what is new."""
@@ -119,14 +119,14 @@ class Sliding(OfPydanticAI):
         super().__init__(course)
         self._compact: Any = compact_now
         self._strategy = SlidingWindowCompaction(
-            max_tokens=self.room, keep_tokens=max(1, self.room // 2), tokenizer=course.count_text
+            max_tokens=self.available, keep_tokens=max(1, self.available // 2), tokenizer=course.count_text
         )
         self._loop = asyncio.new_event_loop()
 
     def send(self, end: int) -> object:
         """Return the messages of the state, compacted where they exceed the budget."""
         messages = self.grown(end)
-        if self.course.count(self.spoken(messages)) > self.room:
+        if self.course.count(self.spoken(messages)) > self.available:
             self.state = list(self._loop.run_until_complete(self._run(messages)))
         return list(self.state)
 

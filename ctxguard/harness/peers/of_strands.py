@@ -27,7 +27,7 @@ class Sliding:
         self._manager = SlidingWindowConversationManager(pin_first=1)
         self._state: list[Any] = []
         self._done = 0
-        self._room = course.room_beside_system
+        self._available = course.available_beside_system
 
     def send(self, end: int) -> object:
         """Return the messages of the agent, with the number of the call for its system prompts."""
@@ -35,11 +35,11 @@ class Sliding:
             self._append(number)
         self._done = end
         agent: Any = SimpleNamespace(messages=self._state)
-        if self._tokens() > COMPRESS_AT * self._room:
+        if self._tokens() > COMPRESS_AT * self._available:
             self._manager.reduce_context(agent)
         overflow = ContextWindowOverflowException("the budget is exceeded")
         try:
-            while self._tokens() > self._room:
+            while self._tokens() > self._available:
                 self._manager.reduce_context(agent, e=overflow)
         except ContextWindowOverflowException as error:
             raise GaveUpError from error

@@ -23,7 +23,7 @@ class Rolling(ChatContestant):
     def __init__(self, course: Course) -> None:
         super().__init__(course)
         self._messages = course.messages
-        self._room = course.room
+        self._available = course.available
         self._tokens = [course.count([message]) for message in course.messages]
         self._artifacts = find_adapter("openai").read(course.messages)
 
@@ -31,14 +31,14 @@ class Rolling(ChatContestant):
         """Return the messages that are kept."""
         fixed = [n for n in range(end) if self._messages[n]["role"] == "system"]
         spoken = [n for n in range(end) if self._messages[n]["role"] != "system"]
-        room = self._room - sum(self._tokens[n] for n in fixed)
+        available = self._available - sum(self._tokens[n] for n in fixed)
         units = [[spoken[p] for p in e.positions] for e in exchanges([self._artifacts[n] for n in spoken])]
-        kept = self._tail(units, room)
+        kept = self._tail(units, available)
         if kept is None:
             raise GaveUpError
         return [self._messages[n] for n in sorted({*fixed, *kept})]
 
-    def _tail(self, units: Sequence[Sequence[int]], room: int) -> set[int] | None:
+    def _tail(self, units: Sequence[Sequence[int]], available: int) -> set[int] | None:
         openers: list[int | None] = []
         for number, unit in enumerate(units):
             is_user = self._messages[unit[0]]["role"] == "user"
@@ -49,8 +49,8 @@ class Rolling(ChatContestant):
             tail |= set(units[number])
             opener = openers[number]
             held = tail | (set() if opener is None else set(units[opener]))
-            if sum(self._tokens[n] for n in tail) > room:
+            if sum(self._tokens[n] for n in tail) > available:
                 break
-            if sum(self._tokens[n] for n in held) <= room and (opener is not None or number == 0):
+            if sum(self._tokens[n] for n in held) <= available and (opener is not None or number == 0):
                 best = held
         return best

@@ -18,7 +18,7 @@ BASELINE: Final = "rolling window"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Name one contestant.
+    """One contestant.
 
     Attributes:
         name: as tables show it.
@@ -43,7 +43,7 @@ class Peer:
             return None
 
     def load(self) -> Callable[[Course], Contestant]:
-        """Return what makes the contestant for one session.
+        """Return the class that plays one session.
 
         Raises:
             ImportError: the library, or something that it needs, is not installed.
@@ -54,7 +54,7 @@ class Peer:
 
 
 PEERS: Final[Sequence[Peer]] = (
-    Peer("ctxguard", OWN, "ours:Ours", "Stabilizer(budget): policy agent, masking and every check on"),
+    Peer("ctxguard", OWN, "ours:Ours", "Stabilizer(budget): all defaults, masking and every check on"),
     Peer(BASELINE, OWN, "plain:Rolling", "the longest valid tail that fits, cut anew at each call"),
     Peer("whole history", OWN, "plain:Whole", "nothing is left out"),
     Peer(

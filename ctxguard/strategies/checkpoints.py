@@ -8,18 +8,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, Follower
 from ctxguard.errors import ConfigError
-from ctxguard.history import CHECKPOINT, ExchangeSpan, History, records_in, write_record
-from ctxguard.settings import OfOneProcess
-from ctxguard.stages.followed import FollowedStage
-from ctxguard.stages.selection import selected
-from ctxguard.stages.sliding_window import mentions
+from ctxguard.history import CHECKPOINT, records_in, write_record
+from ctxguard.settings import OfOneProcess, whole_number
+from ctxguard.strategies.keep import Choice, Keep, Past
+from ctxguard.strategies.sliding_window import mentions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ REACHED: Final = "Previous phases completed. Current state:"
 """First line of a checkpoint's text."""
 _COMPLETED: Final = re.compile(rf"\A{re.escape(REACHED)}\n\n(?:.*\n){{3}}Completed: (.+)")
 """The phases that a checkpoint names."""
+_NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
+"""The time of a checkpoint in a context: its text does not name one, so it need not be known."""
 _ENDINGS: Final = ("completed", "complete", "finished", "done", "succeeded")
 _URL: Final = re.compile(r"^\W*(?:page )?url\W{0,4}(\S+)", re.IGNORECASE | re.MULTILINE)
 _TITLE: Final = re.compile(r"^\W*(?:page )?title\W{0,4}(.+)$", re.IGNORECASE | re.MULTILINE)
@@ -42,7 +43,12 @@ _TITLE: Final = re.compile(r"^\W*(?:page )?title\W{0,4}(.+)$", re.IGNORECASE | r
 
 @dataclass(frozen=True, slots=True)
 class PhaseRule:
-    """Name a phase, and tell which artifact (a tool output, or what the model said) shows that it is over."""
+    """Say which artifact, a tool output or a message of the model, shows that a phase has ended.
+
+    Attributes:
+        name: the phase.
+        ends: takes an artifact, and returns whether it ends the phase.
+    """
 
     name: str
     ends: Callable[[Artifact], bool]
@@ -61,23 +67,27 @@ def phase_rules(names: Sequence[str]) -> tuple[PhaseRule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PageState:
-    """Describe where a browser stands: address and title of its page, empty where there is none."""
+    """The page that a browser shows: its address and its title, empty if there is none."""
 
     url: str = ""
     page_title: str = ""
 
 
+BrowserState = PageState
+"""The name by which the design of the context manager calls it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Hold what was reached when a phase ended.
+    """What was reached when a phase ended.
 
     Attributes:
         phase: its name.
         timestamp: when it was made, in UTC.
-        state: where things stood.
+        state: the page at that time.
         completed_objectives: what was done by then.
         summary: the same in a sentence or two, within the size limit.
-        messages: how many messages of the history it stands for; 0 where the caller did not say.
+        messages: how many messages of the history it sums up; 0 if the caller did not say.
     """
 
     phase: str
@@ -88,25 +98,39 @@ class Checkpoint:
     messages: int = 0
 
 
-class CheckpointManager(OfOneProcess, FollowedStage):
-    """Make checkpoints, keep them, and begin contexts from them. A stage too: it cuts where the last phase ended.
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """The phases that end with an exchange, and those that a checkpoint in it names as completed."""
 
-    As a stage it finds the ends of phases by the rules, and puts one message in place of everything before the last of
-    them but what must stay. That is a function of the history alone; the store only serves those who resume.
+    ended: tuple[str, ...]
+    named: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Shown:
+    """The checkpoint that a conversation shows, and its text."""
+
+    text: str = ""
+    artifact: Artifact | None = None
+
+
+class CheckpointManager(OfOneProcess, Keep[_Note]):
+    """Make checkpoints, store them, and begin contexts from them. As a stage, it cuts where the last phase ended.
+
+    The stage finds the ends of phases by the rules. One message replaces everything before the last of them, except for
+    mandatory messages. This depends on the history alone; stored checkpoints are for a program that resumes a task.
 
     Args:
-        phases: how the ends of phases show; None means `login`, `cart` and `checkout`. Empty means no automatic ones.
+        phases: rules for the ends of phases; None means `login`, `cart` and `checkout`, empty no automatic checkpoints.
         max_size: tokens of a checkpoint's text.
         store: where checkpoints are kept; None means in this process.
         session: name under which they are kept.
         counter: as for `ctxguard.tokens.find_counter`.
-        clock: tells the time.
+        clock: returns the current time.
 
     Raises:
         ConfigError: `max_size` is below 1.
     """
-
-    name = "CheckpointManager"
 
     def __init__(
         self,
@@ -120,10 +144,9 @@ class CheckpointManager(OfOneProcess, FollowedStage):
     ) -> None:
         from ctxguard.stores import MemoryStore
 
-        if max_size < 1:
-            raise ConfigError(f"max_size must be 1 token or more, not {max_size}", setting="max_checkpoint_size")
+        super().__init__(self._since, self._ended, name="CheckpointManager")
         self.phases = phase_rules(tuple(_PHRASES)) if phases is None else tuple(phases)
-        self.max_size = max_size
+        self.max_size = whole_number(max_size, "max_checkpoint_size", unit="tokens", least=1)
         self.session = session
         self.current_phase: str | None = None
         self._store: Store = MemoryStore() if store is None else store
@@ -153,9 +176,9 @@ class CheckpointManager(OfOneProcess, FollowedStage):
 
         Args:
             phase: its name; a second one of that name takes the place of the first.
-            state: where things stand.
+            state: the page that the browser shows.
             completed_objectives: what has been done.
-            messages: how many messages of the history it stands for; as a stage, contexts then begin behind them.
+            messages: how many messages of the history it sums up; contexts of this stage then begin behind them.
 
         Raises:
             ConfigError: `state` is neither a `PageState` nor a dict of its fields.
@@ -195,88 +218,42 @@ class CheckpointManager(OfOneProcess, FollowedStage):
 
         return head_and_tail(text, self.max_size, self._counter.text)
 
-    def begin(self, draft: Draft, /) -> Follower:
-        """Return what watches one conversation for the ends of phases."""
-        return _Watching(self, draft)
+    def _ended(self, past: Past[_Note], number: int) -> _Note:
+        """Note the phases that end with an exchange, and those that a checkpoint in it names."""
+        ended: list[str] = []
+        named: list[str] = []
+        for artifact in past.history.members(number):
+            # What users say never ends a phase, but a record of ours in their role says which phases are over.
+            if artifact.kind is Kind.USER:
+                found = (names for record in records_in(artifact.text) for names in _COMPLETED.findall(record.body))
+                named += (phase for names in found for phase in names.split(", "))
+            else:
+                ended += (rule.name for rule in self.phases if rule.ends(artifact))
+        return _Note(tuple(ended), tuple(named))
 
-    def marks(self) -> dict[str, int]:
-        """Return how many messages of the history the caller's own checkpoints stand for, by phase."""
+    def _since(self, past: Past[_Note], _end: int) -> Choice | None:
+        """Choose what came after the phase that ended last; a checkpoint sums up the rest."""
+        history = past.history
+        named = dict.fromkeys(phase for note in past.notes for phase in note.named)
+        over: dict[str, int] = {}
+        for number, note in enumerate(past.notes):
+            for phase in note.ended:
+                over.setdefault(phase, number)
         with self._lock:
-            return dict(self._marks)
-
-    def shown(self, phase: str, state: PageState, done: tuple[str, ...]) -> str:
-        """Return the text of a checkpoint as it stands in a context."""
-        return self._text(Checkpoint(phase, datetime.min.replace(tzinfo=UTC), state, done, _summary(state, done)))
-
-
-class _Watching:
-    """Watch one conversation for the ends of phases. The last exchange may still grow: it is not looked at.
-
-    Attributes:
-        over: number of the exchange in which each phase was first over.
-        told: phases that a checkpoint in the history names: the context has begun behind them.
-    """
-
-    def __init__(self, stage: CheckpointManager, draft: Draft) -> None:
-        self._stage = stage
-        self._history = History(draft.counter.artifact)
-        self._seen = 0
-        self.over: dict[str, int] = {}
-        self.told: dict[str, None] = {}
-        self._shown: tuple[str, Artifact | None] = ("", None)
-
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Take in what comes next."""
-        self._history.extend(artifacts)
-        # The last exchange is left out: results may still come for it.
-        for number in range(self._seen, max(self._seen, len(self._history) - 1)):
-            self._seen = number + 1
-            for artifact in self._history.members(number):
-                self._watch(artifact, number)
-
-    def _watch(self, artifact: Artifact, number: int) -> None:
-        # What users say never ends a phase, but a record of ours in their role tells which phases are over.
-        if artifact.kind is Kind.USER:
-            for record in records_in(artifact.text):
-                for completed in _COMPLETED.findall(record.body):
-                    self.told.update(dict.fromkeys(completed.split(", ")))
-            return
-        ended = (rule.name for rule in self._stage.phases if rule.name not in self.over and rule.ends(artifact))
-        self.over.update(dict.fromkeys(ended, number))
-
-    def result(self, draft: Draft) -> Draft:
-        """Return the draft from the last checkpoint on."""
-        reached = self._reached()
+            ends = {p: bisect_right(history.spans, n, key=attrgetter("end")) for p, n in self._marks.items()}
+        over.update((phase, end - 1) for phase, end in ends.items() if 0 < end < len(history.spans))
+        reached = sorted((phase for phase in over if phase not in named), key=over.__getitem__)
         if not reached:
-            return draft
-        # The context begins anew behind the phase that ended last.
-        begin = max(reached.values()) + 1
-        phase = max(reached, key=reached.__getitem__)
-        done = (*self.told, *sorted(reached, key=reached.__getitem__))
-        state = state_of(self._history.artifacts[: self._history.spans[begin - 1].end])
-        record = self._checkpoint(draft.mask(self._stage.shown(phase, state, done)))
-        result = selected(draft, self._history, (), begin, reason="before the last checkpoint", record=record)
-        return replace(result, details={**result.details, self._stage.name: {"reached": list(done)}})
-
-    def _reached(self) -> dict[str, int]:
-        """Return the exchange in which each phase was first over; neither the open last one nor what a record tells."""
-        ends = {**self.over, **self._marked()}
-        return {phase: number for phase, number in ends.items() if phase not in self.told}
-
-    def _marked(self) -> dict[str, int]:
-        """Return the exchanges that the caller's own checkpoints end with."""
-        spans = self._history.spans
-        ends = {p: bisect_right(spans, messages, key=_end) for p, messages in self._stage.marks().items()}
-        return {phase: end - 1 for phase, end in ends.items() if 0 < end < len(spans)}
-
-    def _checkpoint(self, text: str) -> Artifact:
-        """Return the message that stands for what goes: the same object as long as it says the same."""
-        known, artifact = self._shown
+            return None
+        phase, done = reached[-1], (*named, *reached)
+        point = over[phase] + 1
+        state = state_of(history.artifacts[: history.spans[point - 1].end])
+        checkpoint = Checkpoint(phase, _NO_TIME, state, done, _summary(state, done))
+        shown, text = past.memory(_Shown), past.draft.mask(self._text(checkpoint))
         # The same object each time keeps the prefix of the prompt, and what later stages remember of it.
-        if artifact is None or known != text:
-            artifact = Artifact(Kind.USER, write_record(CHECKPOINT, text))
-            self._shown = (text, artifact)
-        return artifact
+        if shown.artifact is None or shown.text != text:
+            shown.text, shown.artifact = text, Artifact(Kind.USER, write_record(CHECKPOINT, text))
+        return Choice((), point, "before the last checkpoint", record=shown.artifact, details={"reached": list(done)})
 
 
 def _page_state(state: object) -> PageState:
@@ -290,10 +267,6 @@ def _page_state(state: object) -> PageState:
     return PageState(**state)
 
 
-def _end(span: ExchangeSpan) -> int:
-    return span.end
-
-
 def _summary(state: PageState, objectives: Sequence[str]) -> str:
     where = f" Currently on {state.page_title} page." if state.page_title else ""
     return f"Successfully completed {len(objectives)} objectives.{where}"
@@ -302,7 +275,7 @@ def _summary(state: PageState, objectives: Sequence[str]) -> str:
 def state_of(artifacts: Sequence[Artifact]) -> PageState:
     """Read the page from the latest tool output that names it."""
     state = PageState()
-    # From the newest on: the page that was seen last is where things stand.
+    # From the newest on: the page that was seen last is the current one.
     for artifact in reversed(artifacts):
         if artifact.kind is not Kind.TOOL:
             continue
@@ -318,11 +291,7 @@ def state_of(artifacts: Sequence[Artifact]) -> PageState:
 
 def _loaded(record: bytes) -> Checkpoint:
     data = json.loads(record)
+    state, time = PageState(**data["state"]), datetime.fromisoformat(data["timestamp"])
     return Checkpoint(
-        data["phase"],
-        datetime.fromisoformat(data["timestamp"]),
-        PageState(**data["state"]),
-        tuple(data["completed_objectives"]),
-        data["summary"],
-        data.get("messages", 0),
+        **{**data, "state": state, "timestamp": time, "completed_objectives": tuple(data["completed_objectives"])}
     )

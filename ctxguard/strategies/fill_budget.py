@@ -1,12 +1,11 @@
-"""Fit a history by filling: what must stay first, then whatever else still fits."""
+"""Fill a budget: mandatory messages first, then whatever else still fits."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import chain, repeat
 from typing import Literal
 
-from ctxguard.artifacts import Artifact, Kind, Part
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError
 from ctxguard.history import AUTHORITY, ExchangeSpan, History
@@ -16,24 +15,36 @@ class FillBudget:
     """Keep system, task, pins and the latest messages, then add other exchanges while they fit.
 
     The heuristics of the long-session PRD (FR3): simple and predictable, at the price of a prompt prefix that changes
-    whenever the selection does. `StableWindow` is the better choice where prompts are cached.
+    whenever the selection does. `StableWindow` is the better choice where prompts are cached. A tool output is never
+    mandatory by itself: one that answers a mandatory call is replaced by a note of its size if it does not fit.
 
     Args:
         order: `newest` adds the latest exchanges first, `oldest` the earliest.
         strict: leave at least one token of the budget free while adding, as the walkthrough of the pattern does.
+        keep: `recent` keeps the latest messages and the user's last one; `newest` keeps the last artifact, of whatever
+            kind, as the pattern does, and the latest messages only if `keep_recent` asks for them.
 
     Raises:
-        ConfigError: `order` is neither.
-        BudgetExceededError: (when called) what must stay does not fit.
+        ConfigError: `order` or `keep` is none of its values.
+        BudgetExceededError: (when called) the mandatory messages do not fit.
     """
 
     name = "FillBudget"
 
-    def __init__(self, *, order: Literal["newest", "oldest"] = "newest", strict: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        order: Literal["newest", "oldest"] = "newest",
+        strict: bool = False,
+        keep: Literal["recent", "newest"] = "recent",
+    ) -> None:
         if order not in ("newest", "oldest"):
             raise ConfigError(f"order is 'newest' or 'oldest', not {order!r}", setting="order")
+        if keep not in ("recent", "newest"):
+            raise ConfigError(f"keep is 'recent' or 'newest', not {keep!r}", setting="keep")
         self.order = order
         self.strict = strict
+        self.keep = keep
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
@@ -41,12 +52,14 @@ class FillBudget:
             return draft
         history = History(draft.counter.artifact, draft.artifacts)
         found = history.spans
-        # No task here: the PRD keeps the system prompt and the latest messages, nothing else.
-        must = history.must_stay(draft.keep_recent, None, len(history))
+        must = self._mandatory(history, draft.keep_recent)
         authority = [a for a in draft.artifacts if a.kind in AUTHORITY]
         taken = draft.overhead + draft.counter.artifacts(authority) + sum(found[n].tokens for n in must)
         if taken > draft.budget:
-            raise _exceeded(draft, found, must)
+            bounded = _with_notes(draft, history, must, taken - draft.budget)
+            if bounded is draft:
+                raise _exceeded(draft, found, must)
+            return self(bounded)
         kept = set(must)
         rest = [n for n in range(len(found)) if n not in kept]
         # One that does not fit is passed over, and smaller ones may still fit: so the PRD has it.
@@ -59,6 +72,33 @@ class FillBudget:
             (a for p, a in enumerate(draft.artifacts) if p not in gone), reason="did not fit into what was left"
         )
 
+    def _mandatory(self, history: History, keep_recent: int) -> list[int]:
+        """Return the numbers of the exchanges that stay. No task: the PRD names the latest messages, nothing else."""
+        last = len(history) - 1
+        if self.keep == "newest":
+            return sorted(
+                {*history.pinned, *history.latest_messages(keep_recent, last + 1), *range(max(0, last), last + 1)}
+            )
+        must = history.must_stay(keep_recent, None, last + 1)
+        span = history.spans[last] if history.spans else None
+        is_bare = span is not None and history.artifacts[span.start].kind is Kind.TOOL and not span.is_pinned
+        return must[:-1] if is_bare else must
+
+
+def _with_notes(draft: Draft, history: History, must: list[int], excess: int) -> Draft:
+    """Replace outputs of mandatory exchanges by notes of their size, the largest first, until they fit."""
+    spans = (history.spans[number] for number in must)
+    outputs = [p for span in spans for p in range(span.start + 1, span.end) if not history.artifacts[p].pinned]
+    artifacts = list(draft.artifacts)
+    for position in sorted(outputs, key=lambda p: -history.costs[p]):
+        if excess <= 0:
+            break
+        shorter = _left_out(draft, artifacts[position], history.costs[position])
+        if (gain := history.costs[position] - draft.counter.artifact(shorter)) > 0:
+            artifacts[position] = shorter
+            excess -= gain
+    return draft.revise(artifacts, action="bounded", reason="did not fit beside the messages that stay")
+
 
 def _exceeded(draft: Draft, found: list[ExchangeSpan], must: list[int]) -> BudgetExceededError:
     parts = {BESIDE: draft.overhead}
@@ -70,7 +110,7 @@ def _exceeded(draft: Draft, found: list[ExchangeSpan], must: list[int]) -> Budge
 
 
 class DropVerboseOutput:
-    """Drop tool outputs above a limit that have no call in the history to pair with.
+    """Drop tool outputs above a limit that have no call in the history to pair with; the newest message stays.
 
     An output that answers a call cannot go alone; its text is replaced by a note of how much there was.
 
@@ -94,23 +134,19 @@ class DropVerboseOutput:
             for p in range(u.start + 1, u.end)
         }
         artifacts: list[Artifact] = []
+        newest = len(draft.artifacts) - 1
         for position, artifact in enumerate(draft.artifacts):
             tokens = draft.counter.artifact(artifact)
-            if artifact.kind is not Kind.TOOL or tokens <= self.max_tokens or artifact.pinned:
+            if artifact.kind is not Kind.TOOL or tokens <= self.max_tokens or artifact.pinned or position == newest:
                 artifacts.append(artifact)
             # A result cannot go without its call; its text can.
             elif position in paired:
-                note = draft.mask(f"[tool output of {tokens} tokens left out]")
-                content = _with_note(artifact.content, note)
-                artifacts.append(artifact if content == artifact.content else artifact.revised(content=content))
+                artifacts.append(_left_out(draft, artifact, tokens))
         reason = f"a tool output of more than {self.max_tokens} tokens"
         return draft.revise(artifacts, action="bounded", reason=reason)
 
 
-def _with_note(content: str | tuple[Part, ...], note: str) -> str | tuple[Part, ...]:
-    """Return a content with a note in place of its texts; media and signed parts stay, and are counted."""
-    if isinstance(content, str):
-        return note
-    notes = chain([note], repeat(""))
-    is_text = (part.text is not None and part.editable for part in content)
-    return tuple(replace(part, text=next(notes)) if told else part for part, told in zip(content, is_text, strict=True))
+def _left_out(draft: Draft, artifact: Artifact, tokens: int) -> Artifact:
+    """Return an output with a note of its size in place of its texts; media and signed parts stay, and are counted."""
+    notes = chain([draft.mask(f"[tool output of {tokens} tokens left out]")], repeat(""))
+    return artifact.edit(lambda slot, text: next(notes) if slot == "content" else text)

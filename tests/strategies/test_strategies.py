@@ -35,9 +35,9 @@ from ctxguard.stages import (
     SlidingWindow,
     StableWindow,
 )
-from ctxguard.stages.checkpoints import PageState, PhaseRule, phase_rules
-from ctxguard.stages.sliding_window import reports_error
+from ctxguard.stages.error_reports import reports_error
 from ctxguard.stores import MemoryStore, SQLiteStore
+from ctxguard.strategies.checkpoints import PageState, PhaseRule, phase_rules
 from ctxguard.testing import histories, law_findings
 from ctxguard.tokens import REPLY_TOKENS
 from ctxguard_openai import OpenAIAdapter

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError
@@ -27,8 +27,6 @@ _TERM: Final = re.compile(r"[A-Za-z_][\w./-]{5,}|[A-Za-z]*+\d[\w-]{3,}")
 _REUSES: Final = 3
 """Terms taken up later that make an exchange fully referenced."""
 
-Members: TypeAlias = tuple[Artifact, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class Importance:
@@ -42,34 +40,6 @@ class Importance:
 
     score: float
     parts: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """Hold the scores of the exchanges of one history; the parts of each are put together when it is looked at.
-
-    Attributes:
-        totals: the scores alone.
-    """
-
-    totals: list[float]
-    _kinds: list[float] = field(repr=False)
-    _errors: list[float] = field(repr=False)
-    _reuse: list[float] = field(repr=False)
-    _relevance: Mapping[int, float] = field(repr=False)
-
-    def __iter__(self) -> Iterator[Importance]:
-        return map(self.__getitem__, range(len(self.totals)))
-
-    def __getitem__(self, number: int) -> Importance:
-        parts = {
-            "kind": self._kinds[number],
-            "recency": number / max(len(self.totals) - 1, 1),
-            "error": self._errors[number],
-            "reuse": self._reuse[number],
-            "relevance": self._relevance.get(number, 0.0),
-        }
-        return Importance(self.totals[number], parts)
 
 
 class ImportanceScorer:
@@ -94,38 +64,33 @@ class ImportanceScorer:
             raise ConfigError("the message is not one of the messages", setting="message")
         return self.scores([(a,) for a in messages])[place].score
 
-    def scores(self, exchanges: Sequence[Sequence[Artifact]]) -> Scores:
+    def scores(self, exchanges: Sequence[Sequence[Artifact]]) -> list[Importance]:
         """Return the scores of exchanges in their order; a function of these alone."""
-        ledger = Ledger()
+        terms = Terms()
         for members in exchanges:
-            ledger.add(tuple(members))
-        return self.scored(ledger)
+            terms.add(tuple(members))
+        return self.scored(terms)
 
-    def scored(self, ledger: Ledger) -> Scores:
-        """Return the scores of the exchanges in a ledger."""
-        relevance, weigh = self._relevance(ledger), self.weights.get
-        kind, error, reuse = weigh("kind", 0.0), weigh("error", 0.0), weigh("reuse", 0.0)
-        step = weigh("recency", 0.0) / max(len(ledger.exchanges) - 1, 1)
-        parts = enumerate(zip(ledger.kinds, ledger.errors, ledger.reuse, strict=True))
-        totals = [kind * k + error * e + reuse * r + step * n for n, (k, e, r) in parts]
-        for number, value in relevance.items():
-            totals[number] += weigh("relevance", 0.0) * value
-        return Scores(totals, ledger.kinds[:], ledger.errors[:], ledger.reuse[:], relevance)
-
-    def _relevance(self, ledger: Ledger) -> dict[int, float]:
-        """Return how well exchanges answer to the last user message, the best other one being 1.0."""
-        question = ledger.question
-        found = ledger.index.matches(question)
-        highest = max((s for n, s in found.items() if question not in ledger.index.documents[n]), default=0.0)
-        return {n: min(1.0, score / highest) for n, score in found.items()} if highest > 0 else {}
+    def scored(self, terms: Terms) -> list[Importance]:
+        """Return the scores of the exchanges that were taken in."""
+        question = terms.question
+        found = terms.index.matches(question)
+        # Relevance to the last user message: the best exchange but that message itself has 1.0.
+        highest = max((s for n, s in found.items() if question not in terms.index.documents[n]), default=0.0)
+        last = max(len(terms.kinds) - 1, 1)
+        scores = []
+        for number, (kind, error, reuse) in enumerate(zip(terms.kinds, terms.errors, terms.reuse, strict=True)):
+            relevance = min(1.0, found.get(number, 0.0) / highest) if highest > 0 else 0.0
+            parts = {"kind": kind, "recency": number / last, "error": error, "reuse": reuse, "relevance": relevance}
+            scores.append(Importance(sum(self.weights.get(name, 0.0) * value for name, value in parts.items()), parts))
+        return scores
 
 
 @dataclass(slots=True, eq=False)
-class Ledger:
-    """Hold what is known of the exchanges of one history; it is only ever added to.
+class Terms:
+    """What exchanges said, and what later ones took up of it; exchanges are only ever added.
 
     Attributes:
-        exchanges: those that were taken in.
         index: ranks their texts.
         kinds: the part `kind` of each.
         errors: the part `error` of each.
@@ -133,7 +98,6 @@ class Ledger:
         question: the last user message.
     """
 
-    exchanges: list[Members] = field(default_factory=list)
     index: LexicalIndex = field(default_factory=LexicalIndex)
     kinds: list[float] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
@@ -142,10 +106,9 @@ class Ledger:
     _brought: dict[str, int] = field(default_factory=dict)
     _taken_up: dict[int, set[str]] = field(default_factory=dict)
 
-    def add(self, members: Members) -> None:
+    def add(self, members: Sequence[Artifact]) -> None:
         """Take in one more exchange."""
-        number = len(self.exchanges)
-        self.exchanges.append(members)
+        number = len(self.kinds)
         self.index.add(tuple(text for artifact in members for _, text in artifact.texts()))
         self.kinds.append(max(_KINDS.get(artifact.kind, 1.0) for artifact in members))
         self.errors.append(float(any(map(reports_error, members))))

@@ -1,0 +1,148 @@
+"""Read how a step ended: the test summary, exit code or error that its output reports, in the output's own words."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from ctxguard.content.names import ends_of
+
+LONGEST: Final = 120
+"""Characters of a quotation: most error messages fit, and a trail can hold several."""
+
+OPENING_ERROR: Final = re.compile(
+    r"\n[^\S\n]*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]!]|Traceback \(most recent call last\)"
+    r"|(?!no |0 |without )(?:[a-z][\w'-]{0,30}[^\S\n]){1,4}(?:error|exception|failure)s?[^\S\n]?[:!]"
+    r"|(?:failed|unable) to \w|could not \w"
+    r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""A line, behind a line break, that opens with an error. The word alone says nothing: an error has a shape."""
+_ERROR_FIELD: Final = re.compile(
+    r"""\{\s*["'](?:(?:error|exception)["']\s*:\s*(?!null|none|false|""|''|\[\]|\{\}|0\b)\S|is_?error["']\s*:\s*true)""",
+    re.IGNORECASE,
+)
+_EXIT: Final = re.compile(
+    r"\W{0,3}(?:(?:command|process|program)[\w ]{0,20})?\b(?:exit(?:ed|[ _]?code)?|returncode|return code)"
+    r"(?: with)?(?: (?:exit )?(?:code|status))?\W{0,4}(-?\d{1,5})\W{0,4}",
+    re.IGNORECASE,
+)
+_COUNTS: Final = r"\d+ (?:passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?|total|todo|pending)"
+_SUMMARY: Final = re.compile(
+    rf"=*\s*{_COUNTS}(?:, {_COUNTS})* in [\d.]+ ?s(?:econds)?\b[^=]{{0,20}}=*"  # pytest
+    rf"|Tests?:?\s+{_COUNTS}(?:(?:,| \|) {_COUNTS})*(?: \(\d+\))?"  # jest, vitest
+    r"|\d+ (?:passing|failing|pending)(?: \([\d.]+ ?m?s\))?"  # mocha
+    r"|(?:\d+ (?:doctests?|properties|property), )*\d+ (?:tests?|examples?|runs), (?:\d+ assertions?, )?\d+ failures?"
+    r"(?:, \d+ \w+)*"  # ExUnit, RSpec, minitest
+    r"|test result: (?:ok|FAILED)\. \d+ passed; \d+ failed;.{0,80}"  # cargo
+    r"|(?:\[\w+\] +)?Tests run: \d+, +Failures: \d+(?:, +\w+: [\d.]+)*.{0,60}"  # JUnit
+    r"|Tests: \d+, Assertions: \d+(?:, \w+: \d+)*\.|OK \(\d+ tests?, \d+ assertions?\)"  # PHPUnit
+    r"|FAILED \((?:(?:failures|errors|skipped)=\d+(?:, )?)+\)"  # unittest
+    r"|(?:Passed|Failed)!\s+- Failed:\s+\d+, Passed:\s+\d+.{0,80}"  # dotnet
+    r"|(?:FAIL|ok)\s+[\w./-]+\s+(?:[\d.]+s|\(cached\)|\[build failed\])"  # go
+    r"|# (?:pass|fail) \d+",  # TAP
+)
+"""The last lines of test runners: nothing but a summary, so that neither a listing nor a sentence is one."""
+_FAILING: Final = re.compile(
+    r"\b[1-9]\d* (?:failed|failing|failures?|errors?)\b|\bFAIL(?:ED)?\b|(?:Failures|Errors|Failed|fail):? +[1-9]"
+)
+_NOTHING_SAID: Final = re.compile(
+    r"\W*(?:error|fatal|critical|exception|panic|Traceback \(most recent call last\))?\W*|[-=~^*\s]*", re.IGNORECASE
+)
+"""A line that announces an error and leaves the reason to another."""
+_ERROR_LINES: Final = 5
+"""Lines of an error that a reading tool reports; what is longer is what was read."""
+
+
+class Outcome(NamedTuple):
+    """How a step ended.
+
+    Attributes:
+        failed: whether the output reports a failure.
+        words: what it says about it, at most 120 characters on one line; empty if it says nothing short.
+    """
+
+    failed: bool
+    words: str
+
+
+def outcome_of(text: str, *, ran: bool, reads: bool = False, flagged: bool = False) -> Outcome:
+    """Return how a step ended, as far as its output says so.
+
+    Args:
+        text: the output.
+        ran: whether the step ran a program: only then are test summaries and exit codes results of its own.
+        reads: whether it only read something, so that a long output is its subject and not a report on the step.
+        flagged: whether the framework marks the output as an error.
+    """
+    lines = [line.strip() for line in ends_of(text).split("\n") if line.strip()]
+    if not lines:
+        return Outcome(failed=flagged, words="")
+    if ran and (ended := _run_ended(lines)) is not None:
+        return ended
+    is_error = flagged or (opens_with_error(text) and not (reads and len(lines) > _ERROR_LINES))
+    if is_error:
+        return Outcome(failed=True, words=_reason(lines))
+    is_short = len(lines) == 1 and len(lines[0]) <= LONGEST // 2 and any(sign.isalnum() for sign in lines[0])
+    return Outcome(failed=False, words=lines[0] if is_short else "")
+
+
+def opens_with_error(text: str) -> bool:
+    """Return whether a text begins with an error, as opposed to one that mentions some."""
+    start = text.lstrip()[:2_000]
+    return OPENING_ERROR.match(f"\n{start}") is not None or _ERROR_FIELD.match(start) is not None
+
+
+def _run_ended(lines: list[str]) -> Outcome | None:
+    """Return what a program reports in its first or its last lines: a test summary, an exit code, an error."""
+    summaries = [line for line in lines if _SUMMARY.fullmatch(line)]
+    if summaries:
+        told = next((line for line in reversed(summaries) if _FAILING.search(line)), summaries[-1])
+        return Outcome(failed=_FAILING.search(told) is not None, words=clipped(told.strip("= "), LONGEST))
+    ended = next((found for line in (*lines[:1], *lines[-2:]) if (found := _EXIT.fullmatch(line))), None)
+    if ended is not None and int(ended[1]):
+        rest = [line for line in lines if line != ended[0].strip()]
+        reason = _reason(rest) if rest else ""
+        return Outcome(failed=True, words=clipped("; ".join(filter(None, (ended[0].strip(), reason))), LONGEST))
+    if OPENING_ERROR.match(f"\n{lines[-1]}"):
+        return Outcome(failed=True, words=clipped(lines[-1], LONGEST))
+    return None
+
+
+def _reason(lines: list[str]) -> str:
+    """Return the line that says why: the last of a traceback, the one behind a bare `ERROR:`, else the first."""
+    if lines[0].startswith("Traceback"):
+        named = [line for line in lines[1:] if OPENING_ERROR.match(f"\n{line}")]
+        return clipped((named or lines)[-1], LONGEST)
+    errors = [n for n, line in enumerate(lines) if OPENING_ERROR.match(f"\n{line}")]
+    first = errors[0] if errors else 0
+    told = [line for line in lines[first:] if not _NOTHING_SAID.fullmatch(line)]
+    if lines[first].startswith("Traceback"):
+        return _reason(lines[first:])
+    # A message may continue on the next lines, such as one that quotes what it did not find.
+    return clipped(" ".join((told or lines)[:_ERROR_LINES]), LONGEST)
+
+
+def last_error(text: str) -> str:
+    """Return the last line of a text that reports an error; empty if there is none."""
+    from ctxguard.content.processors.error_lines import find_errors
+
+    errors = [finding.span for finding in find_errors(text).firsts if finding.rank == 4]
+    lines = text[errors[-1].start :].split("\n", 8) if errors else []
+    told = [line.strip() for line in lines[:8] if not _NOTHING_SAID.fullmatch(line)]
+    return clipped(told[0], LONGEST) if told else ""
+
+
+def summary_of_tests(text: str) -> str:
+    """Return the last line of a text that is the summary of a test runner; empty if there is none."""
+    told = [line.strip("= ") for line in map(str.strip, text.split("\n")) if _SUMMARY.fullmatch(line)]
+    return clipped(told[-1], LONGEST) if told else ""
+
+
+def clipped(text: str, length: int) -> str:
+    """Return a text on one line, in at most so many characters; what is cut off ends in `…`, at a word if possible."""
+    text = " ".join(text[: 4 * length].split())
+    if len(text) <= length:
+        return text
+    head, _, _ = text[:length].rpartition(" ")
+    return (head if len(head) > length // 2 else text[: length - 1]).rstrip() + "…"

@@ -1,0 +1,154 @@
+"""Which tools of common agents read and edit files, as data, and what of a history is stale by their calls.
+
+Stale is what something later stands for: a file that was read again or edited since, and an equal output of an equal
+call. Calls are recognized by the name of the tool and by their arguments, never by what a tool returned.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ctxguard.artifacts import Artifact, ToolCall
+from ctxguard.content.outcomes import outcome_of
+from ctxguard.stages.error_reports import is_flagged
+
+FileRole = Literal["read", "edit"]
+
+_READ: Final = (
+    "read notebookread "  # Claude Code, opencode
+    "read_file view_image read_many_files "  # Codex, Gemini CLI, qwen-code, cline, roo, LangChain
+    "open view view_file readfile "  # swe-agent, aider, OpenHands, deepagents
+    "read_text_file read_media_file read_multiple_files get_file_contents"  # MCP filesystem
+)
+_EDIT: Final = (
+    "edit write multiedit notebookedit patch "  # Claude Code, opencode
+    "apply_patch write_file replace "  # Codex, Gemini CLI, qwen-code
+    "create insert str_replace undo_edit "  # swe-agent, aider, OpenHands
+    "write_to_file replace_in_file apply_diff insert_content edit_file writefile "  # cline, roo, LangChain, deepagents
+    "create_file create_or_update_file move_file"  # MCP filesystem
+)
+_ROLES: Final[Mapping[str, FileRole]] = {
+    **dict.fromkeys(_READ.split(), "read"),
+    **dict.fromkeys(_EDIT.split(), "edit"),
+}
+_COMMANDS: Final[Mapping[str, FileRole]] = {
+    "view": "read", "create": "edit", "str_replace": "edit", "insert": "edit", "undo_edit": "edit",
+}  # fmt: skip
+"""What the editors of Anthropic, swe-agent and OpenHands do, by their argument `command`."""
+_PATHS: Final = (
+    "path", "file_path", "filepath", "filePath", "absolute_path", "filename", "file_name", "file", "target_file",
+    "relative_path", "notebook_path", "paths", "files",
+)  # fmt: skip
+_TEXTS: Final = ("content", "contents", "file_text", "old_string", "new_string", "old_str", "new_str", "text", "diff")
+_PATCHED: Final = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+?)\s*$", re.MULTILINE)
+_SHOWN: Final = re.compile(
+    r"(?:cd [^\s;&|]+ && )?(?:cat|nl|head|tail|less|bat|type|sed -n '?[\d,$p ]+'?)"
+    r"(?: -\w+(?: \d+)?)* ([^\s;&|<>*-][^\s;&|<>*]*)"
+)
+_WRITTEN: Final = re.compile(r"(?:cat|tee)(?: -a)? >{0,2} ?([^\s;&|<>]+) <<|sed -i\S* (?:'[^']*'|\"[^\"]*\") (\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class FileUse:
+    """Describe what a call does to a file.
+
+    Attributes:
+        role: `read` or `edit`.
+        path: of the file, as it was written.
+        part: which part is read; empty for all of it.
+    """
+
+    role: FileRole
+    path: str
+    part: str = ""
+
+
+def uses_of(exchange: Sequence[Artifact], own: Mapping[str, FileRole]) -> list[list[FileUse]]:
+    """Return what each call of an exchange does to files; nothing where it failed."""
+    calls = exchange[0].calls
+    failed = {a.answers for a in exchange[1:] if outcome_of(a.text, ran=False, flagged=is_flagged(a)).failed}
+    return [[] if call.id in failed else file_uses(call, own) for call in calls]
+
+
+def file_uses(call: ToolCall, own: Mapping[str, FileRole]) -> list[FileUse]:
+    """Return what a call does to files, as far as its arguments say so.
+
+    Args:
+        call: the call.
+        own: roles of further tools, by name.
+    """
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    if not isinstance(arguments, dict):
+        return [FileUse("edit", path) for path in _PATCHED.findall(str(arguments))]
+    command = arguments.get("command", arguments.get("cmd", arguments.get("patch", arguments.get("input"))))
+    if isinstance(command, list):
+        command = str(command[-1]) if command else ""
+    # `mcp__filesystem__read_file`, `functions.read_file`
+    name = re.split(r"__|[.:/]", call.name)[-1].lower()
+    role = own.get(call.name) or (_COMMANDS.get(command) if isinstance(command, str) else None) or _ROLES.get(name)
+    paths = list(_paths(arguments))
+    if role is not None and paths:
+        part = {k: v for k, v in arguments.items() if k not in _PATHS and k not in _TEXTS and k != "command"}
+        return [FileUse(role, path, _spelled(part) if role == "read" else "") for path in paths]
+    return list(_of_command(command)) if isinstance(command, str) else []
+
+
+def _paths(arguments: Mapping[str, object]) -> Iterator[str]:
+    for key in _PATHS:
+        value = arguments.get(key)
+        for path in value if isinstance(value, list) else [value]:
+            if isinstance(path, str) and path:
+                yield path.removeprefix("./")
+
+
+def _of_command(command: str) -> Iterator[FileUse]:
+    """Walk what a command of a shell does to files, where it does nothing else."""
+    for path in _PATCHED.findall(command):
+        yield FileUse("edit", path)
+    for match in _WRITTEN.finditer(command):
+        yield FileUse("edit", (match[1] or match[2]).removeprefix("./"))
+    shown = _SHOWN.fullmatch(command.strip())
+    if shown is not None:
+        whole = command.split(maxsplit=1)[0] in ("cat", "nl", "bat", "type")
+        yield FileUse("read", shown[1].removeprefix("./"), "" if whole else command.strip())
+
+
+def _spelled(part: Mapping[str, object]) -> str:
+    told = {key: value for key, value in part.items() if value is not None}
+    return json.dumps(told, sort_keys=True, default=str) if told else ""
+
+
+def stale_among(exchanges: Iterable[tuple[int, Sequence[Artifact]]], own: Mapping[str, FileRole]) -> set[int]:
+    """Return the numbers of the stale exchanges: each of their calls is a read that something later stands for.
+
+    Args:
+        exchanges: the numbers and the artifacts, in order.
+        own: roles of further tools, by name.
+    """
+    stale: set[int] = set()
+    newer: set[tuple[str, str]] = set()
+    equal: set[object] = set()
+    for number, artifacts in reversed(list(exchanges)):
+        uses = uses_of(artifacts, own)
+        if not uses:
+            continue
+        same = tuple((c.name, c.arguments) for c in artifacts[0].calls), tuple(a.text for a in artifacts[1:])
+        if same in equal or all(_is_stale(one, newer) for one in uses):
+            stale.add(number)
+        equal.add(same)
+        newer.update((use.path, "" if use.role == "edit" else use.part) for one in uses for use in one)
+    return stale
+
+
+def _is_stale(uses: Sequence[FileUse], newer: set[tuple[str, str]]) -> bool:
+    """Return whether a call only reads, and its files were edited since, or read again in the same part or whole."""
+    return bool(uses) and all(
+        use.role == "read" and ((use.path, "") in newer or (use.path, use.part) in newer) for use in uses
+    )

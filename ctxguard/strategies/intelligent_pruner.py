@@ -1,0 +1,163 @@
+"""Keep what matters: score every exchange, drop those below a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from ctxguard.artifacts import Artifact
+from ctxguard.errors import ConfigError
+from ctxguard.settings import whole_number
+from ctxguard.strategies.importance import Importance, ImportanceScorer, Terms
+from ctxguard.strategies.keep import Choice, Keep, Past
+from ctxguard.strategies.merge_similar import repeats, similar_runs
+from ctxguard.strategies.sliding_window import DEFAULT_RULES, ERRORS, PreservationRule, is_preserved
+
+
+@dataclass(frozen=True, slots=True)
+class PruningRules:
+    """Set what a pruner keeps.
+
+    Attributes:
+        importance_threshold: score from 0 to 1 below which an exchange is dropped.
+        merge_similar: merge consecutive exchanges that are similar.
+        keep_error_context: exchanges kept before and after one that reports an error; they make the error make sense.
+        keep_latest: latest messages that are not judged.
+        preserve: rules of what is kept whatever its score.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+
+    importance_threshold: float = 0.3
+    merge_similar: bool = True
+    keep_error_context: int = 5
+    keep_latest: int = 0
+    preserve: tuple[PreservationRule, ...] = DEFAULT_RULES
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.importance_threshold <= 1:
+            raise ConfigError(
+                f"importance_threshold is a score from 0 to 1, not {self.importance_threshold}",
+                setting="importance_threshold",
+            )
+        if self.keep_error_context < 0 or self.keep_latest < 0:
+            raise ConfigError("keep_error_context and keep_latest must be 0 or more", setting="keep_error_context")
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """Whether an exchange is kept by name, reports an error that is kept, and repeats the one before it."""
+
+    is_named: bool
+    is_error: bool
+    is_repeated: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Scores:
+    """The scores of the exchanges that were judged last, and what they are computed from."""
+
+    terms: Terms = field(default_factory=Terms)
+    scores: list[Importance] = field(default_factory=list)
+    details: list[dict[str, float]] = field(default_factory=list)
+
+
+class IntelligentPruner(Keep[_Note]):
+    """Drop the exchanges that matter least: scored by kind, recency, errors, reuse and relevance.
+
+    Scores change with every message, so they are computed at every `every`-th exchange only and hold until the next
+    such point: between two points prompts only grow. The report's details hold the scores and their parts.
+
+    Args:
+        rules: what is kept; None means the defaults.
+        scorer: scores the exchanges; None means one with the default weights.
+        target_size: tokens up to which the best exchanges above the threshold are kept; None means all of them.
+        every: exchanges after which the scores are computed again; the step grows to two percent of the history.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+
+    def __init__(
+        self,
+        rules: PruningRules | None = None,
+        *,
+        scorer: ImportanceScorer | None = None,
+        target_size: int | None = None,
+        every: int = 10,
+    ) -> None:
+        super().__init__(self._important, self._noted, every=every, name="IntelligentPruner")
+        self.rules = PruningRules() if rules is None else rules
+        self.importance_scorer = ImportanceScorer() if scorer is None else scorer
+        self.target_size = (
+            None if target_size is None else whole_number(target_size, "target_size", unit="tokens", least=1)
+        )
+
+    def prune(self, messages: Iterable[Artifact], target_size: int | None = None) -> list[Artifact]:
+        """Return the artifacts that matter, in their order, as of now. The input is not changed.
+
+        Args:
+            messages: the history.
+            target_size: tokens, see the class; None means the setting of the pruner.
+        """
+        size = target_size or self.target_size
+        return IntelligentPruner(self.rules, scorer=self.importance_scorer, target_size=size).apply(messages)
+
+    def _noted(self, past: Past[_Note], number: int) -> _Note:
+        errors = [rule for rule in self.rules.preserve if rule == ERRORS]
+        others = [rule for rule in self.rules.preserve if rule != ERRORS]
+        is_named, is_error = (is_preserved(rules, past.history, number) for rules in (others, errors))
+        return _Note(is_named, is_error, self.rules.merge_similar and repeats(past.history, number))
+
+    def _important(self, past: Past[_Note], end: int) -> Choice | None:
+        """Choose what is kept whatever its score, and the best of what scores above the threshold."""
+        if not end:
+            return None
+        history, mandatory = past.history, past.mandatory
+        runs = similar_runs([n for n, note in enumerate(past.notes[:end]) if note.is_repeated], mandatory)
+        gone = {number for run in runs for number in run[:-1]}
+        kept = self._spared(past, end) - gone
+        judged = self._scored(past, end)
+        best = [
+            number
+            for number, one in enumerate(judged.scores)
+            if one.score >= self.rules.importance_threshold and number not in kept and number not in gone
+        ]
+        if self.target_size is not None:
+            # What stays in any case uses up the target size first.
+            available = self.target_size - sum(history.spans[n].tokens for n in kept.union(mandatory))
+            # The best first; of two that are equally good, the newer one.
+            best.sort(key=lambda n: (-judged.scores[n].score, -n))
+            sums = accumulate(history.spans[n].tokens for n in best)
+            best = best[: sum(total <= available for total in sums)]
+        reason = "matters less than the threshold"
+        return Choice((*kept, *best), end, reason, runs, details=judged.details)
+
+    def _scored(self, past: Past[_Note], end: int) -> _Scores:
+        judged = past.memory(_Scores)
+        if len(judged.scores) != end:
+            # An exchange before the point does not change any more, and the point only moves on.
+            for number in range(len(judged.terms.kinds), end):
+                judged.terms.add(past.history.members(number))
+            judged.scores = self.importance_scorer.scored(judged.terms)
+            judged.details = [
+                {"position": span.start, "score": round(one.score, 3), **{k: round(v, 3) for k, v in one.parts.items()}}
+                for span, one in zip(past.history.spans, judged.scores, strict=False)
+            ]
+        return judged
+
+    def _spared(self, past: Past[_Note], end: int) -> set[int]:
+        """Return what is kept whatever its score: the latest, errors and what surrounds them, what rules name."""
+        kept, around, spans = set(), self.rules.keep_error_context, past.history.spans
+        for number, note in enumerate(past.notes[:end]):
+            if note.is_named:
+                kept.add(number)
+            if note.is_error:
+                # An error makes sense only with what led to it and what was done about it.
+                kept.update(range(max(0, number - around), min(end, number + around + 1)))
+        first = end
+        while first and spans[first - 1].end > spans[end - 1].end - self.rules.keep_latest:
+            first -= 1
+        return kept.union(range(first, end))

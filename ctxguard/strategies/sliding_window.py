@@ -1,0 +1,193 @@
+"""Keep the latest messages, and older ones that a rule wants kept."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Final
+
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.history import RECALLED, History, record_title
+from ctxguard.settings import whole_number
+from ctxguard.stages.error_reports import reports_error
+from ctxguard.strategies.keep import Choice, Keep, Past
+
+
+@dataclass(frozen=True, slots=True)
+class PreservationRule:
+    """Say which artifacts stay although they are older than the window.
+
+    Attributes:
+        name: what the rule is called.
+        keeps: takes an artifact and its number among the messages, counted from 0; returns whether it stays.
+    """
+
+    name: str
+    keeps: Callable[[Artifact, int], bool]
+
+
+_SAVED_SCREENSHOT: Final = re.compile(
+    r"screen[ _-]?shot[^\n]{0,120}?[\w/\\.-]\.(?:png|jpe?g|webp)\b|\.(?:png|jpe?g|webp)\b[^\n]{0,120}?screen[ _-]?shot",
+    re.IGNORECASE,
+)
+
+
+def _reports_error(artifact: Artifact, _number: int) -> bool:
+    return reports_error(artifact)
+
+
+@lru_cache(maxsize=2)
+def _folded(text: str) -> str:
+    """Return a text folded for comparison; several rules in a row ask for that of the same one."""
+    return text.casefold()
+
+
+def mentions(*phrases: str) -> Callable[[Artifact, int], bool]:
+    """Return a predicate: the artifact's text holds one of these phrases, as whole words in any case."""
+    return _Mentions(phrases)
+
+
+class _Mentions:
+    """Look for phrases."""
+
+    def __init__(self, phrases: tuple[str, ...]) -> None:
+        self._phrases = [phrase.casefold() for phrase in phrases]
+        self._pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, self._phrases)) + r")(?!\w)")
+
+    def __call__(self, artifact: Artifact, _number: int) -> bool:
+        # A substring test first: it is far cheaper than the expression and nearly always enough.
+        text = _folded(artifact.text)
+        return any(phrase in text for phrase in self._phrases) and bool(self._pattern.search(text))
+
+
+def _is_first_instruction(artifact: Artifact, number: int) -> bool:
+    return number == 0 and artifact.kind is Kind.USER
+
+
+def _holds_screenshot(artifact: Artifact, _number: int) -> bool:
+    """Return whether an artifact holds an image, or names the file that a screenshot was saved to."""
+    if not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content):
+        return True
+    # The name of a tool often says "screenshot" where its output is only a file name.
+    text = f"{artifact.name or ''} {artifact.text}" if artifact.kind is Kind.TOOL else artifact.text
+    return _SAVED_SCREENSHOT.search(text) is not None
+
+
+def _is_record(artifact: Artifact, _number: int) -> bool:
+    return record_title(artifact) not in (None, RECALLED)
+
+
+FIRST_INSTRUCTIONS: Final = PreservationRule("first instructions", _is_first_instruction)
+ERRORS: Final = PreservationRule("errors", _reports_error)
+STATE_CHANGES: Final = PreservationRule("state changes", mentions("logged in", "cart updated", "order completed"))
+SCREENSHOTS: Final = PreservationRule("screenshots", _holds_screenshot)
+RECORDS: Final = PreservationRule("records", _is_record)
+"""Summaries and checkpoints: what they sum up is nowhere else in the context."""
+DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS, RECORDS)
+"""What a window keeps of older messages by default."""
+
+
+def is_preserved(rules: Sequence[PreservationRule], history: History, number: int) -> bool:
+    """Return whether an exchange holds what some rule keeps. System and task artifacts do not count as messages."""
+    ahead = bisect_left(history.authority, history.start(number))
+    members = enumerate(history.members(number), history.start(number) - ahead)
+    return any(rule.keeps(artifact, place) for place, artifact in members for rule in rules)
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What a sliding window notes of an exchange.
+
+    Attributes:
+        stays: whether it stays when it is older than the window.
+        counts: whether it counts as waiting to leave. A message of a stage does not: it leaves with its neighbors.
+        end: how many messages there are up to its end; those that stages wrote do not count.
+        opener: number of the user message that opened its turn. It does not count as waiting until the turn is over:
+            it stays as long as the whole turn does.
+        opened: how many exchanges may have left before that turn.
+        leaving: number of the exchange that may leave when it may: itself, or the opener of the turn before.
+        total: how many may leave by then.
+    """
+
+    stays: bool = False
+    counts: bool = False
+    end: int = 0
+    opener: int | None = None
+    opened: int = 0
+    leaving: int | None = None
+    total: int = 0
+
+
+class SlidingWindow(Keep[_Note]):
+    """Keep the latest messages and, from before them, the exchanges that a rule keeps; in order, each once.
+
+    An exchange that begins before the window and reaches into it stays whole. As a stage, the window lets some
+    exchanges wait before it drops them at once: between two such moves the prompt's prefix stays as it was. `apply`
+    gives the window as of now.
+
+    Args:
+        window_size: messages of the window, tool results counted; never fewer are kept.
+        rules: what stays of older messages.
+        every: exchanges that leave the window at once; 1 means that it moves with each, None a third of `window_size`.
+
+    Raises:
+        ConfigError: a setting is not a whole number or below 1.
+    """
+
+    def __init__(
+        self, window_size: int = 15, *, rules: Sequence[PreservationRule] = DEFAULT_RULES, every: int | None = None
+    ) -> None:
+        self.window_size = whole_number(window_size, "window_size", unit="messages", least=1)
+        self.rules = tuple(rules)
+        every = max(1, window_size // 3) if every is None else every
+        super().__init__(self._latest, self._noted, every=every, name="SlidingWindow")
+
+    def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
+        """Return the artifacts that stay as of now. The input is not changed."""
+        return Keep.apply(SlidingWindow(self.window_size, rules=self.rules, every=1), messages)
+
+    def _noted(self, past: Past[_Note], number: int) -> _Note:
+        history, span = past.history, past.history.spans[number]
+        before = past.notes[number - 1] if number else _Note()
+        is_written = span.has_user_role and not span.is_asked
+        stays = span.is_pinned or number == past.task or is_preserved(self.rules, history, number)
+        counts = not (stays or is_written or number in history.asked[:1])
+        itself = number if counts else None
+        opener, leaving = before.opener, itself
+        if span.is_asked:
+            opener, leaving = itself, self._released(before)
+        end = before.end if is_written else before.end + span.end - span.start
+        total = before.total + (leaving is not None)
+        return _Note(stays, counts, end, opener, total if span.is_asked else before.opened, leaving, total)
+
+    def _released(self, last: _Note) -> int | None:
+        """Return the message that opened a turn, once the turn is over; None if it has left with a part of the turn."""
+        return last.opener if last.total - last.opened <= last.total % self.every else None
+
+    def _latest(self, past: Past[_Note], _end: int) -> Choice | None:
+        """Choose what is older than the window and stays: what rules keep, and what waits until enough may leave."""
+        history, notes = past.history, past.notes
+        if not notes:
+            return None
+        last = notes[-1] if len(notes) == len(history) else self._noted(past, len(notes))
+        outside = bisect_right(notes, last.end - self.window_size, key=attrgetter("end"))
+        if not outside:
+            return None
+        newest = notes[outside - 1]
+        released = self._released(newest) if history.spans[outside].is_asked else None
+        waiting = (newest.total + (released is not None)) % self.every
+        newest_first = chain([released], (notes[n].leaving for n in range(outside - 1, -1, -1)))
+        waits = list(islice((n for n in newest_first if n is not None), waiting + 1))
+        # The exchange that left last: messages that do not count have left with it if they are older.
+        edge = waits.pop() if len(waits) > waiting else -1
+        chosen = (
+            n
+            for n, note in enumerate(notes[:outside])
+            if note.stays or n in waits or (n > edge and (not note.counts or n == newest.opener))
+        )
+        return Choice(chosen, outside, f"older than the latest {self.window_size} messages")

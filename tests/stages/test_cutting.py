@@ -1,0 +1,220 @@
+"""What a cut keeps: the newest whole, views of what is old, what is stale first, what people said last."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from builders import exchange
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxguard import Artifact, BudgetExceededError, Part, Stabilizer, ToolCall
+from ctxguard.history import TRAIL, History, record_title
+from ctxguard.pii import SSN
+from ctxguard.stages import OrderByAuthority, RepairExchanges, StableWindow
+
+
+def guarded(budget=3_000, **settings):
+    chain = [RepairExchanges(), StableWindow(**settings), OrderByAuthority()]
+    return Stabilizer(budget, stages=chain, counter="estimate")
+
+
+def lines(name, count):
+    return "\n".join(f"{name} line {n} says what it says" for n in range(count))
+
+
+def call(tool, arguments, output, number):
+    made = ToolCall(tool, json.dumps(arguments), f"c{number}")
+    return [Artifact("assistant", "", calls=(made,)), Artifact("tool", output, answers=made.id)]
+
+
+def outputs(result):
+    return [a.text for a in result.artifacts if a.kind == "tool"]
+
+
+@given(st.integers(1, 120), st.integers(0, 12))
+def test_the_newest_output_is_whole_while_it_fits_into_half_of_the_free_room(size, steps):
+    history = [Artifact("system", "Be brief."), Artifact("user", "Fix it.")]
+    for number in range(steps):
+        history += call("run", {"n": number}, lines(f"old {number}", 30), number)
+    newest = lines("new", size)
+    history += call("run", {"n": "new"}, newest, "new")
+    guard = guarded()
+    free = 3_000 - sum(map(guard.counter.artifact, [*history[:2], history[-2]]))
+    result = guard.stabilize(history)
+    if guard.counter.artifact(history[-1]) <= free // 2:
+        assert outputs(result)[-1] == newest
+    assert result.report.tokens_after <= 3_000
+
+
+def test_parallel_outputs_are_whole_in_order_and_the_one_that_is_too_large_says_so():
+    small, huge = lines("small", 20), lines("huge", 2_000)
+    result = guarded().stabilize([Artifact("user", "Look."), *exchange(small, huge, small)])
+    first, second, third = outputs(result)
+    assert [first, third] == [small, small]
+    assert "shortened by ctxguard" in second
+    assert "read it again for the rest" in second
+
+
+def test_a_large_output_takes_its_view_with_the_next_call_and_a_small_one_stays_whole():
+    large, small = lines("large", 200), lines("small", 8)
+    history = [Artifact("user", "Fix it."), *call("run", {}, large, 1)]
+    guard = guarded(8_000)
+    assert outputs(guard.stabilize(history)) == [large]
+    history += call("run", {}, small, 2)
+    seen = guard.stabilize(history)
+    assert "shortened by ctxguard" in outputs(seen)[0]
+    assert seen.report.cut is not None
+    assert not seen.report.cut.fresh
+    assert "no new cut" in str(seen.report)
+    history += call("run", {}, small, 3)
+    assert outputs(guard.stabilize(history))[:2] == outputs(seen)
+    assert guard.stabilize(seen.artifacts).artifacts == seen.artifacts
+
+
+def test_what_signed_thinking_has_seen_stays_whole_until_a_cut():
+    large = lines("large", 60)
+    history = [Artifact("user", "Fix it."), *call("run", {}, large, 1)]
+    thought = (Part("reasoning", "Hm.", signed=True), Part("text", "I see."))
+    following = Artifact("assistant", thought, calls=(ToolCall("run", "{}", "c2"),))
+    history += [following, Artifact("tool", "fine", answers="c2")]
+    assert outputs(guarded(8_000).stabilize(history))[0] == large
+
+
+def test_a_view_is_masked_and_names_the_handle_of_the_whole():
+    from ctxguard.stores import MemoryStore
+
+    store = MemoryStore()
+    guard = Stabilizer.from_policy("agent", budget=2_000, store=store, rules=SSN, counter="estimate")
+    text = lines("page", 400) + "\n078-05-1120"
+    result = guard.stabilize([Artifact("user", "Look."), *call("look", {}, text, 1)])
+    (handle,) = store.keys("tool-output")
+    assert handle in outputs(result)[0]
+    assert "078-05-1120" not in outputs(result)[0]
+
+
+def reads(before=(), after=()):
+    """Return a session that reads `a.py` early, and is cut later."""
+    history = [Artifact("user", "Fix it."), *before]
+    history += call("Read", {"file_path": "/w/a.py"}, lines("a.py", 9), "first")
+    for number in range(3):
+        history += call("run", {"n": number}, lines(f"run {number}", 9), number)
+    history += after
+    for number in range(3, 12):
+        history += call("run", {"n": number}, lines(f"run {number}", 9), number)
+    return history
+
+
+def first_to_leave(history, budget=1_000):
+    """Return the calls that have left after the first cut at which one left."""
+    guard = guarded(budget, trail=0, target=0.9)
+    for end in range(4, len(history) + 1, 2):
+        result = guard.stabilize(history[: end - 1])
+        kept = {c.id for a in result.artifacts for c in a.calls}
+        gone = [c.id for a in history[: end - 1] for c in a.calls if c.id not in kept]
+        if gone:
+            return gone
+    return pytest.fail("nothing left")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("Read", {"file_path": "/w/a.py"}),
+        ("Edit", {"file_path": "/w/a.py", "old_string": "x", "new_string": "y"}),
+        ("mcp__filesystem__edit_file", {"path": "/w/a.py"}),
+        ("str_replace_editor", {"command": "str_replace", "path": "/w/a.py", "old_str": "x"}),
+        ("bash", {"command": "cat /w/a.py"}),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Update File: /w/a.py\n@@"}),
+    ],
+)
+def test_a_file_that_was_read_again_or_edited_since_is_stale(tool, arguments):
+    from ctxguard.stages.file_tools import stale_among
+
+    first = call("Read", {"file_path": "/w/a.py"}, "1 x", 1)
+    later = call(tool, arguments, "done", 2)
+    assert stale_among(enumerate([first, later]), {}) == {0}
+    other = call("Read", {"file_path": "/w/b.py"}, "1 x", 1)
+    assert stale_among(enumerate([other, later]), {}) == set()
+    failed = [later[0], Artifact("tool", "Error: no such file", answers="c2")]
+    assert stale_among(enumerate([first, failed]), {}) == set()
+
+
+def test_a_part_that_is_read_later_does_not_stand_for_the_whole():
+    from ctxguard.stages.file_tools import stale_among
+
+    whole = call("Read", {"file_path": "/w/a.py"}, "1 x", 1)
+    part = call("Read", {"file_path": "/w/a.py", "offset": 100, "limit": 20}, "100 y", 2)
+    assert stale_among(enumerate([whole, part]), {}) == set()
+    assert stale_among(enumerate([part, whole]), {}) == {0}
+
+
+def test_a_tool_of_ones_own_is_known_by_a_setting():
+    from ctxguard.stages.file_tools import file_uses
+
+    peek = ToolCall("peek", '{"path": "./a.py"}')
+    assert file_uses(peek, {}) == []
+    assert [(use.role, use.path) for use in file_uses(peek, {"peek": "read"})] == [("read", "a.py")]
+
+
+def test_an_older_read_leaves_before_what_is_not_stale():
+    again = call("Read", {"file_path": "/w/a.py"}, lines("a.py", 9), "again")
+    earlier = call("run", {"n": "before"}, lines("before", 9), "before")
+    steps = [made.id for a in reads(before=earlier, after=again) for made in a.calls]
+    gone = first_to_leave(reads(before=earlier, after=again))
+    assert "cfirst" in gone
+    other = call("run", {"n": "other"}, lines("a.py", 9), "again")
+    oldest = first_to_leave(reads(before=earlier, after=other))
+    assert oldest == steps[: len(oldest)]
+
+
+STANDING = "From now on, never touch the folder vendor/."
+
+
+@pytest.mark.parametrize("cuts", [1, 2, 4])
+def test_what_people_said_survives_cuts_verbatim_and_in_order(cuts):
+    history = [Artifact("user", "Hello!"), Artifact("assistant", "Hi. What can I do?")]
+    history += [Artifact("user", "Make the importer faster.")]
+    rules = {3: STANDING, 6: "Use at most 2 workers.", 9: "Scratch that: 3 workers at most."}
+    guard, made = guarded(1_500), 0
+    for number in range(200):
+        if number in rules:
+            history.append(Artifact("user", rules[number]))
+        history += call("run", {"n": number}, lines(f"run {number}", 12), number)
+        result = guard.stabilize(history)
+        made += result.report.cut is not None and result.report.cut.fresh
+        if made >= cuts and number > 9:
+            break
+    said = [a.text for a in result.artifacts if a.kind == "user" and record_title(a) != TRAIL]
+    assert [text for text in said if text != "Hello!"] == ["Make the importer faster.", *rules.values()]
+
+
+@pytest.mark.parametrize(
+    "greeting", ["Hi!", "hello there", "Guten Tag", "Bonjour, ça va ?", "你好", "Hey, how are you doing?"]
+)
+def test_a_greeting_is_no_task(greeting):
+    history = [Artifact("user", greeting), Artifact("assistant", "Hello."), Artifact("user", "Count the files.")]
+    model = History(guarded().counter.artifact, history)
+    assert model.task(1_000) == 2
+    assert History(guarded().counter.artifact, history[2:]).task(1_000) == 0
+
+
+@pytest.mark.parametrize("text", ["Hi, fix the build.", "Good question: why does it fail?", "hello.py fails"])
+def test_a_request_that_greets_is_one(text):
+    assert History(guarded().counter.artifact, [Artifact("user", text)]).task(1_000) == 0
+
+
+def test_an_output_without_a_pin_is_bounded_beside_a_call_that_has_one():
+    call = Artifact("assistant", "", calls=(ToolCall("read", "{}", "1"),), pinned=True)
+    history = [call, Artifact("tool", "a line of the log\n" * 2_000, answers="1")]
+    seen = Artifact("assistant", "Seen.")
+    for later in ([], [seen], [seen, Artifact("user", "Go on. " * 400)]):
+        result = Stabilizer(2_000, counter="estimate").stabilize([*history, *later])
+        assert result.report.ok, str(result.report)
+        assert result.artifacts[:1] == [call]
+        assert 50 < len(result.artifacts[1].text) < len(history[1].text) / 2
+    pinned = [call, replace(history[1], pinned=True)]
+    with pytest.raises(BudgetExceededError):
+        Stabilizer(2_000, counter="estimate").stabilize(pinned)
