@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
 from ctxguard.errors import ConfigError
+from ctxguard.settings import nearest
 
-__all__ = [
-    "BY_POSITION",
-    "Artifact",
-    "Field",
-    "Kind",
-    "Lifetime",
-    "Media",
-    "Memo",
-    "Part",
-    "ToolCall",
-]
+__all__ = ["BY_POSITION", "Artifact", "Field", "Kind", "Lifetime", "Media", "Memo", "Part", "ToolCall"]
 
 
 class Kind(StrEnum):
@@ -50,6 +41,9 @@ _ALIASES = {
     "function": Kind.TOOL,
 }
 
+_TYPO: Final = 0.75
+"""Likeness from which on a kind is a known one misspelled: `system` with one letter changed has 0.83,
+`memory` and `model` have 0.55."""
 BY_POSITION: Final = "function_call"
 """The id of OpenAI's older calls and results, which have none and pair by position; the name of the tool is sent."""
 
@@ -199,7 +193,8 @@ class Artifact:
     """Hold one item of a conversation. Frozen: stages make changed copies with `edit` or `revised`.
 
     Attributes:
-        kind: what it is; a string of any known spelling becomes a `Kind`.
+        kind: what it is; a string of any known spelling becomes a `Kind`, and any other (`memory`, `document`) is
+            taken like a tool output, with its own name as the `role`.
         content: the text, or the parts in their order.
         token_count: tokens it costs in all, at least 0; None means that they are counted when needed.
         id: a name for reports; None where the source has none.
@@ -218,7 +213,7 @@ class Artifact:
         memo: values computed from it; they change speed, never results. Not compared.
 
     Raises:
-        ConfigError: `kind` is none of the known ones, `content` neither a text nor a tuple of parts, or another field
+        ConfigError: `kind` is a known one misspelled, `content` neither a text nor a tuple of parts, or another field
             has a wrong type or value.
     """
 
@@ -266,8 +261,7 @@ class Artifact:
             try:
                 object.__setattr__(self, "kind", Kind(self.kind))
             except ValueError:
-                known = ", ".join(Kind)
-                raise ConfigError(f"unknown kind {self.kind!r}; known are {known}", setting="kind") from None
+                _take_as_tool(self, self.kind)
         if type(self.content) is not str and not isinstance(self.content, (str, tuple)):
             raise ConfigError(
                 f"content is a text or a tuple of parts, not {type(self.content).__name__}", setting="content"
@@ -325,6 +319,8 @@ class Artifact:
         """
         if self.name is not None:
             yield "name", self.name, True
+        if self.role is not None:
+            yield "role", self.role, True
         if self.answers is not None:
             yield "tool_call_id", self.answers, True
         for number, call in enumerate(self.calls):
@@ -355,6 +351,21 @@ class Artifact:
             return self
         return self.revised(content=content, calls=calls, fields=fields)
 
+    def edit_together(
+        self, contents: Callable[[Sequence[str]], Sequence[str]], change: Callable[[str], str]
+    ) -> Artifact:
+        """Return a copy as `edit` does, with the texts of the content changed as one.
+
+        Args:
+            contents: takes the texts of the content that may be edited, gives the new ones.
+            change: takes any other text, gives the new one.
+        """
+        parts = (
+            [] if isinstance(self.content, str) else [p.text for p in self.content if p.text is not None and p.editable]
+        )
+        texts = iter(contents(parts) if len(parts) > 1 else map(change, parts))
+        return self.edit(lambda slot, text: next(texts) if parts and slot == "content" else change(text))
+
     def revised(
         self,
         *,
@@ -375,6 +386,17 @@ class Artifact:
             token_count=None,
             origin=self.root,
         )
+
+
+def _take_as_tool(artifact: Artifact, kind: object) -> None:
+    """Take an artifact of another kind like a tool output, with the kind as its role, by which reports name it."""
+    from difflib import get_close_matches  # only needed for kinds of other programs
+
+    names = {*Kind, *_ALIASES}
+    if not isinstance(kind, str) or not kind or get_close_matches(kind.lower(), names, n=1, cutoff=_TYPO):
+        raise ConfigError(f"unknown kind {kind!r}{nearest(kind, names)}; known are {', '.join(Kind)}", setting="kind")
+    object.__setattr__(artifact, "kind", Kind.TOOL)
+    object.__setattr__(artifact, "role", artifact.role or kind)
 
 
 def _is_count(value: object) -> bool:

@@ -7,7 +7,6 @@ CtxguardError
 │   └── PairingError         calls and results do not pair, and repair was turned off
 ├── SessionFileError         a session file cannot be read: which file, which line
 ├── ConfigError              a setting is unknown, out of range or contradicts another
-│   └── MisplacedError       an object of ours was given to a framework that takes another one
 ├── CheckFailedError         the finished context failed a check and `on_failure="raise"`
 ├── DetectorError            a PII detector failed or was too slow
 ├── VaultError               a vault entry cannot be opened: wrong key, corrupt record
@@ -26,6 +25,7 @@ Every error carries its data as attributes; its message says what is wrong, wher
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Final
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "CtxguardError",
     "DetectorError",
     "HistoryError",
-    "MisplacedError",
     "PairingError",
     "PromptError",
     "PromptNotFoundError",
@@ -77,6 +76,10 @@ def _restored(kind: type[CtxguardError], args: tuple[object, ...], attributes: d
 
 
 BESIDE: Final = "tools and instructions"
+FIXED_SHARE: Final = 0.4
+"""Share of a budget that system prompt and tools may take before a warning: coding agents whose fixed parts took more
+saw the files that they read shortened, in runs of 24 clients."""
+_HARDLY_ROOM: Final = 0.9
 """What errors call the tokens that are sent beside the messages."""
 _BOUNDED: Final = "have it bounded: on_overflow='bound', or --on-overflow bound"
 _REMEDIES: Final = {
@@ -99,8 +102,10 @@ class BudgetExceededError(CtxguardError):
         budget: tokens there are, after what is kept free.
         parts: tokens of each part by name, such as `system`, `task`, `pinned`, `last user message`, `last exchange`,
             `recent messages`, and `tools and instructions`; they add up to `needed`.
-        kept_free: tokens of the budget as it was set that are kept free, by what for: `reserve`, `margin`, or a
+        kept_free: tokens of the budget as it was set that are kept free, by what for: `headroom`, or a
             `refused prompt`, where the provider had refused one as too long.
+        fixed: tokens of the system prompt, the instructions and the tools, which every request of the conversation has.
+        is_too_small: whether these alone take more than nine tenths of the budget, so that no shorter history helps.
     """
 
     def __init__(
@@ -110,14 +115,24 @@ class BudgetExceededError(CtxguardError):
         self.budget = budget
         self.parts = dict(parts)
         self.kept_free = {name: tokens for name, tokens in (kept_free or {}).items() if tokens}
+        self.fixed = self.parts.get(BESIDE, 0) + self.parts.get("system", 0)
+        self.is_too_small = self.fixed > _HARDLY_ROOM * budget
         largest = max(self.parts, key=lambda name: self.parts[name], default="")
         given = budget + sum(self.kept_free.values())
         there_is = f"the budget of {given} leaves {budget} (kept free: {_listed(self.kept_free)})"
         super().__init__(
             f"what must stay needs {needed} tokens ({_listed(self.parts)}) and "
             f"{there_is if self.kept_free else f'the budget is {budget}'}; "
-            f"raise the budget or {_REMEDIES.get(largest, 'shorten the largest of these')}"
+            f"raise the budget{self._sensible()} or {_REMEDIES.get(largest, 'shorten the largest of these')}"
         )
+
+    def _sensible(self) -> str:
+        return f" to {sensible_budget(self.fixed)} or more" if self.is_too_small else ""
+
+
+def sensible_budget(fixed: int) -> int:
+    """Return the smallest sensible budget in tokens for a system prompt and tools of so many: full thousands."""
+    return 1_000 * ceil(fixed / FIXED_SHARE / 1_000)
 
 
 def _listed(parts: Mapping[str, int]) -> str:
@@ -175,27 +190,6 @@ class ConfigError(CtxguardError, ValueError):
     def __init__(self, message: str, *, setting: str | None = None) -> None:
         self.setting = setting
         super().__init__(message)
-
-
-class MisplacedError(ConfigError, AttributeError):
-    """Signal that an object of ours was given to a framework that takes another one.
-
-    It is an `AttributeError`, too, so that whoever only asks whether there is such a hook is told that there is none.
-
-    Attributes:
-        given: its name, with that of its package.
-    """
-
-    def __init__(self, given: str) -> None:
-        self.given = given
-        super().__init__(
-            f"{given} does not go here. LangChain: middleware=[ctxguard_langchain.ContextGuardMiddleware(stabilizer)] "
-            "or prompt | ctxguard_langchain.ContextGuard(stabilizer) | model; PydanticAI: "
-            "capabilities=[ctxguard_pydantic_ai.ContextGuard(stabilizer)] or "
-            "ProcessHistory(ctxguard_pydantic_ai.history_processor(stabilizer)); Agents SDK: "
-            "call_model_input_filter=ctxguard_openai_agents.call_model_input_filter(stabilizer)",
-            setting="stabilizer",
-        )
 
 
 class CheckFailedError(CtxguardError):

@@ -225,8 +225,17 @@ class Run:
         if before is not None and same < len(before):
             reply = self._replies[-1]
             at = reply if draft.cut_at is None else max(reply, draft.cut_at)
-            return Cut(at, same, fresh=True, rebilled=draft.counter.artifacts(now[same:]))
+            # The outputs that were new in the call before may have taken their bounded views: that is no cut.
+            fresh = _is_rewritten(before, now, same) or (draft.cut_at is not None and draft.cut_at >= reply)
+            return Cut(at, same, fresh=fresh, rebilled=draft.counter.artifacts(now[same:]))
         return None if draft.cut_at is None else Cut(draft.cut_at, len(now), fresh=False, rebilled=0)
+
+
+def _is_rewritten(before: Sequence[Artifact], now: Sequence[Artifact], same: int) -> bool:
+    """Return whether more than the form of what was new in the prompt before has changed, from a position on."""
+    newest = next((p for p in range(len(before) - 1, -1, -1) if before[p].kind is Kind.ASSISTANT), len(before))
+    kept = now[same : len(before)]
+    return same < newest or any(a.root is not b.root for a, b in zip(before[same:], kept, strict=False))
 
 
 def _require_draft(outcome: object, stage: Stage) -> Draft:
@@ -334,11 +343,10 @@ class Stabilized:
     artifacts: list[Artifact]
     report: Report
 
-    def _repr_html_(self) -> str:
-        shown = "".join(artifact._repr_html_() for artifact in self.artifacts)
-        return (
-            f"{self.report._repr_html_()}<details><summary>{len(self.artifacts)} artifacts</summary>{shown}</details>"
-        )
+    def _repr_html_(self) -> str | None:
+        from ctxguard.report.page import notebook_html
+
+        return notebook_html(self.report, self.artifacts)
 
 
 @dataclass(frozen=True, slots=True)

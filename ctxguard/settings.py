@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast, get_args
+from typing import Final, NoReturn, TypeVar, get_args
 
-from ctxguard.errors import ConfigError, CtxguardError, MisplacedError, StoreError
+from ctxguard.errors import ConfigError
 
 C = TypeVar("C", bound=Callable[..., object])
 T = TypeVar("T")
 
 
+_BUDGET: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kK%]?)")
 _QUOTED: Final = 16
 """Characters that a text in an error may have."""
 DISTRIBUTION: Final = "ctxguard-stabilizer"
@@ -62,35 +61,6 @@ class OfOneProcess:
         )
 
 
-class _NoHook:
-    """Stand for a hook that a class does not have: whoever looks it up is told which class has it."""
-
-    def __get__(self, owner: object, kind: type) -> NoReturn:
-        raise MisplacedError(_named(kind))
-
-
-def _named(kind: type) -> str:
-    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
-
-
-class NotAHook:
-    """Say what to write where an object is given to a framework that calls it, or asks it for hooks."""
-
-    __slots__ = ()
-
-    if not TYPE_CHECKING:  # a type checker says at once what does not go there
-        wrap_tool_call = _NoHook()
-        """What LangChain's `create_agent` asks middleware for first."""
-
-        def __call__(self, *_: object, **__: object) -> NoReturn:
-            """Refuse to be called."""
-            raise MisplacedError(_named(type(self)))
-
-        def __or__(self, _: object) -> NoReturn:
-            """Refuse to begin a chain of LangChain, which would fail as late as in its first call."""
-            raise MisplacedError(_named(type(self)))
-
-
 def nearest(name: object, known: Iterable[str]) -> str:
     """Return what an error says behind an unknown name: the known one that it is close to, if there is one."""
     from difflib import get_close_matches  # only ever needed for an error
@@ -129,28 +99,29 @@ def _shown(value: object) -> str:
 def valid_budget(budget: object) -> int | str:
     """Return a budget: a number of tokens from 1 on, or a share of the window such as `80%`.
 
+    Args:
+        budget: a number, or a text: `8000`, `8k` for 8,000, or `80%`.
+
     Raises:
-        ConfigError: it is neither.
+        ConfigError: it is none of these.
     """
-    if not isinstance(budget, str):
-        if isinstance(budget, int) and not isinstance(budget, bool) and budget < 1:
-            raise ConfigError(f"a budget of {budget} tokens holds nothing; use 1 or more", setting="budget")
-        return whole_number(budget, "budget", unit="tokens", least=1)
-    share = budget.strip()
-    if share.isdecimal():
-        raise ConfigError(
-            f"a budget of {budget!r} is a text: write {share} for tokens, or '80%' for a share of the window",
-            setting="budget",
-        )
-    try:
-        value = float(share.removesuffix("%"))
-    except ValueError:
-        value = 0.0
-    if not share.endswith("%") or not 0 < value <= 100:
-        raise ConfigError(
-            f"a budget is a number of tokens or a share such as '80%', not {_shown(budget)}", setting="budget"
-        )
-    return share
+    if budget is None:
+        raise ConfigError("a budget is missing: write budget=8_000, or budget='80%' of the window", setting="budget")
+    if isinstance(budget, str):
+        found = _BUDGET.fullmatch(budget.strip())
+        value, unit = (float(found[1]), found[2].lower()) if found else (0.0, "%")
+        if unit == "%" and 0 < value <= 100:
+            return budget.strip()
+        value *= 1_000 if unit == "k" else 1
+        if unit == "%" or not value.is_integer():
+            raise ConfigError(
+                f"a budget is a number of tokens such as 8000 or '8k', or a share such as '80%', not {_shown(budget)}",
+                setting="budget",
+            )
+        budget = int(value)
+    if isinstance(budget, int) and not isinstance(budget, bool) and budget < 1:
+        raise ConfigError(f"a budget of {budget} tokens holds nothing; use 1 or more", setting="budget")
+    return whole_number(budget, "budget", unit="tokens", least=1)
 
 
 def one_of(value: T, known: object, setting: str) -> T:
@@ -178,58 +149,14 @@ def instance(given: object, wanted: type[T], setting: str) -> T:
 
 
 def opened(store: T) -> T:
-    """Return a store whose failures are StoreErrors, or None.
+    """Return a store, or None.
 
     Raises:
         ConfigError: it is the path or the URL of one, which has to be opened.
     """
     if isinstance(store, str | PurePath):
         raise ConfigError("store is an open store, not the place of one; write open_store('…')", setting="store")
-    if store is None or isinstance(store, _Guarded) or type(store).__module__.startswith("ctxguard.stores"):
-        return store
-    return cast("T", _Guarded(store))
-
-
-class _Guarded:
-    """A store of someone else's: what its methods raise becomes a StoreError."""
-
-    def __init__(self, store: object) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> object:
-        member = getattr(self._store, name)
-        return _guarded(member, f"{type(self._store).__name__}.{name}") if callable(member) else member
-
-    def __reduce__(self) -> tuple[type[_Guarded], tuple[object]]:
-        return _Guarded, (self._store,)
-
-
-def _guarded(function: Callable[..., object], name: str) -> Callable[..., object]:
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def asynchronous(*args: object, **kwargs: object) -> object:
-            with _failing_as(name):
-                return await function(*args, **kwargs)
-
-        return asynchronous
-
-    @functools.wraps(function)
-    def synchronous(*args: object, **kwargs: object) -> object:
-        with _failing_as(name):
-            return function(*args, **kwargs)
-
-    return synchronous
-
-
-@contextmanager
-def _failing_as(name: str) -> Iterator[None]:
-    try:
-        yield
-    except CtxguardError:
-        raise
-    except Exception as error:
-        raise StoreError(f"{name} failed: {type(error).__name__}: {error}") from error
+    return store
 
 
 def callables(given: Sequence[C], setting: str, *, named: bool = False) -> tuple[C, ...]:

@@ -6,37 +6,32 @@ The core is a generator that asks for I/O and never does it itself; `Stabilizer.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import is_
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Never
+from typing import TYPE_CHECKING, Final, Literal, Unpack
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse, stage_name
+from ctxguard.draft.asking import ask_provider
+from ctxguard.draft.own_objects import in_own_objects, with_own_count
 from ctxguard.errors import BESIDE, BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
 from ctxguard.history import Overflows
-from ctxguard.policies import (
-    POLICIES,
-    WindowOptions,
-    policy_settings,
-    stabilizer_defaults,
-    suiting,
-    windowed_chain,
-)
+from ctxguard.policies import POLICIES, default_stages, not_taken, settings_taken, stabilizer_defaults, suiting
 from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
-from ctxguard.settings import NotAHook, callables, nearest, one_of, valid_budget, whole_number
+from ctxguard.settings import callables, one_of, valid_budget, whole_number
+from ctxguard.stages.window_settings import WindowOptions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
-from ctxguard.tokens.accuracy import kept_free, valid_margin
-from ctxguard.tokens.provider_counter import ProviderCounter
+from ctxguard.tokens.accuracy import Headroom, kept_free, valid_headroom
+from ctxguard.tokens.windows import Window, window_of
 
 if TYPE_CHECKING:
     from ctxguard.checks import Check
     from ctxguard.session import NativeAdapter
-    from ctxguard.stages.stable_window import OnOverflow
 
 __all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilizer", "Stage"]
 
@@ -48,44 +43,33 @@ _TIGHTER: Final = 0.6
 """Share of the budget that is used once the provider said that a prompt was too long."""
 
 
-class Stabilizer(NotAHook):
+class Stabilizer:
     """Keep conversations inside a budget, paired, masked and stable. Safe to share between threads and sessions.
 
     Args:
-        budget: tokens that everything sent may take; or a share of the model's window as `"80%"`, where the caller
-            or the adapter names the window with each call.
-        policy: name of the chain, one of `ctxguard.policies.POLICIES` with a window: `chat`, `agent`, `browser` or
-            `recall`. `from_policy` takes their further settings, and knows the chains without a window.
-        stages: a chain of one's own, in order, in place of a policy's.
+        budget: tokens that everything sent may take (`8_000` or `"8k"`); or a share of the model's input window
+            (`"80%"`), where `model`, the caller or the adapter names the model or the window.
+        stages: a chain of your own, in order; None means that of the policy `default`, which serves agents and
+            conversations alike. `from_policy` takes another policy by name, and its further settings, such as `rules`.
         checks: what judges the result; None means `ctxguard.checks.ALL_CHECKS`.
         keep_recent: latest user and assistant messages that always stay.
         keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
-        target: share of the room that a cut frees down to; None means 0.35, or more where `StableWindow` says so.
-            The lower, the rarer the cuts. The room is what system, task and the last user message leave of the budget.
-            This setting and the four below are those of the policy's `StableWindow`, which documents them.
-        trail: share of the room that the trail of what has left may take; None means 0.7 of what a cut leaves.
-        digests: whether old outputs and arguments become digests before exchanges leave.
-        weights: how much exchanges weigh against leaving, by who begins them.
-        on_overflow: what happens where what must stay does not fit: `raise`, or `bound` what people said, too.
         provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`; all but `openai`
-            want the user to speak first, so that what the assistant said before goes (`StartWithUser`); with `strict`,
-            messages of the same role in a row are joined (`MergeMessageRuns`), since its templates refuse them.
+            want the user to speak first, so earlier messages of the assistant are dropped (`StartWithUser`); `strict`
+            also joins messages of the same role in a row (`MergeMessageRuns`), since its templates refuse them.
         counter: see `ctxguard.tokens.find_counter`.
-        model: name of the model; its vocabulary, framing, and margin are used for counting.
-        reserve: tokens of the budget to leave for the reply.
-        margin: share of the budget to keep free because our count is an estimate. `measured` keeps free what the
-            counts of the model's family fell short by in 99 of 100 recorded requests, and a third of it once the
-            history says what the provider counted (see `calibrate`); where no model is named it is 0, and the report
-            says that the count is not a provider's. 0 keeps nothing free.
-        calibrate: where the history says how many input tokens the provider counted for a call (`Artifact.reported`)
-            and they were more than ours, leave that much more room from there on: at most 2.5 times, only where at
-            least 500 tokens were sent, and never so that what fits is refused. Where they exceed ours by more than a
-            fifth of the budget, it is their growth from reply to reply that counts: such a prompt may have held more
-            than this history does. The report's details state the error. It depends on the history alone.
+        model: name of the model; its vocabulary and framing are used for counting, its measured error as headroom, and
+            its window where the budget is a share (see `ctxguard.tokens.windows`).
+        headroom: what to keep free of the budget, for the reply and because our count is an estimate: tokens (`1_000`),
+            a share (`0.1`), or `measured`: what the counts of the model's family fell short by in 99 of 100 recorded
+            requests, and a third of it once the history says what the provider counted (`Artifact.reported`). Without
+            a `model` that is nothing, and the report says that the count is not a provider's. Where the provider
+            counted more than we did, later counts are corrected, see `docs/tokens.md`. 0 takes our counts as exact:
+            nothing is kept free, and nothing is corrected.
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
         mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, also where
             something would have been refused. Adapters, guards, and the proxy keep to it.
-        others: nothing; settings of a policy, such as `rules`, go to `from_policy`.
+        **window: settings of the default chain's window: those of `ctxguard.stages.WindowSettings`.
 
     Raises:
         ConfigError: a setting is out of range, or there is none of this name.
@@ -94,52 +78,43 @@ class Stabilizer(NotAHook):
 
     def __init__(
         self,
-        budget: int | str,
+        budget: int | str | None = None,
         *,
-        policy: str = "agent",
         stages: Sequence[Stage] | None = None,
         checks: Sequence[Check] | None = None,
         keep_recent: int = 2,
         keep_task: bool = True,
-        target: float | None = None,
-        trail: float | None = None,
-        digests: bool = True,
-        weights: Mapping[str, float] | None = None,
-        on_overflow: OnOverflow = "raise",
         provider: str | None = None,
         counter: str | TokenCounter | Callable[[str], int] = "auto",
         model: str | None = None,
-        reserve: int = 0,
-        margin: float | Literal["measured"] = "measured",
-        calibrate: bool = True,
+        headroom: Headroom = "measured",
         on_failure: OnFailure = "report",
         mode: Mode = "enforce",
-        **others: Never,
+        **window: Unpack[WindowOptions],
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
 
-        if others:
-            raise _untaken(next(iter(others)))
+        untaken = [name for name in window if name not in WindowOptions.__annotations__]
+        if untaken:
+            raise not_taken(untaken[0], _settings_of(Stabilizer))
         self.budget: int | str = valid_budget(budget)
         self.on_failure: OnFailure = one_of(on_failure, OnFailure, "on_failure")
         self.mode: Mode = one_of(mode, Mode, "mode")
         profile = () if provider is None else (provider_profile(provider),)
-        window = WindowOptions(target=target, trail=trail, digests=digests, weights=weights, on_overflow=on_overflow)
-        wanted = callables(windowed_chain(policy, window) if stages is None else stages, "stages")
+        wanted = callables(default_stages(**window) if stages is None else stages, "stages")
         self.stages: tuple[Stage, ...] = suiting(wanted, profile[0]) if profile else wanted
         judging = callables(ALL_CHECKS if checks is None else checks, "checks", named=True)
         self.checks: tuple[Check, ...] = (*judging, *profile)
         self.keep_recent: int = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task
-        self.reserve: int = whole_number(reserve, "reserve", unit="tokens")
-        self.margin = valid_margin(margin)
-        self.calibrate = calibrate
+        self.headroom: Headroom = valid_headroom(headroom)
         self.counter: ArtifactCounter = ArtifactCounter(find_counter(counter, model=model))
+        self._window = None if model is None else window_of(model)
         self._runs = Runs()
         self._overflows = Overflows()
 
     @classmethod
-    def from_policy(cls, policy: str, budget: int | str, **settings: object) -> Stabilizer:
+    def from_policy(cls, policy: str, budget: int | str | None = None, **settings: object) -> Stabilizer:
         """Return a stabilizer of a named policy.
 
         Args:
@@ -150,20 +125,8 @@ class Stabilizer(NotAHook):
         Raises:
             ConfigError: no such policy or setting.
         """
-        if policy not in POLICIES:
-            known = ", ".join(POLICIES)
-            raise ConfigError(
-                f"unknown policy {policy!r}{nearest(policy, POLICIES)}; known are {known}", setting="policy"
-            )
-        own = policy_settings(policy)
-        general = _settings_of(cls) - {"stages", "policy"}
-        unknown = sorted(set(settings) - own - general)
-        if unknown:
-            raise ConfigError(
-                f"policy {policy!r} takes no setting {unknown[0]!r}{nearest(unknown[0], own | general)}; "
-                f"it takes {', '.join(sorted(own | general))}",
-                setting=unknown[0],
-            )
+        general = _settings_of(cls) - {"stages"} - WindowOptions.__annotations__.keys()
+        own = settings_taken(policy, settings, general)
         chain = POLICIES[policy](**{n: value for n, value in settings.items() if n in own and value is not None})
         rest = {name: value for name, value in settings.items() if name in general and name not in own}
         return cls(budget, stages=chain, **{**stabilizer_defaults(policy), **rest})  # type: ignore[arg-type]  # checked by name above
@@ -181,19 +144,41 @@ class Stabilizer(NotAHook):
         """
         from ctxguard.config import load_context_config
 
-        chosen = {**load_context_config(path).stabilizer.model_dump(exclude={"store"}), **settings}
-        if chosen["budget"] is None:
+        section = load_context_config(path).stabilizer
+        configured = section.model_dump(exclude={"store"}, exclude_unset=True)
+        chosen: dict[str, object] = {"policy": section.policy, **configured, **settings}
+        if chosen.get("budget") is None:
             raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
-        names = chosen.pop("rules")
+        names = chosen.get("rules")
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
             from ctxguard.pii.rule_sets import named_rules
 
-            names = named_rules(*names)
-        return cls.from_policy(**chosen, **({} if names is None else {"rules": names}))
+            chosen["rules"] = named_rules(*names)
+        given = {name: value for name, value in chosen.items() if value is not None}
+        return cls.from_policy(**given)  # type: ignore[arg-type]  # names and types are checked there
+
+    def with_(
+        self,
+        *,
+        stages: Sequence[Stage] | None = None,
+        checks: Sequence[Check] | None = None,
+        budget: int | str | None = None,
+        headroom: Headroom | None = None,
+        counter: ArtifactCounter | None = None,
+    ) -> Stabilizer:
+        """Return a stabilizer with some settings changed; None leaves one as it is. What was worked out is shared."""
+        own = copy.copy(self)
+        own.stages = self.stages if stages is None else callables(stages, "stages")
+        own.checks = self.checks if checks is None else callables(checks, "checks", named=True)
+        own.budget = self.budget if budget is None else valid_budget(budget)
+        own.headroom = self.headroom if headroom is None else valid_headroom(headroom)
+        own.counter = self.counter if counter is None else counter
+        return own
 
     def __repr__(self) -> str:
         chain = " > ".join(map(stage_name, self.stages))
-        return f"<Stabilizer: {self.budget} tokens, counted by {self.counter.counter.name}; {chain}>"
+        budget = f"{self.budget} tokens" if isinstance(self.budget, int) else f"{self.budget} of the window"
+        return f"<Stabilizer: {budget}, counted by {self.counter.counter.name}; {chain}>"
 
     def stabilize(
         self,
@@ -208,7 +193,7 @@ class Stabilizer(NotAHook):
         Args:
             artifacts: the whole history up to now.
             tools: tool schemas that are sent along, to be counted.
-            overhead: tokens sent beside artifacts and tools.
+            overhead: tokens of everything else that is sent with the artifacts, without the tools.
             window: the model's context window in tokens, where the budget is a share of it.
 
         Raises:
@@ -242,10 +227,10 @@ class Stabilizer(NotAHook):
         What is both sync and async builds on it; `drive` and `adrive` of `ctxguard.draft` run it.
         """
         history = tuple(_require_iterable(artifacts))
-        yield from self._ask_provider((), tools)
+        yield from ask_provider(self.counter.counter, (), tools)
         call = self._settings(tools, overhead, window, history)
         try:
-            return (yield from self._stabilized(history, call))
+            return self._with_window((yield from self._stabilized(history, call)), window)
         except BudgetExceededError:
             overflow = call.overflow
             if overflow is None:
@@ -255,7 +240,14 @@ class Stabilizer(NotAHook):
                 raise
         # the smaller budget was a guess, and what came since does not fit into it: let the provider judge the whole one
         self._overflows.note(history, self.budget_for(window), before=call.budget)
-        return (yield from self._stabilized(history, self._settings(tools, overhead, window, history)))
+        call = self._settings(tools, overhead, window, history)
+        return self._with_window((yield from self._stabilized(history, call)), window)
+
+    def _with_window(self, result: Stabilized, window: int | None) -> Stabilized:
+        """Let the report say which window the budget is a share of, and who says so."""
+        if isinstance(self.budget, str):
+            result.report.details = {**result.report.details, "window": self._window_for(window).to_dict()}
+        return result
 
     def plan(
         self,
@@ -286,7 +278,7 @@ class Stabilizer(NotAHook):
 
         Args:
             tools: tool schemas that are sent along, to be counted.
-            overhead: tokens sent beside artifacts and tools.
+            overhead: tokens of everything else that is sent with the artifacts, without the tools.
             window: the model's context window in tokens, where the budget is a share of it.
             adapter: reads and writes native messages; None means the installed one that knows the first message.
         """
@@ -314,31 +306,37 @@ class Stabilizer(NotAHook):
         before = self._settings(None, 0, window, history).budget
         self._overflows.note(history, int(_TIGHTER * before) if budget is None else budget, before=before)
 
-    def budget_for(self, window: int | None = None) -> int:
-        """Return the budget in tokens, less the reserve and the margin.
+    def budget_for(self, window: int | None = None, *, with_headroom: bool = False) -> int:
+        """Return the budget in tokens, less the headroom unless it is asked for.
+
+        Args:
+            window: the model's context window in tokens, where the budget is a share of it.
+            with_headroom: include what is kept free.
 
         Raises:
-            ConfigError: the budget is a share and no window is known, or the reserve leaves nothing.
+            ConfigError: the budget is a share and no window is known, or the headroom leaves nothing.
         """
         full, kept, _ = self._share_out(window)
-        return full - kept
+        return full if with_headroom else full - kept
 
     def _share_out(self, window: int | None) -> tuple[int, int, int]:
-        """Return the budget less the reserve, the margin, and the part of it that calibration gives back."""
+        """Return the budget in tokens, what is kept free of it, and how much of that a window may use later."""
         if isinstance(self.budget, int):
             tokens = self.budget
-        elif window is None:
+        else:
+            tokens = int(self._window_for(window) * float(self.budget[:-1]) / 100)
+        return (tokens, *kept_free(self.counter.counter, self.headroom, tokens))
+
+    def _window_for(self, window: int | None) -> Window:
+        """Return the window of a call: the one that the caller names, else that of the model."""
+        found = self._window if window is None else window
+        if found is None:
             raise ConfigError(
                 f"a budget of {self.budget!r} needs the model's window, and it is not known here; "
-                "give the budget in tokens, or name window=…",
+                "give the budget in tokens, or name model=…, or window=… with the call: stabilize(…, window=200_000)",
                 setting="budget",
             )
-        else:
-            tokens = int(whole_number(window, "window", unit="tokens", least=1) * float(self.budget[:-1]) / 100)
-        if tokens <= self.reserve:
-            raise ConfigError(f"a reserve of {self.reserve} leaves nothing of a budget of {tokens}", setting="reserve")
-        tokens -= self.reserve
-        return (tokens, *kept_free(self.counter.counter, self.margin, tokens))
+        return found if isinstance(found, Window) else Window(found)
 
     def _stabilized(self, history: tuple[Artifact, ...], call: CallSettings) -> Generator[Ask, object, Stabilized]:
         key = (self.stages, call)
@@ -346,7 +344,7 @@ class Stabilizer(NotAHook):
         run.extend(history[len(run.given) :])
         result = yield from self._judged(run)
         self._runs.keep(run)
-        return replace(result, artifacts=_of_caller(result.artifacts, run, history))
+        return replace(result, artifacts=in_own_objects(result.artifacts, run.history, run.given, history))
 
     def _settings(
         self,
@@ -360,36 +358,18 @@ class Stabilizer(NotAHook):
         budget = full - kept if overflow is None else min(full - kept, overflow.budget)
         return CallSettings(
             budget=budget,
-            kept_free=(("reserve", self.reserve), ("margin", kept), ("refused prompt", full - kept - budget)),
+            kept_free=(("headroom", kept), ("refused prompt", full - kept - budget)),
             regained=regained if overflow is None else 0,
             overflow=overflow,
             counter=self.counter,
             overhead=whole_number(overhead, "overhead", unit="tokens") + self.counter.tools(tools),
             keep_recent=self.keep_recent,
             keep_task=self.keep_task,
-            calibrate=self.calibrate,
+            calibrate=self.headroom != 0,
         )
 
-    def _ask_provider(
-        self, history: Sequence[Artifact], tools: Sequence[Mapping[str, object]] | None
-    ) -> Generator[Ask, object, str | None]:
-        """Have the provider count what is new, where the caller chose its counter; return what the report says."""
-        counter = self.counter.counter
-        if not isinstance(counter, ProviderCounter):
-            return None
-        new = counter.unknown(history, tools)
-        if not new:
-            return None
-        try:
-            yield Ask(counter.fetch, (new,), counter.timeout)
-        except Exception as error:  # noqa: BLE001 - whatever keeps the provider from counting, the estimate stands in
-            counter.give_up(new)
-            why = f"no answer within {counter.timeout:g} s" if isinstance(error, TimeoutError) else str(error)
-            return f"{len(new)} new items were estimated: {why}"
-        return f"{len(new)} new items were counted by the provider"
-
     def _judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
-        """Run a chain over what a run has taken in so far, judge the result by the checks, and tell what was done."""
+        """Run a chain over what a run has taken in so far, judge the result by the checks, and report to operators."""
         watch = Watch()
         try:
             result = yield from self._unobserved(run, dry=dry)
@@ -416,7 +396,7 @@ class Stabilizer(NotAHook):
         return Stabilized(list(given), report)
 
     def _unobserved(self, run: Run, *, dry: bool) -> Generator[Ask, object, Stabilized]:
-        asked = None if dry else (yield from self._ask_provider(run.history, None))
+        asked = None if dry else (yield from ask_provider(self.counter.counter, run.history))
         draft, cut = yield from run.stabilized(dry=dry)
         if asked is not None:
             draft = replace(draft, details={**draft.details, "count_tokens": asked})
@@ -427,24 +407,15 @@ class Stabilizer(NotAHook):
         report = Report(draft, cut=cut, tokens_after=tokens, checks=results)
         if self.on_failure == "raise" and self.mode == "enforce" and not report.ok:
             raise CheckFailedError(tuple(f"{r.name}: {finding}" for r in results for finding in r.findings))
-        own = [a if a.origin is None else _counted(a, a.origin, self.counter) for a in draft.artifacts]
+        own = [with_own_count(artifact, self.counter) for artifact in draft.artifacts]
         return Stabilized(own, report)
 
 
 def _settings_of(kind: type[Stabilizer]) -> set[str]:
-    """Return the names of the settings beside the budget."""
+    """Return the names of the settings, without the budget."""
     parameters = inspect.signature(kind).parameters.values()
-    return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
-
-
-def _untaken(setting: str) -> ConfigError:
-    """Return the error for a setting that `Stabilizer` does not take; it says what to write instead."""
-    policy = next((each for each in ("agent", *POLICIES) if setting in policy_settings(each)), None)
-    if policy is None:
-        remedy = nearest(setting, _settings_of(Stabilizer))
-    else:
-        remedy = f"; policies do: write Stabilizer.from_policy({policy!r}, budget=…, {setting}=…)"
-    return ConfigError(f"Stabilizer takes no setting {setting!r}{remedy}", setting=setting)
+    own = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    return own | WindowOptions.__annotations__.keys()
 
 
 def _verdict(check: Check, draft: Draft) -> CheckResult:
@@ -460,31 +431,6 @@ def _require_iterable(artifacts: Iterable[Artifact]) -> Iterable[Artifact]:
     except TypeError:
         raise HistoryError(f"expected a list of artifacts, got {type(artifacts).__name__}") from None
     return artifacts
-
-
-def _of_caller(artifacts: list[Artifact], run: Run, history: Sequence[Artifact]) -> list[Artifact]:
-    """Return the result in terms of the caller's own objects, where the run was found by equality.
-
-    Parsed requests are new objects in each call; what was worked out for their equals holds for them.
-    """
-    if all(map(is_, run.given, history)):
-        return artifacts
-    pairs = [(known, artifact) for known, artifact in zip(run.history, history, strict=True) if known is not artifact]
-    same = {id(known): artifact for known, artifact in pairs}
-    # a changed copy in the history, from a result that is fed back, shares its root with copies made of it
-    roots = {id(known.root): artifact for known, artifact in pairs}
-    return [same.get(id(one)) or _in_place_of(one, roots.get(id(one.origin))) for one in artifacts]
-
-
-def _in_place_of(artifact: Artifact, own: Artifact | None) -> Artifact:
-    return artifact if own is None else replace(artifact, origin=own.root, source=own.source)
-
-
-def _counted(artifact: Artifact, origin: Artifact, counter: ArtifactCounter) -> Artifact:
-    """Give a changed copy a count of its own where the artifact came with one."""
-    if origin.token_count is None or artifact.token_count is not None:
-        return artifact
-    return replace(artifact, token_count=counter.artifact(artifact))
 
 
 def _exceeded(draft: Draft) -> BudgetExceededError:

@@ -1,6 +1,6 @@
-"""Test your own adapters and stages: generated histories, the laws, and the suite that every adapter passes.
+"""Test your own adapters, stages and stores: generated histories, the laws, and the suites that ours pass.
 
-Needs Hypothesis, which the extra `testing` brings.
+Needs Hypothesis and pytest, which the extra `testing` brings.
 
 ```python
 class TestMyAdapter(AdapterConformance):
@@ -15,27 +15,33 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 from ctxguard.settings import install_command
 
 try:
+    import pytest
     from hypothesis import HealthCheck, assume, given, settings
     from hypothesis import strategies as st
 except ImportError as error:  # pragma: no cover - hypothesis is always there where our own tests run
-    raise ImportError(f"ctxguard.testing needs Hypothesis: {install_command('testing')}") from error
+    raise ImportError(f"ctxguard.testing needs Hypothesis and pytest: {install_command('testing')}") from error
 
 from ctxguard.adapting.adapter import stabilize_native
+from ctxguard.adapting.planting import planted
 from ctxguard.adapting.protocol import Adapter
 from ctxguard.artifacts import Artifact, Kind, ToolCall
-from ctxguard.errors import AdapterError, BudgetExceededError
+from ctxguard.checks import NoPII
+from ctxguard.errors import AdapterError, BudgetExceededError, CtxguardError
 from ctxguard.history import pair
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.stages import MaskPII
+from ctxguard.stores.conformance import StoreConformance
 from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
 
-__all__ = ["AdapterConformance", "broken_histories", "histories", "law_findings"]
+__all__ = ["AdapterConformance", "StoreConformance", "broken_histories", "histories", "law_findings"]
 
 _WORDS = (
     "order",
@@ -190,6 +196,11 @@ class AdapterConformance:
     """
 
     adapter: ClassVar[Adapter[Any]]
+    classes: ClassVar[Sequence[object]] = ()
+    """Types of the framework's messages, or of their parts: dataclasses, pydantic models, typed dicts, and unions of
+    them. They are walked by introspection, so that new classes and fields are tried without being named."""
+    unsearched: ClassVar[Mapping[str, str]] = {}
+    """Fields in which a value passes, `Class.field` or a pattern of it, each with the reason."""
 
     def native(self, history: Sequence[Artifact]) -> Any:  # noqa: ANN401, ARG002 - the framework's own type; a hook
         """Return the history in the framework's own messages."""
@@ -202,6 +213,34 @@ class AdapterConformance:
     def unknown(self) -> Any:  # noqa: ANN401 - it is the framework's own type
         """Return a native message of a kind that the adapter cannot know, or None if the framework has none."""
         return None
+
+    def holding(self, item: Any) -> Any:  # noqa: ANN401 - it is the framework's own type
+        """Return a history that holds an instance of one of the `classes`."""
+        return [item]
+
+    @pytest.mark.filterwarnings("ignore")  # what is deprecated is still sent
+    @pytest.mark.parametrize("value", ["zora@mailhost.org", "4111 1111 1111 1111"])
+    def test_no_field_of_any_class_hides_a_value(self, value: str) -> None:
+        """A value in any field that holds a text or JSON is masked or found, or the field is on the list."""
+        masking = Stabilizer(100_000, counter="estimate", stages=[MaskPII()], checks=[NoPII()])
+        silent: set[str] = set()
+        tried: set[str] = set()
+        accepted = refused = 0
+        for place, item in (found for one in self.classes for found in planted(one, value)):
+            try:
+                written, report = stabilize_native(masking, self.adapter, self.holding(item))
+            except CtxguardError as error:
+                assert value not in str(error)  # noqa: PT017 - a refusal sends nothing, and must not tell the value
+                refused += 1
+                continue
+            accepted += 1
+            tried.add(place.partition(".")[0])
+            is_listed = any(fnmatchcase(place, pattern) for pattern in self.unsearched)
+            if report.ok and value in repr(written) and not is_listed:
+                silent.add(place)
+        print(f"{len(tried)} classes of {self.adapter.name}: {', '.join(sorted(tried))}")  # noqa: T201 - shown by `pytest -rP`
+        assert not silent, f"{self.adapter.name} does not search {', '.join(sorted(silent))}"
+        assert accepted >= refused, f"{refused} of {accepted + refused} instances were refused, so nothing was tried"
 
     @_SETTINGS
     @given(history=histories())

@@ -1,4 +1,4 @@
-"""What all tests share: where the recorded data is."""
+"""What all tests share: where the recorded data is, which tests read it, and which files are run first."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from recordings import RECORDINGS
 
 EXAMPLES = int(os.environ.get("CTXGUARD_EXAMPLES", "12"))
 """Examples that a property is tried with where it does not say itself; `make hunt` tries many."""
@@ -20,13 +21,31 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+HERE = Path(__file__).parent
+LONGEST = (
+    *("harness/test_engines.py", "wire/test_framework_loops.py", "wire/test_serve_command.py", "test_notebooks.py"),
+    *("test_recorded.py", "files/test_shared_files.py", "test_docs.py", "harness/test_bench.py", "test_docs_types.py"),
+    *("adapters/test_same_decisions.py", "files/test_reader.py", "harness/test_replay_command.py", "test_laws.py"),
+    *("adapters/server/test_google_clients.py", "wire/test_clients.py", "pii/test_match.py", "test_cli.py"),
+    *("files/test_hostile_files.py", "adapters/server/test_bedrock_clients.py", "pii/test_prefilter.py"),
+)
+"""The files that take longest come first, so that no worker ends on one of them while the other has nothing left."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    place = {HERE / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
+    for item in items:
+        if "transcripts" in getattr(item, "fixturenames", ()):
+            item.add_marker("recordings")
 
 
 @pytest.fixture(scope="session")
 def transcripts():
     """Folder of the recorded sessions, or a skip that says that they are not here."""
-    folder = DATA / "transcripts"
+    folder = RECORDINGS / "transcripts"
     if not folder.is_dir():
         pytest.skip("the recorded sessions (../shared/data/transcripts) are not on this machine")
     return folder

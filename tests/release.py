@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import griffe
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,6 +30,42 @@ def versions():
     }
 
 
+def git(*words, root=ROOT):
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False).stdout.split()
+
+
+def public(module):
+    """Walk the places of what a module and those below it list in `__all__`: the reference names nothing else."""
+    computed = (name for name, member in module.members.items() if member.is_alias)
+    for name in (module.exports or computed) if module.exports is not None else ():
+        if str(name) in module.members:
+            member = module.members[str(name)]
+            yield member.target_path if member.is_alias else member.path
+    for inner in module.modules.values():
+        if not inner.is_alias:
+            yield from public(inner)
+
+
+def breaks(root=ROOT, packages=None):
+    """Walk what a user of the latest tagged version would miss, one line each."""
+    tags = git("tag", "--list", "v*", "--sort=-version:refname", root=root)
+    if not tags:
+        return
+    for place in packages or (
+        "ctxguard",
+        *sorted(f"adapters/{p.name}" for p in (root / "adapters").glob("ctxguard_*")),
+    ):
+        folder, _, name = place.rpartition("/")
+        if not git("ls-tree", tags[0], f"{place}/", root=root):
+            continue  # a new package
+        was = griffe.load_git(name, ref=tags[0], repo=root, search_paths=[folder or "."], resolve_aliases=True)
+        now = griffe.load(name, search_paths=[root / folder], resolve_aliases=True)
+        listed = {f"{path}." for path in public(was)}
+        for breakage in griffe.find_breaking_changes(was, now):
+            if any(f"{breakage.obj.path}.".startswith(path) for path in listed):
+                yield f"{breakage.obj.path}: {breakage.kind.value.lower()} since {tags[0]}"
+
+
 def obstacles(version):
     """Walk what is to be done before a version can be published, one line each."""
     yield from (f"{place} says {told}, not {version}" for place, told in versions().items() if told != version)
@@ -38,14 +76,20 @@ def obstacles(version):
     if missing:
         yield f"pyproject.toml names no address under [project.urls] for {', '.join(missing)}"
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    if "ADDRESS-OF-THIS-REPOSITORY" in readme:
-        yield "README.md clones ADDRESS-OF-THIS-REPOSITORY; write the address"
+    for place in ("README.md", ".github/ISSUE_TEMPLATE/config.yml"):
+        if "ADDRESS-OF-THIS-REPOSITORY" in (ROOT / place).read_text(encoding="utf-8"):
+            yield f"{place} names ADDRESS-OF-THIS-REPOSITORY; write the address"
+    if "ACCOUNT-OF-THE-MAINTAINERS" in (ROOT / ".github" / "CODEOWNERS").read_text(encoding="utf-8"):
+        yield ".github/CODEOWNERS names ACCOUNT-OF-THE-MAINTAINERS; write the account"
     if re.search(r"\]\((?!https?:|#)[^)]*\)|(?:src|srcset)=\"(?!https?:)", readme) is not None:
         yield "README.md has relative links and pictures, which a package index cannot show; give their full addresses"
 
 
 def main():
-    found = list(obstacles(sys.argv[1]))
+    found, missed = list(obstacles(sys.argv[1])), list(breaks())
+    if missed and not sys.argv[1].endswith(".0"):
+        found.append("a patch version takes nothing away, and this one does")
+    sys.stdout.write("".join(f"in the change log? {line}\n" for line in missed))
     sys.stdout.write("".join(f"{line}\n" for line in found) or "nothing keeps it from being published\n")
     sys.exit(1 if found else 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import pickle
 import re
@@ -26,9 +27,17 @@ def test_kinds_of_other_formats_are_known(spelling, kind):
     assert Artifact(spelling).kind == kind
 
 
-def test_an_unknown_kind_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigError, match="unknown kind 'robot'; known are system, task, user, assistant, tool"):
-        Artifact("robot", "hi")
+@pytest.mark.parametrize("kind", ["sistem", "asistant", "usr", "toool", "mesage", "", None, 5])
+def test_a_misspelled_kind_is_refused_with_the_known_ones(kind):
+    with pytest.raises(ConfigError, match=f"unknown kind {kind!r}.*; known are system, task, user, assistant, tool"):
+        Artifact(kind, "hi")
+
+
+@pytest.mark.parametrize("kind", ["memory", "document", "other", "retrieval", "note", "Plan"])
+def test_another_kind_is_taken_like_a_tool_output_and_keeps_its_name(kind):
+    artifact = Artifact(kind, "hi")
+    assert (artifact.kind, artifact.role) == ("tool", kind)
+    assert copy.deepcopy(artifact) == artifact
 
 
 def test_artifacts_are_frozen_and_survive_pickling():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import chat_call
 
-from ctxguard import Artifact, BudgetExceededError, Stabilizer
+from ctxguard import Artifact, BudgetExceededError, Stabilizer, guard
 from ctxguard.content import context_result
 from ctxguard.errors import CheckFailedError, ConfigError, CtxguardError, HistoryError, PairingError
 from ctxguard.stages import (
@@ -35,14 +35,14 @@ def test_no_system_prompt_is_fine():
     assert result.report.ok
 
 
-@pytest.mark.parametrize("budget", [0, -5, True, 2.5, None, "100", "0%", "120%", "many%"])
+@pytest.mark.parametrize("budget", [0, -5, True, 2.5, None, "1.5", "0%", "120%", "many%"])
 def test_a_budget_that_is_none_is_refused(budget):
     with pytest.raises(ConfigError, match="budget"):
         Stabilizer(budget)
 
 
 def test_a_share_needs_the_window():
-    stabilizer = Stabilizer("50%", reserve=100)
+    stabilizer = Stabilizer("50%", headroom=100)
     with pytest.raises(ConfigError, match="needs the model's window"):
         stabilizer.stabilize([Artifact("user", "hi")])
     assert stabilizer.stabilize([Artifact("user", "hi")], window=1_000).report.budget == 400
@@ -52,7 +52,7 @@ def test_a_share_needs_the_window():
     "settings",
     [
         {"keep_recent": -1},
-        {"reserve": -1},
+        {"headroom": -1},
         {"on_failure": "shrug"},
         {"provider": "acme"},
         {"counter": "p99k"},
@@ -67,7 +67,7 @@ def test_settings_out_of_range_are_refused_by_name(settings):
 
 
 def test_an_unknown_policy_or_setting_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigError, match="unknown policy 'magic'; known are chat, agent"):
+    with pytest.raises(ConfigError, match="unknown policy 'magic'; known are default, chat, agent"):
         Stabilizer.from_policy("magic", budget=100)
     with pytest.raises(ConfigError, match="takes no setting 'tarhet'"):
         Stabilizer.from_policy("agent", budget=100, tarhet=0.5)
@@ -77,10 +77,10 @@ def test_an_unknown_policy_or_setting_is_refused_with_the_known_ones():
     ("make", "told"),
     [
         (lambda: Stabilizer.from_policy("agnet", 100), "unknown policy 'agnet' (did you mean 'agent'?); known are"),
-        (lambda: Stabilizer(100, policy="chta"), "(did you mean 'chat'?)"),
+        (lambda: Stabilizer(100, policy="chat"), "Stabilizer takes no setting 'policy'; write Stabilizer.from_policy"),
         (lambda: Stabilizer.from_policy("agent", 100, tarhet=1), "no setting 'tarhet' (did you mean 'target'?)"),
         (lambda: Stabilizer(100, tarhet=1), "Stabilizer takes no setting 'tarhet' (did you mean 'target'?)"),
-        (lambda: Stabilizer(100, rules=()), "policies do: write Stabilizer.from_policy('agent', budget=…, rules=…)"),
+        (lambda: Stabilizer(100, rules=()), "policies do: write Stabilizer.from_policy('default', budget=…, rules=…)"),
         (lambda: Stabilizer(100, level="low"), "write Stabilizer.from_policy('browser', budget=…, level=…)"),
         (lambda: Stabilizer.from_config(budget=100, rules=["standrad"]), "'standrad' (did you mean 'standard'?)"),
         (lambda: Stabilizer.from_policy("agent", 100, rules="peple"), "such as ctxguard.pii.PEOPLE, not 'peple'"),
@@ -201,7 +201,8 @@ SETTINGS = [
     ("tools['q']", "True", lambda: BoundToolOutput(tools={"q": True})),
     ("max_tokens", "'5'", lambda: BoundToolOutput(max_tokens="5")),
     ("share", "'x'", lambda: BoundToolOutput(share="x")),
-    ("exchange_share", "2", lambda: BoundToolOutput(exchange_share=2)),
+    ("output_share", "above 0 and at most 1", lambda: StableWindow(output_share=2)),
+    ("file_tools", "'read' or 'edit'", lambda: StableWindow(file_tools={"peek": "look"})),
     ("window_size", "'15'", lambda: SlidingWindow("15")),
     ("window_size", "0", lambda: SlidingWindow(0)),
 ]
@@ -245,3 +246,23 @@ async def test_a_request_of_anthropic_without_messages_is_refused(request_, said
         stabilize_request(request_, Stabilizer(100))
     with pytest.raises(HistoryError, match=said):
         await astabilize_request(request_, Stabilizer(100))
+
+
+@pytest.mark.parametrize(
+    "given", [[{"role": "user", "content": "I am ada@example.com"}], "I am ada@example.com, hello"]
+)
+def test_no_error_quotes_what_somebody_said(given):
+    with pytest.raises(ConfigError) as caught:
+        Stabilizer(given)
+    assert "ada" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["hi", 5, {"role": "user", "content": "hi"}, None])
+def test_what_is_no_list_of_messages_is_named(given):
+    with pytest.raises(HistoryError, match=f"guard takes a list of messages, not {type(given).__name__}; "):
+        guard(given)
+
+
+def test_a_guard_without_a_budget_says_so():
+    with pytest.raises(ConfigError, match="a budget is missing: write budget=8_000"):
+        guard([{"role": "user", "content": "hi"}])

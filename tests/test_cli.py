@@ -147,7 +147,7 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says(name):
         (["tokens", "folder"], "folder: is a directory\n"),
         (["pii", "eval", "none.jsonl"], "none.jsonl: no such file or directory; give a file of JSON lines\n"),
         (["pii", "eval", "binary"], "binary: not UTF-8 text (byte 0); give a file of JSON lines\n"),
-        (["store", "ls", "empty"], "empty: no such store; name an SQLite file or a postgresql:// URL\n"),
+        (["store", "ls", "empty"], "empty: no such store; name an SQLite file or a URL\n"),
         (
             ["replay", "x", "--prices", "none.yaml", "--model", "m"],
             "the price table none.yaml cannot be read (no such file or directory); name a YAML file\n",
@@ -339,11 +339,11 @@ def test_check_reports_as_json_what_it_prints_as_text(session):
     assert (good.returncode, json.loads(good.stdout)["ok"]) == (0, True)
 
 
-def test_the_reserve_is_left_free(session):
-    assert "exceed the budget of 400" in cli("check", session, "--budget", 500, "--reserve", 100).stdout
-    assert "tokens of 500" in cli("stabilize", session, "-b", 600, "--reserve", 100, "-r", "text").stdout
-    run = cli("check", session, "--budget", 100, "--reserve", 100)
-    assert (run.returncode, run.stderr) == (2, "ctxguard: a reserve of 100 leaves nothing of the budget\n")
+def test_the_headroom_is_left_free(session):
+    assert "exceed the budget of 400" in cli("check", session, "--budget", 500, "--headroom", 100).stdout
+    assert "tokens of 500" in cli("stabilize", session, "-b", 600, "--headroom", 100, "-r", "text").stdout
+    run = cli("check", session, "--budget", 100, "--headroom", 100)
+    assert (run.returncode, run.stderr) == (2, "ctxguard: a headroom of 100 leaves nothing of a budget of 100\n")
 
 
 def test_target_and_trail_are_those_of_the_window(session):
@@ -499,7 +499,7 @@ def test_a_budget_that_cannot_hold_what_must_stay_is_one_line(session):
 @pytest.mark.parametrize("command", [["demo"], ["stabilize", "-"]])
 def test_a_report_as_html_is_a_page(command):
     run = cli(*command, "--report", "html", stdin=json.dumps(MESSAGES))
-    assert run.stdout.startswith("<!doctype html><html lang='en'><head><meta charset='utf-8'>")
+    assert run.stdout.startswith('<!doctype html>\n<html lang="en"><head><meta charset="utf-8">')
     assert run.stdout.count("<title>") == run.stdout.count("</html>") == 1
 
 
@@ -582,10 +582,10 @@ def test_every_command_that_reads_what_may_be_large_shows_that_it_works(words, s
 
 
 def test_replay_shows_on_a_terminal_alone_how_far_it_is(session):
-    assert "session," not in process("replay", session, "--budget", 600).stderr
+    assert "session," not in cli("replay", session, "--budget", 600).stderr
     pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
     ours, theirs = pty.openpty()
-    words = [sys.executable, "-m", "ctxguard.cli", "replay", str(session), "--budget", "600"]
+    words = [sys.executable, "-m", "ctxguard.cli", "replay", str(session), "--budget", "600", "--processes", "1"]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, "TERM": "xterm"}) as run:
         os.close(theirs)
         shown = b"".join(written_to(ours)).decode()
@@ -703,3 +703,10 @@ def test_bundles_of_artifacts_are_read_and_written_in_their_own_shape(tmp_path):
     path.write_text(json.dumps({"artifacts": items}))
     out = json.loads(cli("stabilize", path, "--policy", "long_session").stdout)
     assert out["artifacts"] == [items[0], {**items[1], "content": "call [REDACTED]"}]
+
+
+def test_without_its_extra_the_command_line_says_in_one_line_how_to_get_it():
+    program = "import sys; sys.modules['typer'] = None\nfrom ctxguard.cli import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"the command line needs {install_command('cli')}\n"

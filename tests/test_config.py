@@ -71,17 +71,17 @@ def test_sections_have_their_defaults():
     assert (config.compaction.max_tokens, config.compaction.target_tokens) == (120_000, 40_000)
     assert config.stabilizer.model_dump() == {
         "budget": None,
-        "policy": "agent",
+        "policy": "default",
         "keep_recent": 2,
         "target": None,
         "trail": None,
-        "digests": True,
+        "output_share": None,
         "rules": None,
         "on_overflow": "raise",
         "mode": "enforce",
         "counter": "auto",
         "model": None,
-        "margin": "measured",
+        "headroom": "measured",
         "provider": None,
         "store": None,
     }
@@ -99,8 +99,8 @@ def test_a_budget_is_tokens_or_a_share(monkeypatch):
 
 def test_settings_given_to_from_config_come_before_the_file(tmp_path):
     (tmp_path / "ctxguard.yaml").write_text("stabilizer: {budget: 700, keep_recent: 4}\n")
-    stabilizer = Stabilizer.from_config(budget=900, reserve=50)
-    assert (stabilizer.budget, stabilizer.keep_recent, stabilizer.reserve) == (900, 4, 50)
+    stabilizer = Stabilizer.from_config(budget=900, headroom=50)
+    assert (stabilizer.budget, stabilizer.keep_recent, stabilizer.headroom) == (900, 4, 50)
 
 
 def test_the_source_of_the_settings_is_named(tmp_path, monkeypatch):
@@ -334,10 +334,11 @@ def as_written(default):
 
 def described(model):
     """Walk the settings of a model with what its docstring says they are."""
-    attributes = inspect.getdoc(model).partition("Attributes:\n")[2]
-    for told in re.split(r"\n?^    (?=\w)", attributes, flags=re.MULTILINE)[1:]:
-        name, _, meaning = " ".join(told.split()).partition(": ")
-        yield name, meaning.rstrip(".")
+    for kind in model.__mro__[: model.__mro__.index(BaseModel)]:
+        attributes = inspect.getdoc(kind).partition("Attributes:\n")[2]
+        for told in re.split(r"\n?^    (?=\w)", attributes, flags=re.MULTILINE)[1:]:
+            name, _, meaning = " ".join(told.split()).partition(": ")
+            yield name, meaning.rstrip(".")
 
 
 def test_the_page_has_every_setting_with_its_default_and_what_it_is():

@@ -17,7 +17,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from ctxguard import Stabilizer
-from ctxguard.cli import app
+from ctxguard.cli.program import app
 from ctxguard.harness.demo import demo_session
 from ctxguard_openai import stabilize_messages
 

@@ -1,6 +1,7 @@
 """Every notebook runs from top to bottom, offline, and says nothing on standard error.
 
 Those for one kind of user each are committed with their outputs, since a picture is at their end; the others are not.
+Some read recordings, from the folder that CTXGUARD_RECORDINGS names, and all of them run without.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ SHOWN = ("01_chat", "02_agent", "03_rag", "04_compliance")
 NEEDED = ("langchain_core", "langchain", "pydantic_ai", "matplotlib", "cryptography")
 
 
+def read_recordings(path):
+    """Mark a notebook that reads recordings."""
+    reads = "CTXGUARD_RECORDINGS" in path.read_text(encoding="utf-8")
+    return pytest.param(path, marks=[pytest.mark.recordings] if reads else [])
+
+
 def code_of(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
@@ -36,7 +43,7 @@ def kernel():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:jupyter_client", "ignore::DeprecationWarning:zmq")
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*map(read_recordings, NOTEBOOKS)], ids=lambda path: path.stem)
 def test_it_runs_from_top_to_bottom(path, kernel):
     notebook = nbformat.read(path, as_version=4)
     source = "\n".join(cell.source for cell in code_of(notebook))

@@ -17,6 +17,8 @@ import pytest
 from ctxguard import BudgetExceededError, Stabilizer
 from ctxguard_openai import stabilize_messages
 
+FEW = 5
+"""Refused calls of a session in a row, behind which a sample judges every fourth: one refused call is like another."""
 ALL = os.environ.get("CTXGUARD_REPLAY_ALL") == "1"
 BUDGETS = (1_000, 2_000, 4_000, 8_000, 32_000)
 
@@ -83,9 +85,12 @@ def test_the_laws_hold_at_every_model_call(transcripts, budget):
     calls = refused = extended = successors = 0
     for name, record, _ in sessions(transcripts, every=120 if budget in (2_000, 8_000) else 300):
         messages, previous, over = record["messages"], None, False
-        own = [0, 0]
+        own, in_a_row = [0, 0], 0
         for end in range(1, len(messages)):
             if messages[end]["role"] != "assistant":
+                continue
+            if in_a_row > FEW and in_a_row % 4 and not ALL:
+                in_a_row += 1
                 continue
             calls += 1
             history = messages[:end]
@@ -95,18 +100,24 @@ def test_the_laws_hold_at_every_model_call(transcripts, budget):
                 assert error.needed > budget == error.budget
                 assert sum(error.parts.values()) == error.needed
                 refused += 1
+                in_a_row += 1
                 over, previous = True, None
                 continue
             assert judge(history, out, report, budget) == [], f"{name} at {end}"
+            in_a_row = 0
             over = over or report.tokens_before > budget
             if previous is not None:
                 own[1] += 1
                 if out[: len(previous)] == previous:
                     own[0] += 1
                 else:
-                    assert report.cut is None or report.cut.fresh, f"{name} at {end}: the prefix changed without a cut"
-                    same = 0 if report.cut is None else report.cut.position
+                    assert report.cut is not None, f"{name} at {end}: the prefix changed without a word"
+                    # What was new in the call before may be sent in another form once; what stands before it may not.
+                    newest = max((n for n, m in enumerate(previous) if m["role"] == "assistant"), default=0)
+                    same = report.cut.position
+                    assert report.cut.fresh or same >= newest, f"{name} at {end}: the prefix changed without a cut"
                     assert out[:same] == previous[:same], f"{name} at {end}: the prefix changed before the cut's place"
+                    own[0] += not report.cut.fresh
             previous = out
         if over:
             extended, successors = extended + own[0], successors + own[1]

@@ -65,3 +65,38 @@ def test_an_issue_form_has_what_the_site_wants(path):
     assert len({part["id"] for part in asked}) == len(asked) > 0
     assert all(part["attributes"]["label"] for part in asked)
     assert {part["type"] for part in form["body"]} <= {"markdown", "textarea", "input", "dropdown"}
+
+
+def test_every_action_of_a_workflow_is_named_by_its_commit():
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    used = [line for path in workflows for line in path.read_text().splitlines() if "uses:" in line]
+    assert used
+    assert not [line for line in used if not re.search(r"@[0-9a-f]{40} # v\d", line)], "a tag can be moved"
+
+
+def test_a_public_name_that_is_gone_since_the_latest_tag_is_told(tmp_path):
+    def git(*words):
+        release.subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=tmp_path, check=True)
+
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "inner.py").write_text("def order(item, count=1):\n    ...\n\n\ndef hidden(a):\n    ...\n")
+    (package / "__init__.py").write_text(
+        "from shop.inner import order\n\n__all__ = ['order', 'refund']\n\n\ndef refund(item):\n    ...\n\n\ndef own():\n    ...\n"
+    )
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    assert list(release.breaks(tmp_path, ["shop"])) == [], "there is nothing to compare with"
+    git("tag", "v1.0.0")
+    assert list(release.breaks(tmp_path, ["shop"])) == []
+    (package / "__init__.py").write_text(
+        "from shop.inner import order\n\n__all__ = ['order', 'refund']\n\n\ndef refund(item, why):\n    ...\n"
+    )
+    (package / "inner.py").write_text("def order(item):\n    ...\n")
+    told = "\n".join(release.breaks(tmp_path, ["shop"]))
+    assert "shop.refund" in told
+    assert "order" in told
+    assert "since v1.0.0" in told
+    assert "own" not in told
+    assert "hidden" not in told

@@ -23,10 +23,15 @@ async def of_coroutine(draft):
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: Stabilizer("8000"), "write 8000 for tokens, or '80%' for a share"),
+        (Stabilizer, "a budget is missing: write budget=8_000"),
+        (lambda: Stabilizer.from_policy("agent"), "a budget is missing: write budget=8_000"),
+        (lambda: Stabilizer("8 thousand"), "a budget is a number of tokens such as 8000 or '8k', or a share"),
+        (lambda: Stabilizer("1.5"), "a budget is a number of tokens such as 8000 or '8k', or a share"),
+        (lambda: Stabilizer("0k"), "holds nothing"),
+        (lambda: Stabilizer("120%"), "a budget is a number of tokens such as 8000 or '8k', or a share"),
         (lambda: Stabilizer(0), "holds nothing"),
         (lambda: Stabilizer(1_000.5), "budget is a whole number of tokens, not 1000.5"),
-        (lambda: Stabilizer(100, reserve="10%"), "reserve is a whole number of tokens, not '10%'"),
+        (lambda: Stabilizer(100, headroom="10%"), "headroom is 'measured', a number of tokens, or a share below 1"),
         (lambda: Stabilizer(100, keep_recent="2"), "keep_recent is a whole number of messages, not '2'"),
         (lambda: Stabilizer(100, keep_recent=-1), "keep_recent must be 0 or more messages, not -1"),
         (lambda: Stabilizer("50%").budget_for("1000"), "window is a whole number of tokens, not '1000'"),

@@ -1,4 +1,4 @@
-"""Try an installed ctxguard, without extras, as a new user would: `make wheel-test` runs this with a bare Python."""
+"""Try an installed ctxguard as a new user would, without extras, then with `cli`: `make wheel-test` runs it both ways."""
 
 from __future__ import annotations
 
@@ -70,23 +70,32 @@ def try_commands(version):
 
 def try_what_is_missing():
     """What needs an extra says in one line how this very installation gets it."""
-    told = run("serve", "--upstream", "https://api.example.com", status=2).stderr
+    told = run("demo", status=2).stderr
     assert told.count("\n") == 1
-    assert ".whl[proxy]" in told, told
+    assert ".whl[cli]" in told, told
     done = subprocess.run(
         [sys.executable, "-c", "import ctxguard_langchain"], capture_output=True, text=True, check=False
     )
     assert ".whl[langchain]" in done.stderr, done.stderr
 
 
+def try_what_a_command_misses():
+    told = run("serve", "--upstream", "https://api.example.com", status=2).stderr
+    assert told.count("\n") == 1
+    assert ".whl[proxy]" in told, told
+
+
 def main():
-    version = sys.argv[1]
-    try_packages()
-    try_metadata(version)
-    try_library()
-    try_commands(version)
-    try_what_is_missing()
-    print(f"Python {sys.version.split()[0]}: ctxguard {version} works as installed from the wheel")
+    version, *extras = sys.argv[1:]
+    if extras:
+        try_commands(version)
+        try_what_a_command_misses()
+    else:
+        try_packages()
+        try_metadata(version)
+        try_library()
+        try_what_is_missing()
+    print(f"Python {sys.version.split()[0]}: ctxguard {version} {extras} works as installed from the wheel")
 
 
 if __name__ == "__main__":

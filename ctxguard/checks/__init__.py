@@ -1,4 +1,4 @@
-"""Invariants that judge a finished draft. Each collects all it finds; none changes anything."""
+"""Invariants of a finished draft. Each check reports every violation and changes nothing."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ __all__ = [
 
 
 class Check(Protocol):
-    """Judge a finished draft."""
+    """An invariant of a finished draft."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
         ...
 
     def __call__(self, draft: Draft, /) -> Iterable[Finding]:
-        """Return everything that is wrong; nothing means that it holds."""
+        """Return a finding for each violation; none means that the invariant holds."""
         ...
 
 
@@ -51,4 +51,4 @@ ALL_CHECKS: Final[tuple[Check, ...]] = (
     RecentKept(),
     SystemIntact(),
 )
-"""What every stabilizer checks unless told otherwise."""
+"""The default checks of a stabilizer."""

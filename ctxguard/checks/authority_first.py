@@ -1,4 +1,4 @@
-"""What has authority stands first."""
+"""The check that instructions come first."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ctxguard.report import Finding
 
 
 class AuthorityFirst:
-    """Hold if system artifacts stand before task artifacts, and both before all others.
+    """Hold if system artifacts come before task artifacts, and both before all others.
 
-    Strict chat templates refuse a system message anywhere else, and models give more weight to what comes first.
+    Strict chat templates reject a system message anywhere else, and models give more weight to the beginning.
     """
 
     name = "AuthorityFirst"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Yield everything that is wrong."""
+        """Yield a finding for each violation."""
         lead = next((n for n, artifact in enumerate(draft.artifacts) if artifact.kind not in _RANK), 0)
-        # in most contexts nothing but one system prompt has authority: a look at all kinds is all that this costs
+        # fast path: in most contexts, the system prompt is the only such artifact
         if lead <= 1 and _RANK.keys().isdisjoint(map(_kind, islice(draft.artifacts, lead, None))):
             return
         highest = 0

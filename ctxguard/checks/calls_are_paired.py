@@ -1,25 +1,27 @@
-"""Calls and results come in pairs."""
+"""The check that tool calls and results come in pairs."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 
-from ctxguard.artifacts import Artifact, Kind
+from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Draft
-from ctxguard.history import pair, whole_until
 from ctxguard.report import Finding
 
 
 class CallsArePaired:
-    """Hold if every result directly follows its call, and every call outside of an open last exchange has one.
+    """Hold if every result directly follows its call, and every call has a result, except in an open last exchange.
 
     OpenAI: "An assistant message with 'tool_calls' must be followed by tool messages responding to each
     'tool_call_id'"; Anthropic: "tool_use ids were found without tool_result blocks immediately after". Both answer 400.
 
+    It compares each message with calls to the results directly behind it. If ids repeat or are missing, results and
+    calls are matched by number, so an ambiguous result is a finding.
+
     Args:
-        allow_bare: accept tool outputs that name no call, unless they come from a provider's messages. Plain
-            transcripts, such as the bundles of the long-session harness, have nothing to pair them with.
+        allow_bare: accept tool outputs without a call id, unless they come from a provider's messages. Plain
+            transcripts, such as the bundles of the long-session harness, contain no calls.
     """
 
     name = "CallsArePaired"
@@ -28,27 +30,50 @@ class CallsArePaired:
         self.allow_bare = allow_bare
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Yield everything that is wrong."""
-        artifacts = draft.artifacts
-        if whole_until(artifacts) is not None:
-            return
-        found = pair(artifacts)
-        for position in (*found.orphans, *found.duplicates):
-            if self.allow_bare and artifacts[position].answers is None and _is_of_transcript(artifacts[position]):
+        """Yield a finding for each violation."""
+        calls, abandoned = _Calls(), _Calls()
+        for position, artifact in enumerate(draft.artifacts):
+            if artifact.kind is not Kind.TOOL:
+                abandoned.add(calls.unanswered())
+                calls = _Calls()
+                calls.add((f"artifacts[{position}].calls[{n}]", call) for n, call in enumerate(artifact.calls))
+            elif calls.take(artifact):
                 continue
-            yield Finding("a tool result answers no open call", f"artifacts[{position}]")
-        last = len(artifacts) - 1
-        while last >= 0 and last in found.owner:
-            last -= 1
-        for position, number in found.unanswered:
-            if position != last:
-                yield Finding("a tool call has no result", f"artifacts[{position}].calls[{number}]")
-        others = [p for p, artifact in enumerate(artifacts) if artifact.kind is not Kind.TOOL]
-        for position, (owner, _) in found.owner.items():
-            if bisect_left(others, position) > bisect_right(others, owner):
+            elif artifact.answers is not None and abandoned.take(artifact):
                 yield Finding("a tool result does not follow its call", f"artifacts[{position}]")
+            elif not (self.allow_bare and artifact.answers is None and _is_of_transcript(artifact)):
+                yield Finding("a tool result answers no open call", f"artifacts[{position}]")
+        for place, _ in abandoned.unanswered():
+            yield Finding("a tool call has no result", place)
+
+
+class _Calls:
+    """The calls that have no result yet, with their places."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str | None, deque[tuple[str, ToolCall]]] = {}
+
+    def add(self, placed: Iterable[tuple[str, ToolCall]]) -> None:
+        for place, call in placed:
+            self._by_id.setdefault(call.id, deque()).append((place, call))
+
+    def unanswered(self) -> list[tuple[str, ToolCall]]:
+        return [one for calls in self._by_id.values() for one in calls]
+
+    def take(self, result: Artifact) -> bool:
+        """Remove the call of a result: by its id, or by the name of its tool if either has no id."""
+        calls = self._by_id.get(result.answers) if result.answers is not None else None
+        if calls:
+            calls.popleft()
+            return True
+        for calls in self._by_id.values() if result.answers is None else [self._by_id.get(None, deque())]:
+            for one in calls:
+                if result.name in (None, one[1].name):
+                    calls.remove(one)
+                    return True
+        return False
 
 
 def _is_of_transcript(artifact: Artifact) -> bool:
-    """Return whether an artifact was made by hand or read from a bundle: its items have a kind, messages a role."""
+    """Return whether an artifact was created by hand or read from a bundle, whose items have a kind and not a role."""
     return artifact.source is None or (isinstance(artifact.source, Mapping) and "kind" in artifact.source)

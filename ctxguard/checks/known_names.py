@@ -1,4 +1,4 @@
-"""Judge texts by the names that were known when they were last decided."""
+"""The search for names that the conversation had introduced before a text was masked."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class KnownNames:
-    """Find the names that a history made known in what is sent of it.
+    """Find names in the result that earlier messages of the history introduced.
 
-    A text was decided when it came, and again at the last cut if it came before. So it is judged by the names that the
-    history had made known by the later of the two; what a stage wrote itself, by those known at the cut. The names are
-    worked out here, from the history as it came in, and not taken from the stage that masked.
+    A text is masked when it arrives, and again at the last cut if it is older. It is therefore searched for the names
+    that the history had introduced by the later of the two; a text that a stage wrote, for those introduced by the cut.
+    The names are computed here, from the unmasked history, independently of the stage that masked.
 
     Args:
-        rules: the rules that make names known.
-        read: what texts were found to make known, by text.
-        clean: texts in which no known name stands, with the names that were looked for.
+        rules: the rules that recognize where a name is introduced.
+        read: cache of the names that each text introduces.
+        clean: cache of texts that contain none of the given names.
         draft: the finished draft.
     """
 
@@ -49,7 +49,7 @@ class KnownNames:
         self._cut_at = -1 if draft.cut_at is None else draft.cut_at
 
     def find(self, artifact: Artifact, text: str) -> Sequence[Span]:
-        """Return where names stand in a text of an artifact that should not."""
+        """Return the spans of introduced names in a text of an artifact."""
         place = max(self._places.get(id(artifact.root), -1), self._cut_at)
         known = self._counts[place] if 0 <= place < len(self._counts) else 0
         if not known:

@@ -1,13 +1,15 @@
-"""No personal data leaves."""
+"""The check that no personal data is sent."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.checks.known_names import KnownNames
 from ctxguard.draft import Draft
+from ctxguard.history import MESSAGES
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Finding
 from ctxguard.tokens.text_cache import TextCache
@@ -16,20 +18,24 @@ if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
     from ctxguard.pii import Detector, Span
 
-# What has no form of its own: rules find it only where the text says what it is.
+# Kinds without a pattern of their own: rules find them only in a context that names them.
 _NO_SHAPE: Final = {"PERSON": "names", "ADDRESS": "postal addresses"}
+
+_REACH: Final = 256
+"""Characters on each side of the border between two parts that are searched."""
+_SIGNS: Final = re.compile(r"[._\W]+")
 
 
 @dataclass(slots=True, eq=False)
 class _Memory:
-    """Hold what is known of texts, by one detector.
+    """The cached results of one detector.
 
     Attributes:
         detector: the detector.
-        verdict: key of `Artifact.memo` under which clean artifacts are marked.
-        clean: whether a text is clean.
-        named: the names it makes known.
-        unnamed: the names that were looked for in vain.
+        verdict: key of `Artifact.memo` that marks clean artifacts.
+        clean: texts in which the detector finds nothing.
+        named: the names that a text introduces.
+        unnamed: the names that a text does not contain.
     """
 
     detector: Detector
@@ -42,16 +48,16 @@ class _Memory:
 class NoPII:
     """Hold if no rule matches in any text of the result: contents, tool-call arguments, and other fields.
 
-    Ids, names, links, signatures and unknown fields are never edited, and ids hold digits of all sorts; they are
-    searched by rules with a form of their own, see `ctxguard.pii.identifiers`.
+    Ids, names, links, signatures and unknown fields are never edited, and ids contain arbitrary digits; only rules with
+    a specific pattern search them, see `ctxguard.pii.identifiers`.
 
-    The texts are scanned by a separate path, not by the code that masked them. Verdicts are remembered by text and with
-    each artifact, so that only what is new in the session costs a scan. Copies and pickles start without them.
+    The texts are scanned by code that is independent of the masking. Results are cached by text and by artifact, so
+    only new texts of a session are scanned. Copies and pickles start with an empty cache.
 
-    Where rules make names known (`ctxguard.pii.PEOPLE`), each text is judged by those known when it was last decided.
+    If rules recognize where a name is introduced (`ctxguard.pii.PEOPLE`), later texts are searched for that name, too.
 
     Args:
-        rules: None means the rules of the masking stages that ran, or nothing where none ran.
+        rules: None means the rules of the masking stages that ran; without any, nothing is searched.
     """
 
     name = "NoPII"
@@ -64,19 +70,25 @@ class NoPII:
         return {**vars(self), "_memories": {}}
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Yield everything that is wrong."""
+        """Yield a finding for each violation."""
         for detector in (self.rules,) if self.rules is not None else draft.detectors:
             yield from self._findings(draft, detector)
+        for detector in draft.message_detectors if self.rules is None else ():
+            clean = self._memory(detector).clean
+            for position, artifact in enumerate(draft.artifacts):
+                for slot, text in artifact.texts() if artifact.kind in MESSAGES else ():
+                    if slot == "content":
+                        yield from _found(detector, clean, text, f"artifacts[{position}]", slot)
 
     def claim(self, draft: Draft, /) -> str:
-        """Return what was searched for and what was not, so that "no findings" is not read as more than that."""
-        return _claim((self.rules,) if self.rules is not None else draft.detectors)
+        """Describe what was searched for and what was not, so that "no findings" is not overestimated."""
+        return _claim((self.rules,) if self.rules is not None else (*draft.detectors, *draft.message_detectors))
 
     def _findings(self, draft: Draft, detector: Detector) -> Iterator[Finding]:
         verdict = self._memory(detector).verdict
         names = self._names_known(draft, detector)
         for position, artifact in enumerate(draft.artifacts):
-            # what was found clean by an earlier call costs one look; names may have become known since
+            # an artifact stays clean, unless names were introduced since
             if names is None and artifact.memo.get(verdict):
                 continue
             found = tuple(self._found_in(artifact, f"artifacts[{position}]", detector, names))
@@ -93,17 +105,19 @@ class NoPII:
         for slot, text in artifact.texts():
             if slot == "name":  # never edited: it is among the fixed texts
                 continue
-            yield from _found(detector, clean, text, f"{path}.{slot}")
+            yield from _found(detector, clean, text, path, slot)
             if names is not None:
                 yield from (_finding(span, f"{path}.{slot}") for span in names.find(artifact, text))
+        if not isinstance(artifact.content, str):
+            yield from _found_across([part.text for part in artifact.content if part.text], detector, f"{path}.content")
         for place, text, is_identifier in artifact.fixed_texts():
             if not is_identifier:
-                yield from _found(detector, clean, text, f"{path}.{place}")
+                yield from _found(detector, clean, text, path, place)
             elif strict is not None:
-                yield from _found(strict, self._memory(strict).clean, text, f"{path}.{place}")
+                yield from _found(strict, self._memory(strict).clean, text, path, place)
 
     def _names_known(self, draft: Draft, detector: Detector) -> KnownNames | None:
-        """Return what judges by the names that the history made known; None where the rules make none known."""
+        """Return the search for introduced names; None if the rules recognize no introductions."""
         from ctxguard.pii.rule_sets import RuleSet
 
         if not isinstance(detector, RuleSet) or not detector.echoes:
@@ -128,26 +142,44 @@ def _claim(detectors: Sequence[Detector]) -> str:
     # by identity: hashing the rules of a set would cost more than all other checks of a call
     rules = {id(rule): rule for one in detectors if isinstance(one, RuleSet) for rule in one.rules}.values()
     others = [one.name for one in detectors if not isinstance(one, RuleSet)]
-    told = [f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}"] if rules else []
-    told += [f"detector {name}" for name in others]
+    searched = [f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}"] if rules else []
+    searched += [f"detector {name}" for name in others]
     known = {rule.label for rule in rules}
     missing = " and ".join(what for label, what in _NO_SHAPE.items() if label not in known)
     said = {rule.label for rule in rules if rule.walk is not None}
     partly = " and ".join(what for label, what in _NO_SHAPE.items() if label in said)
-    # what a detector of another make looks for is not known here
+    # what a custom detector searches for is unknown
     limits = [f"{partly} are found where the text says what they are"] if partly and not others else []
     limits += [f"{missing} are not looked for"] if missing and not others else []
-    return "; ".join([f"no match of {' and '.join(told)}", *limits])
+    return "; ".join([f"no match of {' and '.join(searched)}", *limits])
 
 
-def _found(detector: Detector, clean: TextCache[bool], text: str, path: str) -> Iterator[Finding]:
+def _found(detector: Detector, clean: TextCache[bool], text: str, path: str, place: str) -> Iterator[Finding]:
     if not text or clean.get(text):
         return
     spans = scan(detector, text)
     if not spans:
         clean.put(text, value=True)
     for span in spans:
-        yield _finding(span, path)
+        yield _finding(span, f"{path}.{shown_place(place, (detector,))}")
+
+
+def _found_across(texts: Sequence[str], detector: Detector, path: str) -> Iterator[Finding]:
+    """Search the borders between consecutive texts for values that are split over two of them."""
+    joined = spaced = last = ""
+    for text in texts:
+        for before in dict.fromkeys(one + sign for one in (last, joined, spaced) for sign in ("", " ") if one):
+            start, spans = len(before.rstrip(" ")), scan(detector, before + text[:_REACH])
+            cut = next((span for span in spans if span.start < start and span.end > len(before)), None)
+            if cut is not None:
+                yield Finding(f"{cut.label} was found", f"{path}, over several parts")
+                break
+        last, joined, spaced = text[-_REACH:], (joined + text)[-_REACH:], f"{spaced} {text}"[-_REACH:]
+
+
+def shown_place(place: str, detectors: Sequence[Detector]) -> str:
+    """Return a place for a finding, or an ellipsis if its keys contain personal data themselves."""
+    return "…" if any(detector.find(_SIGNS.sub(" ", place)) for detector in detectors) else place
 
 
 def _finding(span: Span, path: str) -> Finding:
@@ -155,7 +187,7 @@ def _finding(span: Span, path: str) -> Finding:
 
 
 def scan(detector: Detector, text: str) -> Sequence[Span]:
-    """Find with the detector's independent path (`scan`) if it has one, else with `find`."""
+    """Search with the detector's independent method `scan` if it has one, else with `find`."""
     independent = getattr(detector, "scan", None)
     spans: Sequence[Span] = independent(text) if independent is not None else detector.find(text)
     return spans

@@ -20,10 +20,11 @@ class ProviderProfile:
         name: name of the check, such as `ProviderProfile(openai)`.
         starts_with_user: the first message after the system prompt must be the user's. Anthropic's and Gemini's rule;
             Bedrock and strict chat templates have it too.
-        alternates: user and assistant take turns (strict templates of local models; the others merge or accept runs).
-        ids: every call and every result carries an id (OpenAI, Anthropic; Gemini pairs by order).
-        ends_with_input: the last message is not the assistant's own (Anthropic's recent models and strict templates
-            take no prefilled reply).
+        alternates: user and assistant messages alternate (strict templates of local models; other APIs accept several
+            messages of one role in a row).
+        ids: every call and every result has an id (OpenAI, Anthropic; Gemini pairs by order).
+        ends_with_input: the last message is not the assistant's (Anthropic's recent models and strict templates reject
+            a prefilled reply).
     """
 
     name: str
@@ -33,7 +34,7 @@ class ProviderProfile:
     ends_with_input: bool = False
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Yield everything that is wrong."""
+        """Yield a finding for each violation."""
         for position, artifact in enumerate(draft.artifacts):
             if artifact.role is not None:
                 yield Finding(
@@ -86,7 +87,7 @@ def provider_profile(provider: str) -> ProviderProfile:
     """Return the profile of a provider.
 
     Raises:
-        ConfigError: there is no provider of that name.
+        ConfigError: the provider is unknown.
     """
     try:
         return PROVIDERS[provider]

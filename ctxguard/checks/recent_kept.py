@@ -1,4 +1,4 @@
-"""The latest messages are there."""
+"""The check that the latest messages are kept."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from ctxguard.draft import Draft
 from ctxguard.report import Finding
 
 _MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
-_STAGE_WROTE: Final = re.compile(r"\[[^\[\]\n]{1,200} Record [a-z]{13}\]\n")
-"""First line of what stages write in the user's role. The line alone does not tell that from a user's own message that
-begins alike, so this check demands no more than holds for either."""
+_STAGE_WROTE: Final = re.compile(r"\[[^\[\]\n]{1,200} Record [a-z]{7,13}\]\n")
+"""First line of the texts that stages write in the user's role. A user's own message may begin with the same line, so
+this check does not require such messages."""
 
 
 class RecentKept:
     """Hold if the latest `keep_recent` messages and the last user message of the history are in the result.
 
-    A message that was joined with the next one counts as present if its whole text is there. Messages before the first
-    user message may be missing if the provider takes none there.
+    A message that was merged with the next one counts as present if its whole text is. Messages before the first user
+    message may be missing if the provider requires the user to begin.
     """
 
     name = "RecentKept"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Yield everything that is wrong."""
+        """Yield a finding for each violation."""
         missing = {id(artifact.root): artifact for artifact in _latest(draft.history, draft.keep_recent)}
-        # from the end, where they stand unless something is wrong
+        # from the end, where they are unless something is wrong
         for artifact in reversed(draft.artifacts):
             if not missing:
                 return
             missing.pop(id(artifact.root), None)
-        excused = _rightly_gone(draft) | _joined(draft)
+        excused = _permitted(draft) | _merged(draft)
         for root, artifact in missing.items():
             if root not in excused:
                 position = next(p for p, a in enumerate(draft.history) if a is artifact)
@@ -41,7 +41,7 @@ class RecentKept:
 
 
 def _latest(history: Sequence[Artifact], keep: int) -> list[Artifact]:
-    """Return the latest `keep` messages and the last one of the user's; what a stage may have written need not stay."""
+    """Return the latest `keep` messages and the user's last one, without those that a stage may have written."""
     latest: list[Artifact] = []
     last_user: Artifact | None = None
     for artifact in reversed(history):
@@ -56,8 +56,8 @@ def _latest(history: Sequence[Artifact], keep: int) -> list[Artifact]:
     return [artifact for artifact in required if not _STAGE_WROTE.match(artifact.text)]
 
 
-def _rightly_gone(draft: Draft) -> set[int]:
-    """Return what went because its lifetime was over, or because the provider wants the user to speak first."""
+def _permitted(draft: Draft) -> set[int]:
+    """Return the ids of expired messages, and of those before the first user message that the provider rejects."""
     gone: set[int] = set()
     for change in draft.changes:
         if change.stage in ("ExpireLifetimes", "StartWithUser"):
@@ -65,8 +65,8 @@ def _rightly_gone(draft: Draft) -> set[int]:
     return gone
 
 
-def _joined(draft: Draft) -> set[int]:
-    """Return what another message of the result holds the text of."""
+def _merged(draft: Draft) -> set[int]:
+    """Return the ids of merged messages whose text is in another message of the result."""
     gone: set[int] = set()
     for change in draft.changes:
         if change.stage == "MergeMessageRuns":

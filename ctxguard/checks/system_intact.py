@@ -1,4 +1,4 @@
-"""The instructions are complete: no control degradation."""
+"""The check that system and task instructions are complete."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ctxguard.report import Finding
 class SystemIntact:
     """Hold if every system and task artifact of the history is in the result, in order, changed only by masking.
 
-    An artifact with a lifetime of its own may have expired.
+    An artifact with its own lifetime may have expired.
     """
 
     name = "SystemIntact"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Yield everything that is wrong."""
+        """Yield a finding for each violation."""
         there = {id(a.root): (place, a) for place, a in enumerate(draft.artifacts) if a.kind in AUTHORITY}
         latest = dict.fromkeys(AUTHORITY, -1)
         for position, artifact in _authority(draft):
@@ -44,7 +44,7 @@ def _authority(draft: Draft) -> Iterable[tuple[int, Artifact]]:
 
 
 def _only_masked(draft: Draft, was: Artifact) -> bool:
-    """Return whether every change of an artifact was made by masking."""
+    """Return whether masking made every change of an artifact."""
     root = id(was.root)
     actions = {
         change.actions.get(id(before), change.action)

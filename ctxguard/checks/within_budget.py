@@ -1,4 +1,4 @@
-"""The budget holds."""
+"""The check that the result fits the budget."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ctxguard.report import Finding
 
 
 class WithinBudget:
-    """Hold if everything that is sent fits the budget, by the counter in use.
+    """Hold if the tokens of the whole request, by the counter in use, fit the budget.
 
-    Every provider refuses or silently cuts a prompt that exceeds the model's window.
+    Every provider rejects or silently truncates a prompt that exceeds the model's window.
     """
 
     name = "WithinBudget"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
-        """Yield everything that is wrong."""
+        """Yield a finding for each violation."""
         tokens = draft.tokens
         if tokens > draft.budget:
             yield Finding(f"{tokens} tokens exceed the budget of {draft.budget}", "artifacts")

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
-from ctxguard.cli.program import app, main
+import sys
 
-__all__ = ["app", "main"]
+from ctxguard.settings import install_command
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; where its extra is not installed, say in one line how to get it, with exit code 2."""
+    try:
+        from ctxguard.cli.program import main as run
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in ("rich", "typer"):
+            raise
+        sys.stderr.write(f"the command line needs {install_command('cli')}\n")
+        sys.exit(2)
+    run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxguard.cli.program import main
+from ctxguard.cli import main
 
 if __name__ == "__main__":
     main()

@@ -10,7 +10,6 @@ import typer
 
 from ctxguard.cli.options import AdapterName, CountingOptions, SessionFile, settings_of, spread
 from ctxguard.cli.sessions import naming, sessions_of
-from ctxguard.errors import ConfigError
 from ctxguard.report.printing import out
 from ctxguard.report.progress import working
 
@@ -69,10 +68,9 @@ def _budget(counting: CountingOptions, known: StabilizerConfig) -> int | None:
     budget = counting.budget or known.budget
     if budget is None:
         return None
-    left = counting.tokens(budget) - (counting.reserve or 0)
-    if left < 1:
-        raise ConfigError(f"a reserve of {counting.reserve} leaves nothing of the budget", setting="reserve")
-    return left
+    from ctxguard.stabilizer import Stabilizer
+
+    return Stabilizer(counting.tokens(budget), headroom=counting.headroom or 0, counter="estimate").budget_for()
 
 
 def _as_text(judged: Sequence[tuple[str, Sequence[CheckResult]]]) -> str:

@@ -1,4 +1,4 @@
-"""The options that several commands take, each worded once, and what they amount to."""
+"""The options that several commands take, each defined once, and the settings that they make."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ Processes = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextCounting:
-    """Hold what counts a text, for commands that use nothing else of the stabilizer's settings."""
+    """Options: how a text is counted, for commands that use no other setting of the stabilizer."""
 
     counter: Annotated[str | None, _counter("auto")] = None
     model: Annotated[str | None, _model("none")] = None
@@ -88,7 +88,7 @@ class TextCounting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountingOptions:
-    """Hold how much a context may take, how that is counted, and for whom."""
+    """Options: how much a context may take, how that is counted, and for which provider."""
 
     budget: Annotated[
         str | None,
@@ -106,9 +106,15 @@ class CountingOptions:
             "--window", metavar="N", min=1, help="The model's window in tokens, for a budget that is a share."
         ),
     ] = None
-    reserve: Annotated[
-        int | None,
-        typer.Option("--reserve", metavar="N", min=0, help="Tokens of the budget to leave for the reply."),
+    headroom: Annotated[
+        float | None,
+        typer.Option(
+            "--headroom",
+            metavar="N|SHARE",
+            min=0,
+            help="What to keep free of the budget, for the reply and because counts are estimates: tokens, or a share.",
+            show_default="that of the configuration, or what was measured for the model",
+        ),
     ] = None
     counter: Annotated[str | None, _counter("that of the configuration, or auto")] = None
     model: Annotated[str | None, _model("that of the configuration, or none")] = None
@@ -133,16 +139,13 @@ class CountingOptions:
         }
 
     def tokens(self, budget: int | str) -> int:
-        """Return a budget in tokens, the reserve included; a share of the window needs a window."""
-        from ctxguard.harness.settings import number
+        """Return a budget in tokens, the headroom included; a share of the window needs a window."""
         from ctxguard.stabilizer import Stabilizer
 
-        text = str(budget)
-        tokens = number(text)
-        asked = Stabilizer(tokens if isinstance(tokens, int) else text, counter="estimate")
+        asked = Stabilizer(str(budget), counter="estimate")
         if isinstance(asked.budget, str) and self.window is None:
             raise ConfigError(
-                f"a budget of {text!r} needs the model's window; give --window N, or the budget in tokens",
+                f"a budget of {asked.budget!r} needs the model's window; give --window N, or the budget in tokens",
                 setting="budget",
             )
         return asked.budget_for(self.window)
@@ -150,7 +153,7 @@ class CountingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions(CountingOptions):
-    """Hold what makes a stabilizer."""
+    """Options: everything that makes a stabilizer."""
 
     policy: Annotated[
         str | None,
@@ -158,8 +161,8 @@ class ChainOptions(CountingOptions):
             "--policy",
             "-p",
             metavar="NAME",
-            help="Named chain: chat, agent, browser, recall, long_session, pattern.",
-            show_default="that of the configuration, or agent",
+            help="Named chain: default, chat, agent, browser, recall, long_session, pattern.",
+            show_default="that of the configuration, or default",
         ),
     ] = None
     target: Annotated[
@@ -184,7 +187,7 @@ class ChainOptions(CountingOptions):
         Literal["raise", "bound"] | None,
         typer.Option(
             "--on-overflow",
-            help="What happens if what must stay does not fit: raise an error, or bound the user's long texts, too.",
+            help="What happens if mandatory messages do not fit: raise an error, or bound the user's long texts, too.",
             show_default="that of the configuration, or raise",
         ),
     ] = None
@@ -208,13 +211,14 @@ class ChainOptions(CountingOptions):
         return _with_rules(CountingOptions.given(self))
 
     def stabilizer(
-        self, known: StabilizerConfig, *, default: int = DEFAULT_BUDGET, changes: Given | None = None
+        self, known: StabilizerConfig, *, default: int | str = DEFAULT_BUDGET, changes: Given | None = None
     ) -> Stabilizer:
         """Return the stabilizer of the configuration, with what was given on the command line.
 
         Args:
             known: the settings of the configuration.
-            default: the budget if neither names one.
+            default: the budget if neither names one; where it is a share, so may the others be: each call then names
+                its model.
             changes: settings that override both.
 
         Raises:
@@ -226,7 +230,8 @@ class ChainOptions(CountingOptions):
         given.update(_with_rules({name: value for name, value in (changes or {}).items() if value is not None}))
         budget = str(given.pop("budget", "")) or self.budget or known.budget or default
         require_window(str(given.get("policy", known.policy)), given)
-        return Stabilizer.from_config(self.config, budget=self.tokens(budget), **given)
+        is_share = isinstance(default, str) and self.window is None and str(budget).strip().endswith("%")
+        return Stabilizer.from_config(self.config, budget=budget if is_share else self.tokens(budget), **given)
 
 
 def rule_names(text: str) -> list[str]:
@@ -257,7 +262,7 @@ def require_window(policy: str, given: Mapping[str, object]) -> None:
 
 
 def settings_of(config: Path | None) -> StabilizerConfig:
-    """Return the settings of the file and the environment, and say where they are from."""
+    """Return the settings of the file and the environment, and print where they are from."""
     from ctxguard.config import load_context_config, settings_source
 
     section = load_context_config(config).stabilizer

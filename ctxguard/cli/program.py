@@ -1,4 +1,4 @@
-"""The program: which commands there are, and how every error is told."""
+"""The program: which commands there are, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ctxguard.report.printing import note, out, speak_utf8
 
 
 class Place(NamedTuple):
-    """Say where a command is, and what it does in one line."""
+    """Where a command is, and what it does in one line."""
 
     source: str
     about: str
@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "check": Place("ctxguard.cli.check:check", "Validate a session without changing it."),
     "replay": Place("ctxguard.harness.replay_cli:replay", "Replay recorded sessions call by call: laws, prices."),
     "bench": Place("ctxguard.harness.bench_cli:bench", "Compare ctxguard with other installed libraries."),
+    "run": Place("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),
     "serve": Place("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
     "pii": Place("ctxguard.pii.cli:app", "Find, mask, and score personal data."),
     "read": Place("ctxguard.files.cli:read", "Show a bounded view of any file."),

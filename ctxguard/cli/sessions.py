@@ -21,7 +21,7 @@ def sessions_of(path: str, adapter: str | None) -> list[Session]:
 
 @contextmanager
 def naming(path: str, session: Session) -> Iterator[None]:
-    """Name the file and the session in errors about them."""
+    """Add the file and the session to errors about them."""
     try:
         yield
     except (HistoryError, BudgetExceededError) as error:

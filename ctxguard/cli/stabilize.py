@@ -17,7 +17,7 @@ from ctxguard.report.progress import working
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printing:
-    """Hold what is printed, and where."""
+    """Options: what is printed, and where."""
 
     report: Annotated[
         ReportFormat | None,

@@ -1,4 +1,4 @@
-"""The context being drafted: what stages take and return, what they may ask for, and the drivers that answer."""
+"""Drafts of a context, which stages transform; requests of stages for I/O, and the drivers that perform it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The context being drafted: what stages take and return, and what each of them changed."""
+"""The draft of a context, which stages transform, and the record of their changes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ Action = Literal["kept", "masked", "bounded", "digested", "summarised", "dropped
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Say where a prompt stopped extending the one before it.
+    """Where a prompt stopped extending the previous one.
 
-    The prompt before is the one that the last reply answered: that of the history up to it.
+    The previous prompt is the one that the last reply answered.
 
     Attributes:
-        at: position in the history of the artifact that caused the cut; older ones had been sent before.
-        position: first position at which the result differs from what was sent before; its length if it does not.
-        fresh: True if this call made the cut; False if an earlier one did and the context still starts there.
+        at: position in the history of the artifact that caused the cut; earlier ones had been sent before.
+        position: first position at which the result differs from the previous prompt; its length if it does not.
+        fresh: True if this call made the cut; False if an earlier one did and the context still starts there, or if
+            only the newest exchange of the call before is sent in another form: its large outputs are no longer new.
         rebilled: tokens from `position` on, which no prompt cache can serve.
     """
 
@@ -40,7 +41,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Hold what one stage changed: the artifacts before and after, compared by identity when a report is read."""
+    """The artifacts before and after one stage, compared by identity when a report is read."""
 
     before: tuple[Artifact, ...]
     after: tuple[Artifact, ...]
@@ -51,42 +52,44 @@ class Change:
     actions: Mapping[int, Action] = field(default_factory=dict)
 
     def why(self, artifact: Artifact) -> str:
-        """Return the reason that was given for an artifact."""
+        """Return the reason for the change of an artifact."""
         return self.reason if isinstance(self.reason, str) else self.reason.get(id(artifact), self.otherwise)
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Say what a window had left out when the last user message came: later cuts do not change it.
+    """What a window had evicted when a question arrived, for recall; later steps do not change it.
 
     Attributes:
-        history: what the window follows; it may have grown since.
-        kept: numbers of the exchanges that had stayed among the first `end`.
-        end: see `kept`; all behind it were there.
-        reserved: tokens that the window keeps free for what is brought back.
+        history: the window's model of the conversation; it may have grown since.
+        tokens: tokens that may be recalled; 0 if the window allows none.
+        asked: number of the exchange with the question.
+        kept: numbers of the kept exchanges among the first `end`.
+        end: see `kept`; all later exchanges were kept.
     """
 
     history: History
-    kept: tuple[int, ...]
-    end: int
-    reserved: int
+    tokens: int = 0
+    asked: int = 0
+    kept: tuple[int, ...] = ()
+    end: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """Hold the settings of a draft: the same for all calls of a conversation, except for `dry`.
+    """The settings of a draft, which are the same for all calls of a conversation, except for `dry`.
 
     Attributes:
-        budget: tokens that everything sent may take, `overhead` included.
+        budget: tokens that the whole request may take, `overhead` included.
         counter: counts artifacts.
         overhead: tokens that are sent beside the artifacts: tool schemas, framing of the request.
-        regained: tokens that were kept free of the budget because counts are estimates, and that a window may use once
-            the history says what the provider counted.
-        keep_recent: how many of the latest messages must stay.
-        keep_task: whether the first user message stays as the task.
-        calibrate: whether what the provider reported for earlier calls corrects the counts.
-        kept_free: tokens by which `budget` is below what the caller set, each with what they are kept free for.
-        overflow: since when the budget is a smaller one, because the provider refused a prompt; None where it did not.
+        regained: tokens that were reserved because counts are estimates, and that a window may use once the history
+            contains counts of the provider.
+        keep_recent: number of latest messages that are mandatory.
+        keep_task: whether the first user message is mandatory, as the task.
+        calibrate: whether token counts that the provider reported for earlier calls correct later counts.
+        kept_free: tokens by which `budget` is below the caller's budget, by purpose.
+        overflow: since when the budget is smaller, because the provider rejected a prompt; None if it did not.
         dry: whether this is a dry run, in which nothing may be written.
     """
 
@@ -104,18 +107,19 @@ class CallSettings:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Hold the context being drafted. Stages take a draft and return another; nothing in it is ever mutated.
+    """The draft of a context. Stages take a draft and return another; nothing in it is ever mutated.
 
     Attributes:
-        artifacts: what the context holds by now.
+        artifacts: the current content of the context.
         settings: see `CallSettings`; each of them can also be read from the draft itself.
-        history: what came in, for stages and checks that look back.
+        history: the complete input, for stages and checks.
         authority: the system and task artifacts of the history, with their positions in it; None if not collected
             yet.
         masks: maskers of the stages so far, for whatever later stages write.
         remasks: what masks again, at a cut, what they masked: by what was known when a certain artifact came.
         detectors: what those maskers look for, for the check.
-        left_out: what a window had left out when the last user message came, where some of it may be brought back.
+        message_detectors: what a stage looked for in the words of people and the model alone.
+        left_out: what a window had left out that may be brought back; None where no window decided.
         cut_at: position in the history of the artifact at which a stage last cut; None where none did. What was
             written before it was written under another prompt.
         changes: what the stages have changed, in order.
@@ -129,6 +133,7 @@ class Draft:
     masks: tuple[Callable[[str], str], ...] = ()
     remasks: tuple[Callable[[str, Artifact], str], ...] = ()
     detectors: tuple[Detector, ...] = ()
+    message_detectors: tuple[Detector, ...] = ()
     left_out: LeftOut | None = None
     cut_at: int | None = None
     changes: tuple[Change, ...] = ()
@@ -137,7 +142,7 @@ class Draft:
 
     @property
     def budget(self) -> int:
-        """Tokens that everything sent may take."""
+        """Tokens that the whole request may take."""
         return self.settings.budget
 
     @property
@@ -147,27 +152,27 @@ class Draft:
 
     @property
     def overhead(self) -> int:
-        """Tokens that are sent beside the artifacts."""
+        """Tokens of the request that are not in artifacts."""
         return self.settings.overhead
 
     @property
     def regained(self) -> int:
-        """Tokens that a window may use once the history says what the provider counted."""
+        """Tokens that a window may use once the history contains counts of the provider."""
         return self.settings.regained
 
     @property
     def keep_recent(self) -> int:
-        """How many of the latest messages must stay."""
+        """Number of latest messages that are mandatory."""
         return self.settings.keep_recent
 
     @property
     def keep_task(self) -> bool:
-        """Whether the first user message stays as the task."""
+        """Whether the first user message is mandatory, as the task."""
         return self.settings.keep_task
 
     @property
     def calibrate(self) -> bool:
-        """Whether what the provider reported for earlier calls corrects the counts."""
+        """Whether token counts that the provider reported correct later counts."""
         return self.settings.calibrate
 
     @property
@@ -177,7 +182,7 @@ class Draft:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all that would be sent, counted once."""
+        """Tokens of the whole request, counted once."""
         if self._tokens is not None:
             return self._tokens
         tokens = self.overhead + self.counter.artifacts(self.artifacts)
@@ -185,21 +190,21 @@ class Draft:
         return tokens
 
     def mask(self, text: str, *, at: Artifact | None = None) -> str:
-        """Mask a text that a stage writes itself, by the rules of the masking stages before it.
+        """Mask a text that a stage wrote, by the rules of the masking stages before it.
 
         Args:
             text: the text.
-            at: the artifact at whose coming it is written: names that were known then are masked, too. It must be a
-                function of the history, as the text is; None where the text repeats what was masked by them already.
+            at: the artifact whose arrival causes the text: names known by then are masked, too. It must be a function
+                of the history, as the text is. None if the text repeats text that is masked already.
         """
-        # first what a function of the history alone decides: what the other finds then is nothing as a rule
+        # names first, by a function of the history alone; the other masks then usually find nothing
         text = text if at is None else self._masked_again(text, at)
         for mask in self.masks:
             text = mask(text)
         return text
 
     def mask_again(self, artifact: Artifact, at: Artifact) -> Artifact:
-        """Return an artifact of this draft with the names masked that were known when another one came; for cuts."""
+        """Return an artifact with the names masked that were known when `at` arrived; for cuts."""
         return artifact.edit(lambda _slot, text: self._masked_again(text, at)) if self.remasks else artifact
 
     def _masked_again(self, text: str, at: Artifact) -> str:
@@ -208,10 +213,10 @@ class Draft:
         return text
 
     def exceeded(self, parts: Mapping[str, int]) -> BudgetExceededError:
-        """Return the error that what must stay does not fit.
+        """Return the error for mandatory messages that exceed the budget.
 
         Args:
-            parts: tokens of each part of it by name.
+            parts: tokens of each mandatory part, by name.
         """
         kept_free = dict(self.settings.kept_free)
         return BudgetExceededError(sum(parts.values()), self.budget, parts, kept_free=kept_free)
@@ -227,14 +232,14 @@ class Draft:
     ) -> Draft:
         """Return a draft with other artifacts; changes are detected by identity.
 
-        An artifact that is gone counts as dropped, a changed copy of one as `action`, a new one as `action` too.
+        A missing artifact counts as dropped; a changed copy and a new artifact, as `action`.
 
         Args:
             artifacts: the same objects, changed copies of them (`Artifact.edit`, `.revised`), new ones.
             reason: the reason for the report: one for all, or by `id()` of the old (or the added) artifact.
             otherwise: the reason for artifacts that `reason` does not name.
-            action: what happened to changed or added ones; None means `bounded` for changed, `recalled` for added.
-            actions: the same by `id()` of the old (or the added) artifact, if it differs from one to another.
+            action: the action for changed and added artifacts; None means `bounded` for changed, `recalled` for added.
+            actions: the same by `id()` of the old (or the added) artifact, if actions differ.
 
         Raises:
             HistoryError: one of them is not an artifact.
@@ -249,7 +254,7 @@ class Draft:
         return self.changed(Change(now, after, action, reason, otherwise, actions=actions or {}))
 
     def changed(self, change: Change) -> Draft:
-        """Return the draft after a change that certainly is one; skips the comparison that `revise` makes."""
+        """Return the draft after a known change, without the comparison of `revise`."""
         return replace(self, artifacts=change.after, changes=(*self.changes, change))
 
 
@@ -257,7 +262,7 @@ StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"
 
 
 class Stage(Protocol):
-    """Make one draft from another: a pure function, without I/O or a clock. A generator may yield `Ask`s."""
+    """A pure function from draft to draft, without I/O or a clock. A generator may yield `Ask`s."""
 
     def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft, or a generator that returns it."""
@@ -265,10 +270,10 @@ class Stage(Protocol):
 
 
 class Follower(Protocol):
-    """Compute the result of a stage for a growing history.
+    """The incremental form of a stage, for a growing history.
 
-    The session keeps it between calls. What it remembers must only change speed: a new follower that takes the whole
-    history at once has to return the same result.
+    The session keeps it between calls. Its state may only affect speed: a new follower that takes the whole history at
+    once returns the same result.
     """
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
@@ -282,13 +287,13 @@ class Follower(Protocol):
 
 @runtime_checkable
 class IncrementalStage(Protocol):
-    """Start a stage on a new conversation, so that later calls only cost what is new.
+    """A stage that can continue from earlier calls, so that the cost of a call depends on new artifacts only.
 
     A stage without `begin` is called with the whole draft each time.
     """
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return an empty follower; the settings of this draft hold for all drafts that it will see."""
+        """Return an empty follower; all its drafts will have the settings of this one."""
         ...
 
 
@@ -300,5 +305,5 @@ def follow(stage: IncrementalStage, draft: Draft) -> StageResult:
 
 
 def stage_name(stage: object) -> str:
-    """Return what reports call a stage: its `name`, else its function's or class's."""
+    """Return the name of a stage in reports: its `name`, else that of its function or class."""
     return str(getattr(stage, "name", None) or getattr(stage, "__name__", None) or type(stage).__name__)

@@ -1,4 +1,4 @@
-"""What a stage may ask for, and the drivers that answer: they run a flow, a generator that does no I/O itself.
+"""Drivers that run a flow, a generator that does no I/O itself, and perform the calls that it asks for.
 
 One implementation serves both sync and async code (sans-I/O, the pattern of httpx's auth flows).
 """
@@ -22,13 +22,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the driver to call a function that a stage may not call itself: a summarizer, a store.
+    """A request to the driver to call a function that does I/O, such as a summarizer or a store.
 
     Attributes:
         function: sync or async.
         args: its arguments.
-        timeout: seconds it may take; None means no limit. A time-out arrives in the stage as `TimeoutError`.
-        is_read: whether it only looks something up, so that it may be asked again at no cost and with no effect.
+        timeout: seconds it may take; None means no limit. The driver raises `TimeoutError` in the stage.
+        is_read: whether the function has no side effects, so that it may be called again.
     """
 
     function: Callable[..., object]
@@ -41,7 +41,7 @@ Answer: TypeAlias = Callable[[Ask], object]
 
 
 def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None) -> Result:
-    """Run a flow to its end, calling what it asks for; close it in any case."""
+    """Run a flow to its end, calling the functions that it asks for; close it in any case."""
     call = answer or _call
     with closing(flow):
         try:
@@ -58,7 +58,7 @@ def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None)
 
 
 async def adrive(flow: Generator[Ask, object, Result]) -> Result:
-    """Run a flow to its end, awaiting what it asks for; close it in any case, even if it is canceled."""
+    """Run a flow to its end, awaiting the functions that it asks for; close it in any case, even if canceled."""
     with closing(flow):
         try:
             ask = next(flow)
@@ -74,10 +74,10 @@ async def adrive(flow: Generator[Ask, object, Result]) -> Result:
 
 
 def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, Result]:
-    """Pass on requests that only read; let all others fail.
+    """Pass on requests without side effects; reject all others.
 
     Raises:
-        SummarizerError: (inside the flow) for a request that would have an effect.
+        SummarizerError: (inside the flow) for a request with side effects.
     """
     with closing(flow):
         try:
@@ -94,7 +94,7 @@ def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, R
 
 
 def refuse(_ask: Ask) -> object:
-    """Refuse any request of a dry run.
+    """Reject every request in a dry run.
 
     Raises:
         SummarizerError: always.
@@ -109,13 +109,13 @@ def _call(ask: Ask) -> object:
         )
     if ask.timeout is None:
         return _not_awaitable(ask.function(*ask.args))
-    return _not_awaitable(_begun(ask).result(ask.timeout))
+    return _not_awaitable(_in_thread(ask).result(ask.timeout))
 
 
-def _begun(ask: Ask) -> Future[object]:
-    """Call a function in a thread of its own, in the caller's context.
+def _in_thread(ask: Ask) -> Future[object]:
+    """Call a function in a new thread, in the caller's context.
 
-    A pool would be joined when its event loop or the process ends: one function that hangs would keep both from ending.
+    Threads of a pool are joined when the event loop or the process ends, so a function that hangs would block both.
     """
     future: Future[object] = Future()
     run = copy_context().run
@@ -125,9 +125,9 @@ def _begun(ask: Ask) -> Future[object]:
             return
         try:
             future.set_result(run(ask.function, *ask.args))
-        except StopIteration as error:  # no asyncio future takes one: who awaits it would wait for ever
+        except StopIteration as error:  # an asyncio future rejects StopIteration: the awaiting task would wait forever
             future.set_exception(RuntimeError(f"the function raised {error!r}"))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is wanted
+        except BaseException as error:  # noqa: BLE001 - `Future.result` raises it
             future.set_exception(error)
 
     Thread(target=call, name="ctxguard-ask", daemon=True).start()
@@ -145,5 +145,5 @@ def _not_awaitable(reply: object) -> object:
 async def _acall(ask: Ask) -> object:
     if inspect.iscoroutinefunction(ask.function):
         return await asyncio.wait_for(ask.function(*ask.args), ask.timeout)
-    reply = await asyncio.wait_for(asyncio.wrap_future(_begun(ask)), ask.timeout)
+    reply = await asyncio.wait_for(asyncio.wrap_future(_in_thread(ask)), ask.timeout)
     return await asyncio.wait_for(reply, ask.timeout) if isinstance(reply, Awaitable) else reply

@@ -12,7 +12,7 @@ import typer
 
 from ctxguard.cli.options import Config, TextCounting, spread
 from ctxguard.errors import ConfigError
-from ctxguard.report.printing import counted, note, out
+from ctxguard.report.printing import note, out
 from ctxguard.report.progress import working
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def read(
         note(result.error or "")
         raise typer.Exit(2)
     if not as_json:
-        _print(result.content)
+        out(str(result.content).encode("utf-8", "replace").decode().removesuffix("\n"))
 
 
 def _range(text: str | None, option: str) -> tuple[int, int] | None:
@@ -97,16 +97,6 @@ def _range(text: str | None, option: str) -> tuple[int, int] | None:
     if span[0] < 1 or span[1] < span[0]:
         raise ConfigError(f"{option} {text!r} is not a range; write A:B with 1 <= A <= B", setting=option.lstrip("-"))
     return span
-
-
-def _print(content: object) -> None:
-    from ctxguard.files.images import BinaryContent
-
-    if isinstance(content, BinaryContent):
-        size = f"{content.width}x{content.height} pixels, {counted(len(content.data), 'byte')}"
-        out(f"{content.mime_type}, {size}")
-        return
-    out(str(content).encode("utf-8", "replace").decode().removesuffix("\n"))
 
 
 def _as_json(result: FileExtractionResult) -> str:

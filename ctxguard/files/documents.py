@@ -56,13 +56,16 @@ def converted(
 
 def default_cache_dir() -> Path:
     """Return the folder for converted documents: `ctxguard/documents` in the user's cache folder."""
-    from platformdirs import user_cache_path
+    try:
+        from platformdirs import user_cache_path
+    except ImportError as error:
+        raise ImportError(f"keeping converted documents needs {install_command('files')}") from error
 
     return user_cache_path("ctxguard", appauthor=False) / "documents"
 
 
 def cached_at(cache_dir: Path, file: BinaryIO, kind: str) -> Path:
-    """Return where the text of a document is remembered: by the SHA-256 of its bytes, whatever it is called."""
+    """Return the cache file for the text of a document, named by the SHA-256 of its bytes."""
     file.seek(0)
     digest = hashlib.file_digest(cast("io.BufferedReader", file), "sha256").hexdigest()
     return cache_dir / f"{digest}-{kind}-{_VERSION}.txt"

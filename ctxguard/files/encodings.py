@@ -1,8 +1,9 @@
 """Decode text files: byte-order mark, UTF-8, UTF-16 without a mark, then a guess if the evidence is strong.
 
-A short Latin-1 text is valid in almost any other encoding, so a guess must have a reason: either the text is in
-a script that Latin-1 cannot write, or it is long and full of letters that are not ASCII. Anything else is Latin-1,
-or Windows-1252 if it uses the bytes by which the two differ.
+Nearly any bytes are valid in nearly any old encoding, so a guess must have a reason. Another script shows in words of
+its letters alone, and is then named by `chardet`. Another Latin alphabet shows in words that no language of Western
+Europe can write and one of its own can. Words count once, however often they occur: a log repeats a few. Anything else
+is Latin-1, or Windows-1252 if it uses the bytes by which the two differ.
 """
 
 from __future__ import annotations
@@ -19,16 +20,37 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _LOOK: Final = 16_384
-_OTHER_SCRIPT: Final = 0.6
-"""Share of the letters that must be in another script: in Western texts at most a fifth are not ASCII."""
-_LONG: Final = 150
-"""Bytes from which on a guess among the Latin alphabets can be right."""
-_ACCENTED: Final = 0.03
-"""Share of bytes above 127 that such a guess needs: Turkish has 8%, Polish 6%, English with curly quotes 1%."""
-_HIGH: Final = bytes(range(128, 256))
+_OTHER_SCRIPT: Final = 0.7
+"""Share of the letters above ASCII that must be in words without ASCII letters; in Western texts few are."""
 _NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
-_LATIN_9: Final = re.compile(rb"[A-Za-z]\xbd[A-Za-z]|\d ?\xa4|\xa4 ?\d")
-"""What ISO 8859-15 means by the bytes where it differs from Latin-1: `cœur`, `5 €`."""
+_WORD: Final = re.compile(rb"[^\0-@[-`{-\x7f\x80\x82\x84\x85\x8b\x91-\x97\x99\x9b\xa0\xab\xbb]+")
+"""Runs of letters and bytes above ASCII, but for quotes and dashes, which are the same in all Windows encodings."""
+_AROUND: Final = "¿¡¢£¤¥€§°©®ªº¹²³½¼¾±×µ·"
+"""Signs that Western texts set before and behind words."""
+_C1: Final = re.compile(rb"[\x80-\x9f]")
+_EURO: Final = re.compile(rb"\d ?\xa4|\xa4 ?\d")
+"""What only ISO 8859-15 means by this byte beside a number: `5 €`."""
+_KANA: Final = re.compile(r"[\u3041-\u30fe]")
+_WESTERN: Final = (
+    *("æøåéèêóòôäöü", "åäöéàüæø", "äöåéüšž", "äöüßéèàç", "ëïéèöüáóíêûôç", "àâæçèéêëîïôœùûüÿ", "àèéìòùîêï", "áéíóúüñç"),
+    *("áâãàçéêíóôõúüè", "àáçèéíïòóúüñ", "áéíóúýþæöð", "äöõüšžé", "áéíóú"),
+)
+"""Letters of Danish and Norwegian, Swedish, Finnish, German, Dutch, French, Italian, Spanish, Portuguese, Catalan,
+Icelandic, Estonian, Irish, as Windows-1252 writes them, with those of the foreign words that they use."""
+_CENTRAL: Final = ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "čćđšž", "ăâîşţ")
+_LATIN: Final = {
+    **dict.fromkeys(("cp1252", "iso8859-15"), _WESTERN),
+    **dict.fromkeys(("cp1250", "iso8859-2"), _CENTRAL),
+    **dict.fromkeys(("cp1254", "iso8859-9"), ("âçğıİîöşüû",)),
+    **dict.fromkeys(("cp1257", "iso8859-13"), ("ąčęėįšųūž", "āčēģīķļņšūž", "äöõüšž")),
+}
+"""Letters of Polish, Czech, Slovak, Hungarian, Croatian, Romanian; Turkish; Lithuanian, Latvian, Estonian."""
+_CANDIDATES: Final = (
+    *_LATIN,
+    *("iso8859-1", "cp1251", "koi8-r", "koi8-u", "iso8859-5", "cp1253", "iso8859-7", "cp1255", "iso8859-8", "cp1256"),
+    *("iso8859-6", "cp874", "gb18030", "big5hkscs", "cp949", "euc_kr"),
+)
+"""What chardet chooses from: those of DOS, Macintosh and mainframes fit short Western texts too easily."""
 
 
 def find_encoding(data: bytes) -> str:
@@ -39,6 +61,11 @@ def find_encoding(data: bytes) -> str:
     if (wide := _wide(data[:_LOOK])) is not None:
         return wide
     return "utf-8" if _is_utf8(data) else _guess(data)
+
+
+def is_guessed(encoding: str) -> bool:
+    """Return whether `find_encoding` names this one by the letters of a text alone, against the rule."""
+    return not encoding.startswith("utf-") and encoding not in ("latin-1", "cp1252", "iso8859-15")
 
 
 def decode(data: bytes, encoding: str) -> str:
@@ -71,16 +98,15 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _guess(data: bytes) -> str:
-    """Return the encoding that chardet finds if there is a reason to believe it, else that of Western Europe."""
-    import chardet
-
+    """Return the encoding of another script or another Latin alphabet if there is a reason, else that of the West."""
     sample = _from_first_accent(data)
-    found = chardet.detect(sample)["encoding"]
-    if found and not found.lower().startswith("utf") and (_is_other_script(sample, found) or _is_accented(sample)):
-        return codecs.lookup(found).name
-    if _LATIN_9.search(sample):
+    opinion = _opinion(sample)
+    found = _japanese(sample) or _other_script(sample, opinion) or _other_latin(sample, opinion)
+    if found is not None:
+        return found
+    if _EURO.search(sample):
         return "iso8859-15"
-    is_windows = re.search(rb"[\x80-\x9f]", data) and not re.search(rb"[\x81\x8d\x8f\x90\x9d]", data)
+    is_windows = _C1.search(data) and not re.search(rb"[\x81\x8d\x8f\x90\x9d]", data)
     return "cp1252" if is_windows else "latin-1"
 
 
@@ -91,13 +117,56 @@ def _from_first_accent(data: bytes) -> bytes:
     return data[max(data.rfind(b"\n", 0, first) + 1, first - 400) :][:_LOOK]
 
 
-def _is_other_script(sample: bytes, encoding: str) -> bool:
-    """Return whether most letters of the decoded text are neither ASCII nor of a Latin alphabet."""
-    letters = [char for char in sample.decode(encoding, "replace") if char.isalpha()]
-    other = sum(char > "\u02ff" and not "\u1e00" <= char <= "\u1eff" for char in letters)
-    return len(letters) > 3 and other > _OTHER_SCRIPT * len(letters)
+def _opinion(sample: bytes) -> str | None:
+    """Return what chardet takes the encoding for; None where it does not say."""
+    try:
+        import chardet
+    except ImportError:  # the extra `files` is not installed
+        return None
+    found = chardet.detect(sample, include_encodings=_CANDIDATES, compat_names=False)["encoding"]
+    return codecs.lookup(found).name if found else None
 
 
-def _is_accented(sample: bytes) -> bool:
-    high = len(sample) - len(sample.translate(None, _HIGH))
-    return len(sample) >= _LONG and high >= _ACCENTED * len(sample)
+def _japanese(sample: bytes) -> str | None:
+    """Return the encoding in which most of the characters above ASCII are kana; no other text decodes so."""
+    for name in ("cp932", "euc_jp"):
+        text = sample.decode(name, "replace")
+        if len(_KANA.findall(text)) > 0.4 * sum(not char.isascii() for char in text):
+            return name
+    return None
+
+
+def _other_script(sample: bytes, opinion: str | None) -> str | None:
+    """Return what chardet finds where the letters above ASCII form words of another script; None elsewhere."""
+    words = re.findall(r"[^\W\d_]+", sample.decode(opinion, "replace")) if opinion else []
+    other = sum(len(word) for word in words if len(word) > 1 and all(_is_other(char) for char in word))
+    above = sum(not char.isascii() for word in words for char in word)
+    return opinion if above > 3 and other >= _OTHER_SCRIPT * above else None
+
+
+def _is_other(char: str) -> bool:
+    return char > "\u02ff" and not "\u1e00" <= char <= "\u1eff"
+
+
+def _other_latin(sample: bytes, opinion: str | None) -> str | None:
+    """Return the encoding of another Latin alphabet if it can write what Western Europe cannot; None elsewhere."""
+    words = {word for word in _WORD.findall(sample) if not word.isascii()}
+    unwritten = {name: min(_unwritten(words, name, letters) for letters in _LATIN[name]) for name in _LATIN}
+    windows = _C1.search(sample) is not None
+
+    def order(name: str) -> tuple[int, bool, bool]:
+        return unwritten[name], _LATIN[name] is not _LATIN.get(opinion or ""), name.startswith("iso") == windows
+
+    name = min(_LATIN, key=order)
+    left, strange = unwritten[name], unwritten["cp1252"]
+    if name == "iso8859-15":  # it differs from Latin-1 by letters in place of signs, which no word contains
+        return name if left < strange else None
+    # One word may be foreign; without chardet's agreement, most of the strange words must be explained.
+    agreed = _LATIN[name] is _LATIN.get(opinion or "")
+    return name if left <= (strange - 2 if agreed else (strange - 2) / 3) else None
+
+
+def _unwritten(words: set[bytes], encoding: str, letters: str) -> int:
+    """Count the words with a letter that an alphabet does not have."""
+    texts = (word.decode(encoding, "replace").strip(_AROUND) for word in words)
+    return sum(any(not (c.isascii() or c in letters or c.lower() in letters) for c in text) for text in texts)

@@ -48,6 +48,10 @@ class BinaryContent:
         """The MIME type, under the name that other libraries use."""
         return self.mime_type
 
+    def __str__(self) -> str:
+        """Return the type and the size in words."""
+        return f"{self.mime_type}, {self.width}x{self.height} pixels, {len(self.data)} bytes"
+
 
 def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryContent, tuple[int, int]]:
     """Return an image of at most `max_side` pixels and `max_bytes` bytes, and its sides as they were.

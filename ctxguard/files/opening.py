@@ -10,7 +10,22 @@ import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+_TYPES: Final = """
+yaml=application/yaml yml=application/yaml jsonl=application/jsonl ndjson=application/x-ndjson toml=application/toml
+md=text/markdown markdown=text/markdown ts=text/x-typescript tsx=text/x-typescript rs=text/x-rust
+js=text/javascript mjs=text/javascript cjs=text/javascript jsx=text/javascript
+xml=application/xml gz=application/gzip 7z=application/x-7z-compressed webp=image/webp
+docx=application/vnd.openxmlformats-officedocument.wordprocessingml.document
+pptx=application/vnd.openxmlformats-officedocument.presentationml.presentation
+xlsx=application/vnd.openxmlformats-officedocument.spreadsheetml.sheet
+xlsm=application/vnd.openxmlformats-officedocument.spreadsheetml.sheet
+"""
+"""Types that Python's own table lacks in some version; the machine's table is never asked."""
+_MIME: Final = dict(pair.split("=") for pair in _TYPES.split())
+_PLAIN: Final = " cfg conf env fish go gradle hpp ini jl kt kts log lua php r rb rst scala sql svelte swift tf vue zsh "
+_TABLE: Final = mimetypes.MimeTypes(filenames=())
 
 
 class RefusedError(Exception):
@@ -26,7 +41,8 @@ class FileMetadata:
         modified: when it was last changed, in UTC.
         mime_type: by its name; `application/octet-stream` where that says nothing.
         encoding: of a text file; None for any other.
-        details: what its own header says (`pixels`, `seconds`, `sheets`).
+        details: what its own header says (`pixels`, `seconds`, `sheets`), and `encoding: guessed by its letters` where
+            it is neither Unicode nor that of Western Europe.
     """
 
     size: int
@@ -61,8 +77,8 @@ def open_file(path: Path, root: Path | None) -> tuple[BinaryIO, FileMetadata]:
     """Open a regular file for reading.
 
     Args:
-        path: the file; relative to `root` where there is one.
-        root: folder outside of which nothing is read, whatever links say; None means anywhere.
+        path: the file; relative to `root` if one is given.
+        root: folder outside of which nothing is read, not even through links; None means anywhere.
 
     Raises:
         RefusedError: it is outside the root, no regular file, or cannot be opened.
@@ -78,9 +94,15 @@ def open_file(path: Path, root: Path | None) -> tuple[BinaryIO, FileMetadata]:
     if not stat.S_ISREG(status.st_mode) or not _is_inside(descriptor, path, root):
         os.close(descriptor)
         raise RefusedError(f"{_short(path)}: was replaced while it was opened; read it again")
-    mime = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     file = io.BufferedReader(RegularFile(descriptor))  # type: ignore[type-var]  # its readinto never returns None
-    return file, FileMetadata(status.st_size, datetime.fromtimestamp(status.st_mtime, UTC), mime)
+    return file, FileMetadata(status.st_size, datetime.fromtimestamp(status.st_mtime, UTC), mime_type(path.name))
+
+
+def mime_type(name: str) -> str:
+    """Return the MIME type of a file by its name, the same on every machine."""
+    suffix = Path(name).suffix.lower().removeprefix(".")
+    plain = "text/plain" if f" {suffix} " in _PLAIN else "application/octet-stream"
+    return _MIME.get(suffix) or _TABLE.guess_type(name)[0] or plain
 
 
 def _short(path: Path) -> str:

@@ -17,7 +17,7 @@ from ctxguard.content.processors.table import find_delimiter, write_row
 from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Limits, Source, TruncationInfo
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.files.documents import converted, default_cache_dir
-from ctxguard.files.encodings import find_encoding
+from ctxguard.files.encodings import find_encoding, is_guessed
 from ctxguard.files.file_types import detect_file
 from ctxguard.files.images import BinaryContent, fit_image
 from ctxguard.files.opening import FileMetadata, RefusedError, open_file
@@ -86,7 +86,7 @@ def read_file(
     """Read a file as a view within the limits of the configuration. Never raises for what a file is or holds.
 
     Args:
-        path: the file; relative to `root` where there is one.
+        path: the file; relative to `root` if one is given.
         config: the limits; None means `load_context_config()`.
         root: folder outside of which nothing is read, links included; None means anywhere.
         lines: first and last line to show, counted from 1; the file is then shown as text.
@@ -141,25 +141,17 @@ def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | No
     result = read_file(path, config, **settings)  # type: ignore[arg-type]
     if isinstance(result.content, str):
         return result.content
-    image = result.content
-    if image is None:
-        return f"[error: {result.error}]"
-    return f"[{image.mime_type}, {image.width}x{image.height} pixels, {len(image.data)} bytes]"
+    return f"[error: {result.error}]" if result.content is None else f"[{result.content}]"
 
 
 def file_limits(config: ContextConfig) -> Limits:
     """Return the limits that a configuration sets for files."""
     return Limits(
-        lines=config.max_lines,
-        line_length=config.max_line_length,
         depth=config.max_nesting_depth,
         items=config.max_array_items,
         keys=config.max_object_keys,
         string=config.max_string_value_length,
-        columns=config.max_columns,
-        cell=config.max_cell_length,
-        rows_head=config.rows_head,
-        rows_tail=config.rows_tail,
+        **config.shared_limits(),
     )
 
 
@@ -220,7 +212,8 @@ def _require_range(file_type: FileType, request: _Request) -> None:
 def _read_text(file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     file.seek(0)
     encoding = find_encoding(file.read(WHOLE))
-    known = replace(metadata, encoding=encoding)
+    guess = (("encoding", "guessed by its letters"),) if is_guessed(encoding) else ()
+    known = replace(metadata, encoding=encoding, details=(*metadata.details, *guess))
     if request.lines is not None:
         text = read_lines(file, encoding, *request.lines)
         bounded = show(Source(text), FileType.TEXT, request.max_tokens, request.count)

@@ -120,14 +120,14 @@ class _Preview:
         most = self.truncation.max_preview_tokens
         limits = preview_limits(self.truncation)
         head = _head(handle, file_type, f"{len(text)} characters", tokens)
-        room = most - self.count(head) - 4
-        if room < 16:
+        available = most - self.count(head) - 4
+        if available < 16:
             return bound(f"[handle {handle}]\n{text}" if handle else text, most, count=self.count).content
-        view = show(Source(text), file_type, room, self.count, limits=limits)
+        view = show(Source(text), file_type, available, self.count, limits=limits)
         head = _head(handle, view.file_type, _size(view.info) or f"{len(text)} characters", tokens)
-        while room > 0 and self.count(head + view.content) > most:
-            room -= max(1, self.count(head + view.content) - most)
-            view = show(Source(text), file_type, max(1, room), self.count, limits=limits)
+        while available > 0 and self.count(head + view.content) > most:
+            available -= max(1, self.count(head + view.content) - most)
+            view = show(Source(text), file_type, max(1, available), self.count, limits=limits)
         return head + view.content
 
 
@@ -310,10 +310,10 @@ def _slice(data: bytes, first: int, last: int | None, contains: str | None, *, m
         numbered = [(number, line) for number, line in numbered if contains in line]
     if not numbered:
         return f"[no such lines; there are {len(lines)}]"
-    taken, room = 0, max_tokens - 32
+    taken, available = 0, max_tokens - 32
     for _, line in numbered:
-        room -= count(line[: max_tokens * 16]) + 1
-        if room < 0:
+        available -= count(line[: max_tokens * 16]) + 1
+        if available < 0:
             break
         taken += 1
     shown = numbered[: max(1, taken)]
@@ -356,17 +356,14 @@ def _shared_store(url: str | None) -> _Saves:
 def preview_limits(truncation: TruncationConfig) -> Limits:
     """Return what a preview by a preset may show beside its tokens."""
     return Limits(
-        lines=truncation.max_lines,
-        line_length=truncation.max_line_length,
+        lines_head=truncation.lines_head,
+        lines_tail=truncation.lines_tail,
         depth=truncation.json_max_depth,
         items_head=truncation.json_array_head,
         items_tail=truncation.json_array_tail,
         keys=truncation.json_max_keys,
         string=truncation.json_max_string,
-        columns=truncation.max_columns,
-        cell=truncation.max_cell_length,
-        rows_head=truncation.rows_head,
-        rows_tail=truncation.rows_tail,
+        **truncation.shared_limits(),
     )
 
 

@@ -35,11 +35,11 @@ class SheetsProcessor:
         self._sheets = sheets
         self._handle = handle
 
-    def view(self, room: int) -> View:
-        """Return every sheet with its share of the room; of very many the first."""
-        shown = self._sheets[: max(1, room // 80)]
-        sizes = [len(sheet.processor.view(room).text) for sheet in shown]
-        shares = share_out(sizes, room - len(shown) * _TITLE)
+    def view(self, available: int) -> View:
+        """Return every sheet with its share of the available characters; if there are very many, the first ones."""
+        shown = self._sheets[: max(1, available // 80)]
+        sizes = [len(sheet.processor.view(available).text) for sheet in shown]
+        shares = share_out(sizes, available - len(shown) * _TITLE)
         views = [sheet.processor.view(share) for sheet, share in zip(shown, shares, strict=True)]
         parts = [
             f"## Sheet {sheet.name}: {sheet.extent}\n{view.text}" for sheet, view in zip(shown, views, strict=True)

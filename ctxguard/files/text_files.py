@@ -23,7 +23,7 @@ def read_source(file: BinaryIO, size: int, encoding: str, window: int, *, exact:
     """
     file.seek(0)
     if size <= max(WHOLE, 2 * window):
-        # More than the size is read where there is more: a file grows, and those of /proc say that they are empty.
+        # Reads beyond the reported size: a file may grow, and files in /proc report a size of 0.
         return Source(decode(file.read(max(WHOLE, 2 * window)), encoding))
     head = _whole_lines(file.read(window), encoding, at_start=True)
     start = size - window
@@ -69,7 +69,7 @@ def pick_lines(text: str, first: int, last: int) -> str:
 
 
 def describe_range(first: int, last: int) -> str:
-    """Return a range in words; an open one, as the command line gives it, by its start."""
+    """Return a range in words; an open range (`A:` on the command line) is described by its start."""
     return f"from {first} on" if last == sys.maxsize else f"{first}-{last}"
 
 

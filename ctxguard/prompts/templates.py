@@ -75,7 +75,7 @@ _SINGLE: Final = -1
 def parse_template(text: str, name: str) -> Template:
     """Return the pieces of a template; `name` is what error messages call it."""
     pieces: list[Piece] = []
-    unclosed: list[int] = []  # where in `pieces` a doubled brace stands, or that it is a single one
+    unclosed: list[int] = []  # the index in `pieces` of a doubled brace, or _SINGLE
     at, line, counted = 0, 1, 0
     while found := _TOKEN.search(text, at):
         pieces.append(text[at : found.start()])
@@ -108,7 +108,7 @@ def _joined(pieces: list[Piece]) -> Iterator[Piece]:
 
 
 def _close(text: str, at: int, pieces: list[Piece], unclosed: list[int]) -> int:
-    """Take one closing brace, or both of a doubled pair, which makes it a single pair; return where to go on."""
+    """Take one closing brace, or both of a doubled pair, which makes it a single pair; return the offset behind it."""
     opened = unclosed.pop() if unclosed else _SINGLE
     pieces.append("}")
     if opened == _SINGLE:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import groupby
 from operator import is_not
 from typing import Final
 
 from ctxguard.artifacts import Artifact
-from ctxguard.draft import Action, Change, Cut, Draft
+from ctxguard.draft import Cut, Draft
+from ctxguard.report.decisions import Decision, decisions_of, masked_artifact
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,62 +49,6 @@ class CheckResult:
     def ok(self) -> bool:
         """Whether the check holds."""
         return not self.findings
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Hold one thing that happened to an artifact on its way.
-
-    Attributes:
-        action: what was done, such as `masked` or `dropped`.
-        stage: the stage that did it.
-        reason: why.
-    """
-
-    action: Action
-    stage: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Describe what became of one artifact.
-
-    Attributes:
-        action: what became of it in the end.
-        artifact: the artifact as it last was, masked wherever masking is part of the chain.
-        stage: the stage that decided; empty for what was kept as it is.
-        reason: why.
-        tokens_before: tokens it had when it came in; 0 for one that a stage added.
-        tokens_after: tokens it takes in the result; 0 for one that is gone.
-        position: place in the history; None for one that a stage added.
-        steps: everything that happened to it, in order.
-    """
-
-    action: Action
-    artifact: Artifact
-    stage: str
-    reason: str
-    tokens_before: int
-    tokens_after: int
-    position: int | None
-    steps: tuple[Step, ...] = ()
-
-    def to_dict(self) -> dict[str, object]:
-        """Return it as JSON values; the text of the artifact is left out."""
-        return {
-            "position": self.position,
-            "kind": self.artifact.kind.value,
-            "id": self.artifact.id,
-            "name": self.artifact.name,
-            "role": self.artifact.role,
-            "action": self.action,
-            "stage": self.stage,
-            "reason": self.reason,
-            "tokens_before": self.tokens_before,
-            "tokens_after": self.tokens_after,
-            "steps": list(map(asdict, self.steps)),
-        }
 
 
 class ReportData:
@@ -186,6 +130,11 @@ class ReportData:
             return (
                 f"cut: the prompt changes from position {self.cut.position} on, {self.cut.rebilled:,} tokens re-billed"
             )
+        if self.cut is not None and self.cut.rebilled:
+            return (
+                f"no new cut; large outputs that are no longer new were shortened from position {self.cut.position} "
+                f"on, {self.cut.rebilled:,} tokens re-billed"
+            )
         if not self.changed:
             return ""
         return "no new cut" + ("" if self.cut is None else "; the context still starts where the last cut put it")
@@ -203,7 +152,7 @@ class ReportData:
     @cached_property
     def decisions(self) -> list[Decision]:
         """One decision an artifact of the history, in its order, then those that stages added."""
-        return _decisions(self._draft)
+        return decisions_of(self._draft)
 
     def counts(self) -> dict[str, int]:
         """Return how many artifacts met each action."""
@@ -276,90 +225,7 @@ class ReportData:
             masked: hide what the masking stages of the chain hide.
         """
         artifact = self._draft.history[position]
-        return _masked(self._draft, artifact) if masked else artifact
-
-
-def _decisions(draft: Draft) -> list[Decision]:
-    tracing = _Tracing(draft, {id(artifact.root): artifact for artifact in draft.artifacts})
-    for change in draft.changes:
-        tracing.take(change)
-    came_in = (
-        tracing.decision(artifact.root, position, draft.counter.artifact(artifact))
-        for position, artifact in enumerate(draft.history)
-    )
-    return [*came_in, *(tracing.decision(artifact, None, 0) for artifact in tracing.added.values())]
-
-
-@dataclass(frozen=True, slots=True)
-class _Tracing:
-    """Follow artifacts through the changes of a draft, each by the `id()` of what it was read as.
-
-    Attributes:
-        draft: the finished draft.
-        final: what is in the result.
-        steps: what happened to each.
-        latest: what each last was.
-        added: what stages added.
-        gone: the step by which each left.
-    """
-
-    draft: Draft
-    final: Mapping[int, Artifact]
-    steps: dict[int, list[Step]] = field(default_factory=dict)
-    latest: dict[int, Artifact] = field(default_factory=dict)
-    added: dict[int, Artifact] = field(default_factory=dict)
-    gone: dict[int, Step] = field(default_factory=dict)
-
-    def take(self, change: Change) -> None:
-        before = {id(artifact.root): artifact for artifact in change.before}
-        after = {id(artifact.root): artifact for artifact in change.after}
-        for key, artifact in after.items():
-            was = before.get(key)
-            if was is artifact:
-                continue
-            if was is None:
-                self.added.setdefault(key, artifact.root)
-                self.gone.pop(key, None)
-            done = (
-                change.actions.get(id(was or artifact)) or change.action or ("recalled" if was is None else "bounded")
-            )
-            self._note(key, artifact, Step(done, change.stage, change.why(was or artifact)))
-        for key, artifact in before.items():
-            if key not in after:
-                action: Action = "summarised" if change.action == "summarised" else "dropped"
-                self.gone[key] = self._note(key, artifact, Step(action, change.stage, change.why(artifact)))
-
-    def _note(self, key: int, artifact: Artifact, step: Step) -> Step:
-        self.steps.setdefault(key, []).append(step)
-        self.latest[key] = artifact
-        return step
-
-    def decision(self, root: Artifact, position: int | None, tokens_before: int) -> Decision:
-        key, draft = id(root), self.draft
-        steps = tuple(self.steps.get(key, ()))
-        result = self.final.get(key)
-        last = steps[-1] if steps else Step("kept", "", "")
-        if result is None:
-            last = self.gone.get(key, last)
-        elif last.action == "repaired" and position is not None and result is draft.history[position]:
-            # It was taken apart and joined again: it is the very message that came in.
-            last, steps = Step("kept", "", ""), ()
-        return Decision(
-            action=last.action,
-            artifact=_masked(draft, self.latest.get(key, root)) if result is None else result,
-            stage=last.stage,
-            reason=last.reason,
-            tokens_before=tokens_before,
-            tokens_after=0 if result is None else draft.counter.artifact(result),
-            position=position,
-            steps=steps,
-        )
-
-
-def _masked(draft: Draft, artifact: Artifact) -> Artifact:
-    """Mask what left the chain before its masking stage saw it; a report must not hold it bare."""
-    masked = artifact.edit(lambda _slot, text: draft.mask(text)) if draft.masks else artifact
-    return replace(masked, origin=None, source=None) if masked.origin is not None else replace(masked, source=None)
+        return masked_artifact(self._draft, artifact) if masked else artifact
 
 
 _IN_A_ROW: Final = 3
@@ -385,50 +251,3 @@ def _bounded_people(details: Mapping[str, object]) -> str:
         f"message {b['position']}: {b['tokens_after']:,} of {b['tokens_before']:,} tokens" for b in bounded
     )
     return f"what a person said is sent in part, since it did not fit (on_overflow='bound'): {each}"
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionRun:
-    """Hold decisions that follow one another and are alike: same action, stage and reason, and the same unknown role.
-
-    Attributes:
-        decisions: one or more, in the order of the history.
-    """
-
-    decisions: tuple[Decision, ...]
-
-    @property
-    def place(self) -> str:
-        """Where they stand in the history, as `7` or `7-12`; `+` for what a stage added."""
-        first, last = self.decisions[0].position, self.decisions[-1].position
-        if first is None:
-            return "+"
-        return str(first) if first == last else f"{first}-{last}"
-
-    @property
-    def kinds(self) -> str:
-        """Their kinds, each once with how often it stands there."""
-        found = Counter(decision.artifact.kind.value for decision in self.decisions)
-        kinds = ", ".join(kind if times == 1 else f"{times} {kind}" for kind, times in found.items())
-        return kinds if self.role is None else f"{kinds} (role {self.role!r:.40})"
-
-    @property
-    def role(self) -> str | None:
-        """Their native role, where no kind stands for it."""
-        return self.decisions[0].artifact.role
-
-    @property
-    def tokens_before(self) -> int:
-        """Tokens they had when they came in."""
-        return sum(decision.tokens_before for decision in self.decisions)
-
-    @property
-    def tokens_after(self) -> int:
-        """Tokens they take in the result."""
-        return sum(decision.tokens_after for decision in self.decisions)
-
-
-def decision_runs(decisions: Iterable[Decision]) -> list[DecisionRun]:
-    """Return decisions with those that are alike and neighbors taken together, for a person to read."""
-    alike = groupby(decisions, key=lambda d: (d.action, d.stage, d.reason, d.artifact.role, d.position is None))
-    return [DecisionRun(tuple(members)) for _, members in alike]

@@ -1,100 +1,178 @@
-"""One self-contained HTML page: its frame, charts and tables. No server, no network, no script that it needs."""
+"""HTML pages: self-contained, without network or script that they need, every value escaped by the template engine.
+
+The templates lie in `report/templates`. They need Jinja2, which the extra `html` brings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from html import escape
-from importlib.resources import files
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-_OPEN_FOR_PRINT = (
-    "addEventListener('beforeprint',()=>document.querySelectorAll('details.session').forEach(d=>{d.open=true}))"
-)
+from ctxguard.artifacts import Artifact
+from ctxguard.report.data import ReportData
+from ctxguard.report.decisions import Decision, decision_runs
+from ctxguard.settings import install_command
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+MOST_TEXT: Final = 3_000
+"""Characters of a text that a page shows; of a longer one the beginning and the end."""
+_HEAD: Final = 2_000
+_PLACEHOLDER: Final = re.compile(r"\[REDACTED[A-Z_]*\]|&lt;[A-Z][A-Z_]*_\d+&gt;")
+Row = tuple[Decision, str | None, str | None]
+"""A decision, and what a model reads of the message before and after; None where it is not there."""
 
 
-def page(title: str, body: str) -> str:
-    """Return a page from its title, as text, and its body, as HTML."""
-    style = files("ctxguard").joinpath("report/page.css").read_text(encoding="utf-8")
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width,initial-scale=1'>"
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body><main>{body}</main>"
-        f"<script>{_OPEN_FOR_PRINT}</script></body></html>"
+def render(template: str, filters: Mapping[str, Callable[..., object]] | None = None, **values: object) -> Markup:
+    """Return a template of `report/templates` with these values, each escaped.
+
+    Args:
+        template: the name of its file.
+        filters: what else it uses to show values, by name.
+        **values: what it shows.
+
+    Raises:
+        ImportError: Jinja2 is not installed.
+    """
+    from markupsafe import Markup
+
+    environment = _environment()
+    environment.filters.update(filters or {})
+    return Markup(environment.get_template(template).render(values))  # noqa: S704 - the environment escapes
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise ImportError(f"HTML pages need Jinja2: {install_command('html')}") from error
+    made = Environment(
+        autoescape=True,
+        loader=PackageLoader("ctxguard", "report/templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    made.filters.update(number=lambda value: f"{value:,}", marked=_marked)
+    made.globals["release"] = sys.modules["ctxguard"].__version__  # an import would make a circle with the package
+    return made
 
 
-def words(sentences: Sequence[str], *, is_good: bool) -> str:
-    """Return the headline figures in words."""
-    told = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-    return f"<div class='words{'' if is_good else ' bad'}'>{told}</div>"
+def _marked(text: str) -> Markup:
+    """Return a text, its middle left out where it is long, with placeholders marked."""
+    from markupsafe import Markup, escape
+
+    if len(text) > MOST_TEXT:
+        left_out = len(text) - MOST_TEXT
+        text = f"{text[:_HEAD]}\n… {left_out:,} characters are not shown here …\n{text[_HEAD - MOST_TEXT :]}"
+    return Markup(_PLACEHOLDER.sub(r"<mark>\g<0></mark>", str(escape(text))))  # noqa: S704 - escaped just now
 
 
-def tiles(figures: Iterable[tuple[str, str]]) -> str:
-    """Return figures with what they are, as tiles."""
-    told = "".join(
-        f"<div class='tile'><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in figures
-    )
-    return f"<div class='tiles'>{told}</div>"
+def calls_page(reports: Sequence[ReportData], *, title: str = "", show_originals: bool = False) -> str:
+    """Return the page of one model call or of several; `show_originals` shows personal data, too."""
+    several = f"{len(reports):,} model calls" if len(reports) > 1 else "One model call"
+    calls = [(report, list(message_rows(report, show_originals=show_originals))) for report in reports]
+    return str(render("calls.html", title=title or f"{several}, before and after", calls=calls))
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: frozenset[int] = frozenset()) -> str:
-    """Return a table of texts; `numbers` are the columns that are aligned as numbers."""
-    mark = [" class='n'" if n in numbers else "" for n in range(len(heads))]
-    head = "".join(f"<th{mark[n]}>{escape(text)}</th>" for n, text in enumerate(heads))
-    body = "".join(
-        "<tr>" + "".join(f"<td{mark[n]}>{escape(text)}</td>" for n, text in enumerate(row)) + "</tr>" for row in rows
-    )
-    return f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+def notebook_html(report: ReportData, artifacts: Sequence[Artifact] = ()) -> str | None:
+    """Return a report as a fragment for notebooks; None, for the plain text, where Jinja2 is not installed."""
+    try:
+        return str(render("notebook.html", report=report, runs=decision_runs(report.decisions), artifacts=artifacts))
+    except ImportError:
+        return None
+
+
+def message_rows(report: ReportData, *, show_originals: bool = False) -> Iterator[Row]:
+    """Walk the messages of a call with their texts before and after; `show_originals` shows personal data, too."""
+    for decision in report.decisions:
+        position = decision.position
+        before = None if position is None else shown_text(report.original(position, masked=not show_originals))
+        yield decision, before, shown_text(decision.artifact) if decision.tokens_after else None
+
+
+def shown_text(artifact: Artifact) -> str:
+    """Return what a model reads of an artifact: its text, and its calls with their arguments."""
+    calls = (f"{call.name}({call.arguments})" for call in artifact.calls)
+    return "\n".join(part for part in (artifact.text, *calls) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A line chart over the calls of a session, in a square of 100 by 100.
+
+    Attributes:
+        title: what is shown.
+        count: calls.
+        top: the largest figure, with its unit.
+        keys: the legend: a class of the style sheet and a name.
+        paths: a class, and the line as an SVG path.
+        cuts: where calls cut, from the left.
+        level: height of the budget, from the top; None where it is far above all figures.
+    """
+
+    title: str
+    count: int
+    top: str
+    keys: Sequence[tuple[str, str]]
+    paths: Sequence[tuple[str, str]]
+    cuts: Sequence[str]
+    level: str | None
 
 
 def chart(
     title: str,
     lines: Sequence[tuple[str, str, Sequence[float]]],
     *,
-    level: tuple[str, float] | None = None,
+    level: float | None = None,
     cuts: Sequence[int] = (),
     top: str = "",
-) -> str:
+) -> Chart:
     """Return a chart of figures over the calls of a session.
 
     Args:
         title: what is shown.
         lines: a name, a class of the style sheet, and one figure for each call.
-        level: a name and a figure that is drawn across.
+        level: the budget, drawn across.
         cuts: numbers of the calls that cut, from 1.
         top: the largest figure, with its unit.
     """
     count = max((len(figures) for _, _, figures in lines), default=0)
     largest = max((f for _, _, figures in lines for f in figures), default=0)
-    # a budget far above everything else would flatten the lines
-    level = level if level is not None and level[1] <= 3 * largest else None
-    most = max(largest, level[1] if level else 0, 1e-12)
-    marks = "".join(
-        f"<line class='cut' x1='{x:.2f}' x2='{x:.2f}' y1='0' y2='100'/>" for x in (_x(cut - 1, count) for cut in cuts)
-    )
-    drawn = "".join(f"<path class='{style}' d='{_path(figures, count, most)}'/>" for _, style, figures in lines)
+    if level is not None and level > 3 * largest:  # it would flatten the lines
+        level = None
+    most = max(largest, level or 0, 1e-12)
     keys = [(style, name) for name, style, _ in lines]
-    if level is not None:
-        y = 100 - 95 * level[1] / most
-        marks += f"<line class='budget' x1='0' x2='100' y1='{y:.2f}' y2='{y:.2f}'/>"
-        keys.append(("budget", level[0]))
+    keys += [("budget", "budget")] if level is not None else []
     keys += [("cut", "cut")] if cuts else []
-    legend = "".join(f"<span class='key'><i class='{style}'></i>{escape(name)}</span>" for style, name in keys)
-    return (
-        f"<figure><figcaption>{escape(title)}<br>{legend}</figcaption><div class='plot'>"
-        f"<svg viewBox='0 0 100 100' preserveAspectRatio='none' role='img' aria-label='{escape(title, quote=True)}'>"
-        f"{marks}{drawn}</svg><em>{escape(top)}</em></div>"
-        f"<div class='axis'><span>call 1</span><span>call {count:,}</span></div></figure>"
+    return Chart(
+        title,
+        count,
+        top,
+        keys,
+        [(style, _path(figures, count, most)) for _, style, figures in lines],
+        [_x(cut - 1, count) for cut in cuts],
+        None if level is None else _y(level, most),
     )
 
 
-def _x(place: int, count: int) -> float:
-    return 100 * place / max(count - 1, 1)
+def _x(place: int, count: int) -> str:
+    return f"{100 * place / max(count - 1, 1):.2f}"
+
+
+def _y(figure: float, most: float) -> str:
+    return f"{100 - 95 * figure / most:.2f}"
 
 
 def _path(figures: Sequence[float], count: int, most: float) -> str:
-    points = [f"{_x(n, count):.2f},{100 - 95 * figure / most:.2f}" for n, figure in enumerate(figures)]
+    points = [f"{_x(n, count)},{_y(figure, most)}" for n, figure in enumerate(figures)]
     if len(points) == 1:
         points.append(f"100,{points[0].partition(',')[2]}")
     return "M" + "L".join(points) if points else ""

@@ -109,11 +109,6 @@ def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
             if several
             else "".join(map(str, reports))
         )
-    from ctxguard.report.messages import call_section
-    from ctxguard.report.page import page
+    from ctxguard.report.page import calls_page
 
-    title = "One model call, before and after" if not several else f"{len(reports):,} model calls, before and after"
-    shown = "\n".join(
-        (f"<h2>session {n}</h2>" if several else "") + call_section(report) for n, report in enumerate(reports)
-    )
-    return page(title, f"<h1>{title}</h1>{shown}")
+    return calls_page(reports)

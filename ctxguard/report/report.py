@@ -15,10 +15,13 @@ class Report(ReportData):
         Args:
             title: of the page.
             show_originals: show what was masked, too; the page then holds personal data.
-        """
-        from ctxguard.report.messages import call_page
 
-        return call_page(self, title=title, show_originals=show_originals)
+        Raises:
+            ImportError: Jinja2 is not installed, which the extra `html` brings.
+        """
+        from ctxguard.report.page import calls_page
+
+        return calls_page([self], title=title, show_originals=show_originals)
 
     def __str__(self) -> str:
         return "\n".join(report_lines(self))
@@ -27,7 +30,7 @@ class Report(ReportData):
         state = "ok" if self.ok else "failed: " + ", ".join(c.name for c in self.checks if not c.ok)
         return f"<Report {self.tokens_before} -> {self.tokens_after} of {self.budget} tokens, {state}>"
 
-    def _repr_html_(self) -> str:
-        from ctxguard.report.html import report_html
+    def _repr_html_(self) -> str | None:
+        from ctxguard.report.page import notebook_html
 
-        return report_html(self)
+        return notebook_html(self)

@@ -1,4 +1,4 @@
-"""Tell operators what was done: a log without any content, and OpenTelemetry where the application uses it.
+"""Report to operators: a log without any content, and OpenTelemetry if the application uses it.
 
 OpenTelemetry is never imported here. Where the application has imported it, each stabilization is a span
 `ctxguard.stabilize` and counts in metrics. Names that the GenAI conventions define are used as they define them.
@@ -16,37 +16,47 @@ from typing import TYPE_CHECKING, Any, Final
 from ctxguard.errors import CtxguardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from opentelemetry.metrics import Meter
 
     from ctxguard.report import Report
 
 _LOG: Final = logging.getLogger("ctxguard")
 _LOG.addHandler(logging.NullHandler())  # applications decide what is shown
 _SCOPE: Final = "ctxguard"
+_COUNTERS: Final = {
+    "stabilizations": "{call}",
+    "cuts": "{cut}",
+    "findings": "{finding}",
+    "input.tokens": "{token}",
+    "output.tokens": "{token}",
+    "compressions": "{compression}",
+    "checkpoints": "{checkpoint}",
+}
+"""Counters and their units."""
+_HISTOGRAMS: Final = {"tokens": "{token}", "duration": "s", "compression.ratio": "1"}
 _POSITION: Final = re.compile(r"artifacts\[\d+\]")
 
 
 class Watch:
-    """Take the time of one stabilization, and tell how it ended."""
+    """Time one stabilization, and report how it ended."""
 
     def __init__(self) -> None:
         self._began = time.time_ns()
 
     def ended(self, report: Report) -> None:
-        """Tell the result."""
+        """Report the result."""
         _log(report)
         self._span(lambda: _attributes(report))
         if _metrics_are_read():
-            _instruments().add(report, self._seconds())
+            _count(report, (time.time_ns() - self._began) / 1e9)
 
     def failed(self, error: CtxguardError) -> None:
-        """Tell that nothing was sent."""
+        """Report that nothing was sent."""
         name = type(error).__name__
         _LOG.warning("stabilization failed: %s", name)
         self._span(lambda: {"error.type": name}, failed=True)
-
-    def _seconds(self) -> float:
-        return (time.time_ns() - self._began) / 1e9
 
     def _span(self, attributes: Callable[[], dict[str, Any]], *, failed: bool = False) -> None:
         trace = sys.modules.get("opentelemetry.trace")
@@ -99,30 +109,42 @@ def _attributes(report: Report) -> dict[str, Any]:
     return attributes
 
 
-class _Instruments:
-    """Hold the instruments of one process."""
+def _count(report: Report, seconds: float) -> None:
+    """Count one stabilization."""
+    export("stabilizations", 1, {"ok": report.ok, "observed": report.observed})
+    export("cuts", int(report.cut is not None and report.cut.fresh))
+    for check in report.checks:
+        if check.findings:
+            export("findings", len(check.findings), {"check": check.name})
+    export("tokens", report.tokens_before, {"side": "before"})
+    export("tokens", report.tokens_after, {"side": "after"})
+    export("duration", seconds)
 
-    def __init__(self) -> None:
-        meter = sys.modules["opentelemetry.metrics"].get_meter(_SCOPE)
-        self._calls = meter.create_counter("ctxguard.stabilizations", unit="{call}")
-        self._cuts = meter.create_counter("ctxguard.cuts", unit="{cut}")
-        self._findings = meter.create_counter("ctxguard.findings", unit="{finding}")
-        self._tokens = meter.create_histogram("ctxguard.tokens", unit="{token}")
-        self._seconds = meter.create_histogram("ctxguard.duration", unit="s")
 
-    def add(self, report: Report, seconds: float) -> None:
-        """Count one stabilization."""
-        self._calls.add(1, {"ok": report.ok, "observed": report.observed})
-        self._cuts.add(int(report.cut is not None and report.cut.fresh))
-        for check in report.checks:
-            if check.findings:
-                self._findings.add(len(check.findings), {"check": check.name})
-        self._tokens.record(report.tokens_before, {"side": "before"})
-        self._tokens.record(report.tokens_after, {"side": "after"})
-        self._seconds.record(seconds)
+def export(
+    name: str, amount: float, attributes: Mapping[str, str | bool] | None = None, *, meter: Meter | None = None
+) -> None:
+    """Add to a figure of OpenTelemetry, where the application has set up metrics or a meter is given.
+
+    Args:
+        name: of a counter or a histogram, without the prefix `ctxguard.`.
+        amount: what to add, or to record.
+        attributes: by which the figure is divided.
+        meter: where it goes; None means the meter of the application's provider.
+    """
+    if meter is not None or _metrics_are_read():
+        _instrument(meter or _meter(), name)(amount, attributes)
+
+
+@lru_cache(maxsize=1)
+def _meter() -> Meter:
+    meter: Meter = sys.modules["opentelemetry.metrics"].get_meter(_SCOPE)
+    return meter
 
 
 # the SDK warns where an instrument is made twice
-@lru_cache(maxsize=1)
-def _instruments() -> _Instruments:
-    return _Instruments()
+@lru_cache(maxsize=64)
+def _instrument(meter: Meter, name: str) -> Callable[..., None]:
+    if name in _HISTOGRAMS:
+        return meter.create_histogram(f"ctxguard.{name}", unit=_HISTOGRAMS[name]).record
+    return meter.create_counter(f"ctxguard.{name}", unit=_COUNTERS[name]).add

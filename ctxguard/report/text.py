@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ctxguard.report.data import DecisionRun, ReportData, decision_runs
+from ctxguard.report.data import ReportData
+from ctxguard.report.decisions import DecisionRun, decision_runs
 
 
 def report_lines(report: ReportData) -> list[str]:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ctxguard.tokens.families import Family
 
 
-MarginSetting: TypeAlias = float | Literal["measured"]
+Headroom: TypeAlias = int | float | Literal["measured"]
+"""What to keep free of a budget: tokens, a share of it, or what counts of the model's family fell short by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +69,20 @@ class Measured:
 
 MEASURED: Final[dict[str, Measured]] = {
     "claude-4": Measured(68, 0.87, 0, 1.031, Margin(0.06, 10)),
-    "claude-4.7": Measured(12, 1, 0, 1.009, Margin(0.06, 20)),
+    "claude-4.7": Measured(12, 1, 0, 1.005, Margin(0.06, 20)),
     "deepseek": Measured(6, 0.83, 0, 1.089, Margin(0.06, 10)),
     "deepseek-4": Measured(5, 1, 0, 0.965, Margin(0.06, 10)),
-    "gemini-2.0": Measured(13, 0.85, 0, 1.025, Margin(0.06, 10)),
+    "gemini-2.0": Measured(13, 0.77, 0.08, 1.006, Margin(0.07, 10)),
     "gemini-2.5": Measured(36, 0.94, 0.06, 0.987, Margin(0.15, 10)),
-    "gemini-3": Measured(63, 0.84, 0.13, 0.985, Margin(0.15, 40)),
+    "gemini-3": Measured(63, 0.86, 0.11, 0.988, Margin(0.15, 40)),
     "glm": Measured(5, 1, 0, 1.012, Margin(0.06, 10)),
     "glm-5": Measured(4, 1, 0, 0.975, Margin(0.06, 10)),
-    "gpt-4o": Measured(52, 0.98, 0, 1.029, Margin(0.02, 10)),
-    "gpt-5": Measured(93, 0.98, 0, 1, Margin(0.02, 10)),
+    "gpt-4o": Measured(52, 0.98, 0, 1.026, Margin(0.02, 10)),
+    "gpt-5": Measured(93, 0.98, 0, 1.001, Margin(0.02, 10)),
     "gpt-oss": Measured(8, 0.88, 0, 1.034, Margin(0.02, 10)),
     "llama-3": Measured(4, 0.5, 0, 1.05, Margin(0.06, 20)),
     "llama-4": Measured(7, 1, 0, 1.001, Margin(0.06, 30)),
-    "mistral": Measured(10, 0.9, 0, 1, Margin(0.13, 10)),
+    "mistral": Measured(10, 0.8, 0, 1.002, Margin(0.13, 10)),
     "qwen": Measured(3, 1, 0, 0.887, Margin(0.06, 10)),
 }
 NO_MODEL: Final = "no model is named, so this is no provider's count"
@@ -93,32 +94,46 @@ _WIDE: Final = Margin(0.15, 30)
 """What is kept free where nothing was recorded."""
 
 
-def valid_margin(margin: object) -> MarginSetting:
-    """Return the setting of a margin, which is `measured` or a share of the budget from 0 to below 1."""
-    if margin == "measured":
+def valid_headroom(headroom: object) -> Headroom:
+    """Return what to keep free of a budget: `measured`, tokens, or a share below 1.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if headroom == "measured":
         return "measured"
-    if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 <= margin < 1:
-        raise ConfigError(
-            f"margin is 'measured' or a share of at least 0 and below 1, not {margin!r}", setting="margin"
-        )
-    return float(margin)
+    if isinstance(headroom, (int, float)) and not isinstance(headroom, bool):
+        if headroom >= 0 and float(headroom).is_integer():
+            return int(headroom)
+        if 0 < headroom < 1:
+            return headroom
+    raise ConfigError(
+        f"headroom is 'measured', a number of tokens, or a share below 1, not {headroom!r}", setting="headroom"
+    )
 
 
-def kept_free(counter: object, setting: MarginSetting, budget: int) -> tuple[int, int]:
-    """Return the tokens of a budget to keep free because a count is an estimate, and how many of them come back.
+def kept_free(counter: object, headroom: Headroom, budget: int) -> tuple[int, int]:
+    """Return the tokens of a budget to keep free, and how many of them a window may use later.
 
-    They come back once the history says what the provider counted: then only what is new is uncertain.
+    It may use them once the history says what the provider counted: then only what is new is uncertain.
 
     Args:
         counter: counts the texts; it knows the model's family where a model was named.
-        setting: `measured`, or a share of the budget, which stays free whatever the history says.
+        headroom: see `Headroom`; tokens and shares stay free whatever the history says.
         budget: tokens that everything sent may take.
+
+    Raises:
+        ConfigError: the tokens leave nothing of the budget.
     """
-    if setting != "measured":
-        return min(math.ceil(setting * budget), budget - 1), 0
-    margin = margin_of(counter)
-    kept = min(margin.within(budget), budget - 1)
-    return kept, max(0, kept - margin.narrowed().within(budget))
+    if headroom == "measured":
+        margin = margin_of(counter)
+        kept = min(margin.within(budget), budget - 1)
+        return kept, max(0, kept - margin.narrowed().within(budget))
+    if isinstance(headroom, float):
+        return min(math.ceil(headroom * budget), budget - 1), 0
+    if headroom >= budget:
+        raise ConfigError(f"a headroom of {headroom} leaves nothing of a budget of {budget}", setting="headroom")
+    return headroom, 0
 
 
 def accuracy_of(family: Family, *, is_measured: bool) -> str:

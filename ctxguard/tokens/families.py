@@ -13,6 +13,7 @@ Pages, as of November 2026:
     [pdf] Anthropic, "PDF support": 1,500 to 3,000 tokens a page of text, and the page as an image
     [helper] openai-messages-token-helper, `tests/functions.py`: counts of single functions, verified with OpenAI
     [harmony] OpenAI, the Harmony response format: channels, namespaces and defaults as gpt-oss and its kin see them
+    [cohere] Cohere, the chat templates of Command R+ and Command A as published with their weights
     [gemini] Google, "Understand and count tokens", and "Media resolution" for Gemini 3
 """
 
@@ -190,6 +191,9 @@ _DEEPSEEK: Final = Costs(reply=1, message=2, system=1, tools=ToolCosts())
 _DEEPSEEK_4: Final = replace(_DEEPSEEK, reply=74, tools=ToolCosts(once=230))
 _GLM: Final = Costs(reply=3, message=3, system=3, tools=ToolCosts(once=120), schema=SchemaCosts(share=0))
 _GLM_5: Final = replace(_GLM, reply=9)
+_COMMAND: Final = Costs(  # [cohere]: tokens that open and end a turn and name its role, and the text's own borders
+    reply=4, message=5, system=5, result=12, call=14, tools=ToolCosts(rendering="json", once=160)
+)
 ANY_CLAUDE: Final = _CLAUDE
 """Where no model is named and tools come in Anthropic's form."""
 UNKNOWN: Final = Family("unknown", "", "o200k_base", Costs(), scale=1.1, inherits="OpenAI")
@@ -238,6 +242,7 @@ FAMILIES: Final = (
     Family("llama-4", r"(meta-)?llama-?4", "o200k_base", _LLAMA_4),
     Family("llama-3", r"(meta-)?llama", "o200k_base", _LLAMA_3),
     Family("qwen", r"qw(en|q)", "o200k_base", _QWEN),
+    Family("command", r"command|c4ai", "o200k_base", _COMMAND, scale=1.05, inherits="OpenAI"),
     Family("nova", r"nova", "o200k_base", Costs(), scale=1.1, inherits="OpenAI"),
     Family("deepseek-4", r"deepseek-(v?[4-9])", "o200k_base", _DEEPSEEK_4),
     Family("deepseek", r"deepseek", "o200k_base", _DEEPSEEK),
@@ -256,7 +261,7 @@ def plain_name(model: str) -> str:
 
 _MODEL_WORD: Final = re.compile(
     r"(?<![a-z])(chatgpt|gpt|o\d|claude|gemini|mistral|magistral|pixtral|codestral|devstral|ministral|open-mi|llama"
-    r"|qwen|qwq|nova|deepseek|zai-glm|glm|computer-use|codex)"
+    r"|qwen|qwq|nova|command|c4ai|deepseek|zai-glm|glm|computer-use|codex)"
 )
 
 

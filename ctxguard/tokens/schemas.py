@@ -7,7 +7,7 @@ format of the open gpt-oss models); the others show about the JSON that was sent
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -104,6 +104,12 @@ def functions_of(tool: Native) -> Iterator[Function]:
         namespace = "tool_search" if tool.get("type") == "tool_search" else FUNCTIONS
         is_flat = tool.get("type") in ("function", "custom", "tool_search")
         yield _function(tool, is_flat=is_flat, namespace=namespace)
+
+
+def is_any_deferred(tools: Iterable[Native], loaded: Container[str] = ()) -> bool:
+    """Tell whether a search can find a function that is not loaded yet; else the search itself is not sent."""
+    functions = (function for tool in tools for function in functions_of(tool))
+    return any(function.deferred and function.name not in loaded for function in functions)
 
 
 def _function(native: Native, *, is_flat: bool, namespace: str = FUNCTIONS) -> Function:

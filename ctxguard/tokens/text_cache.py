@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
+from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
 V = TypeVar("V")
@@ -10,6 +12,8 @@ _MOST_CHARS: Final = 4_000_000
 """Characters of keys in one generation of a cache, wherever texts are remembered: as many as the latest messages of two
 hundred conversations of 20 kB have. With a quarter of it, a proxy for these takes half as long again for a request;
 four times as much only takes more memory."""
+_PER_ITEM: Final = 8
+"""Characters that an item of a value of a large text counts for, whose text itself is not kept."""
 
 
 class TextCache(Generic[V]):
@@ -17,7 +21,7 @@ class TextCache(Generic[V]):
 
     Two generations: what is looked up in the old one moves to the new one; when the new one is full it becomes the
     old one. Look-ups cost one or two dict accesses; whatever threads do, a value is only ever lost, never wrong. Copies
-    and pickles start with an empty one.
+    and pickles start with an empty one. Of a text that would take more than half of a generation a digest is kept.
 
     Args:
         max_chars: characters of keys that one generation may hold; in all at most twice as many are kept.
@@ -27,8 +31,8 @@ class TextCache(Generic[V]):
 
     def __init__(self, max_chars: int = _MOST_CHARS) -> None:
         self.max_chars = max_chars
-        self._new: dict[str, V] = {}
-        self._old: dict[str, V] = {}
+        self._new: dict[str | bytes, V] = {}
+        self._old: dict[str | bytes, V] = {}
         self._size = 0
 
     def __reduce__(self) -> tuple[type[TextCache[V]], tuple[int]]:
@@ -36,17 +40,28 @@ class TextCache(Generic[V]):
 
     def get(self, key: str) -> V | None:
         """Return the value of a text, or None."""
-        value = self._new.get(key)
+        known_by = self._known_by(key)
+        value = self._new.get(known_by)
         if value is None and self._old:
-            value = self._old.get(key)
+            value = self._old.get(known_by)
             if value is not None:
-                self.put(key, value)
+                self._put(known_by, value)
         return value
 
     def put(self, key: str, value: V) -> None:
         """Remember a value."""
-        size = len(key) + 64
-        if size > self.max_chars // 2:
+        self._put(self._known_by(key), value)
+
+    def _known_by(self, key: str) -> str | bytes:
+        """Return the text itself, or the digest of a large one."""
+        is_large = len(key) + 64 > self.max_chars // 2
+        return blake2b(key.encode("utf-8", "surrogatepass")).digest() if is_large else key
+
+    def _put(self, key: str | bytes, value: V) -> None:
+        # what was found in a large text may be as large as the text
+        items = len(value) if isinstance(key, bytes) and isinstance(value, Sized) else 0
+        size = len(key) + 64 + items * _PER_ITEM
+        if size > self.max_chars:
             return
         if self._size + size > self.max_chars:
             self._old, self._new, self._size = self._new, {}, 0

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from recordings import RECORDINGS
 
 from ctxguard.config import ContextConfig
 from ctxguard.content import BinaryContent, FileType, read_file, read_file_as_string
@@ -17,7 +18,7 @@ from ctxguard.tokens import find_counter
 
 count = find_counter("estimate").count
 CONFIG = ContextConfig()
-FILES = Path(__file__).parents[2].parent / "shared" / "data" / "files"
+FILES = RECORDINGS / "files"
 
 
 @pytest.fixture
@@ -278,6 +279,7 @@ def test_range_of_rows_after_the_last_says_how_many_there_are(write, tmp_path):
     assert "has no rows 40-50, only 1" in result.error
 
 
+@pytest.mark.recordings
 def test_range_of_rows_of_an_old_workbook():
     pytest.importorskip("xlrd", reason="the extra `files` is not installed")
     path = next(FILES.rglob("47701.xls"), None)
@@ -445,6 +447,7 @@ def test_scaled_photo_stands_upright(tmp_path):
     assert blue > 200 > red
 
 
+@pytest.mark.recordings
 def test_old_workbook_shows_its_sheets():
     pytest.importorskip("xlrd", reason="the extra `files` is not installed")
     paths = {path.name: path for path in FILES.rglob("*.xls")}

@@ -12,15 +12,15 @@ import json
 import os
 import re
 import xml.dom.minidom
-from pathlib import Path
 
 import pytest
 import yaml
+from recordings import RECORDINGS
 
 from ctxguard.content import BinaryContent, FileType, bound, read_file
 from ctxguard.tokens import find_counter
 
-FILES = Path(__file__).parents[2].parent / "shared" / "data" / "files"
+FILES = RECORDINGS / "files"
 ALL = os.environ.get("CTXGUARD_REPLAY_ALL") == "1"
 EVERY = sorted(path for path in FILES.rglob("*") if path.is_file() and path.name != "INDEX.jsonl")
 QUICK = [path for path in EVERY[::2] if path.suffix != ".pdf" or path.stat().st_size < 100_000]
@@ -30,6 +30,7 @@ LIMITS = (50, 200, 1000, 5000)
 count = find_counter("estimate").count
 
 pytestmark = [
+    pytest.mark.recordings,
     pytest.mark.skipif(not PATHS, reason="the recorded files are not there: ../shared/data/files"),
     pytest.mark.filterwarnings("ignore"),
 ]

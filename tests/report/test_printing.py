@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
+from test_cli import cli
 
 from ctxguard.report.printing import printable
 
@@ -19,10 +18,6 @@ ESCAPES = {
     "direction": "abc\u202edef",
     "backspace": "a\x08b",
 }
-
-
-def run(*arguments):
-    return subprocess.run([sys.executable, "-m", "ctxguard", *map(str, arguments)], capture_output=True, check=False)
 
 
 @pytest.mark.parametrize("text", ESCAPES.values(), ids=ESCAPES)
@@ -40,13 +35,9 @@ def test_read_and_check_send_no_escapes(tmp_path, text):
     session = tmp_path / "session.json"
     message = {"role": "tool", "content": "x", "tool_call_id": text}
     session.write_text(json.dumps({"id": f"s {text}\nok", "messages": [message]}), encoding="utf-8")
-    for done in (
-        run("read", file),
-        run("read", file, "--json"),
-        run("check", session),
-        run("check", f"no {text[1:3]}"),
-    ):
-        shown = (done.stdout + done.stderr).decode()
+    checked = cli("check", session)
+    for done in (cli("read", file), cli("read", file, "--json"), checked, cli("check", f"no {text[1:3]}")):
+        shown = done.stdout + done.stderr
         assert not any(sign in shown for sign in ("\x1b", "\x07", "\x9b", "\u202e", "\x08", "\r"))
         assert "Traceback" not in shown
-    assert b"\nok" not in run("check", session).stdout
+    assert "\nok" not in checked.stdout

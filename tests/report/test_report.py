@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from importlib.metadata import PackageNotFoundError
 
 import ctxguard
 from ctxguard import Artifact, Lifetime, Stabilizer, ToolCall
-from ctxguard.report.data import decision_runs
+from ctxguard.report.decisions import decision_runs
 from ctxguard_openai import stabilize_messages
 
 MAIL = "jane.doe@corp-mail.net"
@@ -35,7 +34,7 @@ def test_decisions_are_one_an_artifact_in_order_with_everything_that_happened():
     assert by_id["rules"].action == "kept"
     assert (by_id["who"].action, by_id["who"].stage) == ("masked", "MaskPII")
     assert (by_id["note"].action, by_id["note"].reason) == ("dropped", "lived 1 turns")
-    assert [s.stage for s in report.decisions[4].steps] == ["BoundToolOutput", "StableWindow"]
+    assert [s.stage for s in report.decisions[4].steps] == ["StableWindow"]
     assert report.decisions[4].action == "dropped"
 
 
@@ -174,6 +173,5 @@ def test_the_page_needs_no_installed_package(monkeypatch):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr("importlib.metadata.version", absent)
-    monkeypatch.delitem(sys.modules, "ctxguard.report.messages", raising=False)
     page = Stabilizer(800).stabilize([Artifact("user", "Hi")]).report.to_html()
     assert f"ctxguard {ctxguard.__version__}<" in page

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+import random
+import re
 
 import pytest
+from blocks import code_blocks, shimmed
 
 from ctxguard import (
     Artifact,
     BudgetExceededError,
     Stabilizer,
+    ToolCall,
     mask_pii,
     stabilize_context,
     validate_no_pii,
@@ -127,3 +131,85 @@ def test_the_context_stays_within_the_budget_however_long_the_history():
     """> The history exceeds the model's maximum context window, causing errors."""
     history = [Artifact("system", "s", 10), *(Artifact("user", f"m{n}", 10) for n in range(5_000))]
     assert sum(a.token_count for a in stabilize_context(history, 200)) <= 200
+
+
+def documents_code(history, budget):
+    """Run the document's pseudo-code, on copies that it may change; None where its assertion fails."""
+    items = [[a.kind.value, a.content, a.token_count] for a in history]
+    system_prompt, last_message = next(a for a in items if a[0] == "system"), items[-1]
+    intermediate = items[1:-1]
+    for artifact in intermediate:
+        if artifact[0] == "user":
+            artifact[1] = re.sub(r"\d{3}-\d{2}-\d{4}", "[REDACTED_SSN]", artifact[1])
+    final, token_count = [system_prompt], system_prompt[2]
+    for artifact in intermediate:
+        if artifact[0] == "tool" and artifact[2] > 256:
+            continue
+        if token_count + artifact[2] < budget - last_message[2]:
+            final.append(artifact)
+            token_count += artifact[2]
+    final.append(last_message)
+    return [(kind, text) for kind, text, _ in final] if token_count + last_message[2] <= budget else None
+
+
+def random_history(r):
+    history = [Artifact("system", "s", r.randint(0, 60))]
+    for n in range(r.randint(1, 12)):
+        kind = r.choice(["user", "assistant", "tool"])
+        text = f"m{n}: my SSN is 123-45-6789" if kind == "user" and r.random() < 0.02 else f"m{n}"
+        history.append(Artifact(kind, text, r.choice([r.randint(0, 40), r.randint(0, 600)])))
+    return history
+
+
+def test_it_equals_the_documents_code():
+    """> Always preserve the system prompt and the most recent message."""
+    r = random.Random(36)
+    differ, recounted = [], 0
+    for _ in range(10_000):
+        history, budget = random_history(r), r.randint(1, 1_500)
+        try:
+            ours = [(a.kind.value, a.text) for a in stabilize_context(history, budget)]
+        except BudgetExceededError:
+            ours = None
+        theirs = documents_code(history, budget)
+        theirs = theirs and [(kind, mask_pii(text)) for kind, text in theirs]  # ours masks the newest message, too
+        if ours != theirs:
+            differ.append(history)
+            recounted += any("SSN" in a.text for a in history)
+    assert len(differ) == recounted < 100
+
+
+def test_the_newest_message_stays_whatever_its_kind():
+    """> Always preserve the system prompt and the most recent message."""
+    history = [Artifact("system", "s", 10), Artifact("user", "u", 10), Artifact("tool", "t", 500)]
+    assert stabilize_context(history, 1_000) == history
+    assert stabilize_context(history, 515) == [history[0], history[2]]
+    answer = Artifact("assistant", "a", 90)
+    result = Stabilizer.from_policy("pattern", budget=100).stabilize([*history[:2], answer])
+    assert result.artifacts == [history[0], answer]
+    assert result.report.ok
+
+
+def test_an_answer_that_does_not_fit_is_replaced_by_a_note_of_its_size():
+    """> Skip verbose tool output"""
+    call = Artifact("assistant", calls=(ToolCall("look", "{}", "c"),))
+    history = [
+        Artifact("system", "s", 10),
+        Artifact("user", "u", 10),
+        call,
+        Artifact("tool", "row " * 500, answers="c"),
+    ]
+    assert stabilize_context(history, 1_000) == history
+    assert stabilize_context(history, 100)[-1].text.startswith("[tool output of 50")
+
+
+def test_the_code_blocks_of_000_run_as_written():
+    """> def mask_pii(text: str) -> str:"""
+    space = shimmed("000")
+    for block in code_blocks("000"):
+        exec(block, space)
+    theirs = [space["Artifact"](a.kind.value, a.content, a.token_count) for a in walkthrough()]
+    final = space["stabilize_context"](theirs, 100)
+    assert [(a.kind, a.content) for a in final] == [
+        (a.kind.value, a.content) for a in stabilize_context(walkthrough(), 100)
+    ]

@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from ctxguard import Artifact, Stabilizer
+from ctxguard import Artifact, Stabilizer, ToolCall
+from ctxguard.checks import NoPII
 from ctxguard.harness import read_sessions
 from ctxguard.harness.checking import check_session
-from ctxguard.harness.sessions import sessions_in
+from ctxguard.harness.recordings import sessions_in
 from ctxguard.pii import DIGITS, Rule, RuleSet
 from ctxguard.report import Finding
-from ctxguard.stages import FillBudget, MaskPII, OrderByAuthority
+from ctxguard.stages import FillBudget, MaskMessages, MaskPII, OrderByAuthority
 
 
 def bundle():
@@ -233,3 +234,76 @@ def test_bundles_with_bare_tool_outputs_pass_the_check():
     assert not list(check_session(next(sessions_in(json.dumps(bare)))))
     message = {"messages": [{"role": "user", "content": "hi"}, {"role": "tool", "content": "x"}]}
     assert list(check_session(next(sessions_in(json.dumps(message)))))
+
+
+def test_fr2_instructions_and_tool_outputs_keep_their_numbers():
+    """> within all user-facing `message` artifacts"""
+    history = [
+        Artifact("system", "Answer in at most 500 words. Escalate to boss@corp-mail.org."),
+        Artifact("task", "Sort the 120 tickets."),
+        Artifact("user", "My number is 99887766."),
+        Artifact("assistant", "", calls=(ToolCall("read", '{"limit": 120}', "c"),)),
+        Artifact("tool", "120 rows, opened by ann@corp-mail.org", answers="c"),
+        Artifact("assistant", "I read 120 rows."),
+    ]
+    result = harness().stabilize(history)
+    assert [a.text for a in result.artifacts] == [
+        "Answer in at most 500 words. Escalate to [REDACTED_EMAIL].",
+        "Sort the 120 tickets.",
+        "My number is [REDACTED].",
+        "",
+        "120 rows, opened by [REDACTED_EMAIL]",
+        "I read [REDACTED] rows.",
+    ]
+    assert result.artifacts[3].calls == history[3].calls
+    assert result.report.ok
+
+
+def test_fr6_the_check_looks_for_digits_in_messages():
+    """> **PII Check**: Verify that no PII is present in the final context."""
+
+    def leak(draft):
+        return draft.revise([*draft.artifacts, Artifact("user", "99887766")], reason="careless")
+
+    stages = [MaskMessages(DIGITS), leak]
+    assert not Stabilizer(500, stages=stages, checks=[NoPII()]).stabilize([Artifact("user", "Hello.")]).report.ok
+
+
+@pytest.mark.parametrize(("words", "budget"), [(2_500, 400), (30, 60), (30, 400)])
+def test_scenario_3_holds_for_an_output_that_comes_last(words, budget):
+    """> The system should drop this tool output to stay within budget."""
+    history = [Artifact("system", "Be helpful."), Artifact("task", "Sort the tickets.")]
+    history += [Artifact("user", "What is in the first ticket?"), Artifact("assistant", "A broken lamp, it says here.")]
+    output = Artifact("tool_output", "verbose " * words)
+    result = harness(budget).stabilize([*history, output])
+    assert result.artifacts == (history if (words, budget) != (30, 400) else [*history, output])
+    assert result.report.ok
+
+
+def test_scenario_3_in_a_tool_loop_an_answer_that_does_not_fit_becomes_a_note():
+    """> Verbose Tool Output"""
+    call = Artifact("assistant", calls=(ToolCall("read", "{}", "c1"), ToolCall("read", "{}", "c2")))
+    outputs = [Artifact("tool", "verbose " * n, answers=f"c{i}") for i, n in ((1, 2_500), (2, 10))]
+    history = [Artifact("system", "Be helpful."), Artifact("user", "Read it."), call, *outputs]
+    result = harness(120).stabilize(history)
+    assert result.artifacts[3].text.startswith("[tool output of ")
+    assert result.artifacts[4] is outputs[1]
+    assert result.report.ok
+    assert result.report.tokens_after <= 120
+
+
+@pytest.mark.parametrize("kind", ["document", "memory", "other"])
+def test_fr1_artifacts_of_other_kinds_are_taken_like_tool_outputs(kind):
+    """> (system prompts, user messages, tool outputs, etc.)"""
+    items = [
+        {"kind": "system", "content": "Be helpful."},
+        {"kind": "message", "authority": "user", "content": "What do the tickets say?"},
+        {"id": "d", "kind": kind, "content": "row " * 600},
+        {"kind": "message", "authority": "assistant", "content": "They say little."},
+    ]
+    history = next(sessions_in(json.dumps({"artifacts": items}))).read()
+    assert harness(2_000).stabilize(history).artifacts == history
+    result = harness(400).stabilize(history)
+    assert [a.id for a in result.artifacts].count("d") == 0
+    assert f"(role {kind!r})" in str(result.report)
+    assert result.report.ok

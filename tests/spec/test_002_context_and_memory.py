@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
+from pathlib import Path
 
 import pytest
+from blocks import code_blocks, run_block, shimmed
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ctxguard import Artifact, ToolCall
+from ctxguard import Artifact, Stabilizer, ToolCall
+from ctxguard.checks import RecentKept
 from ctxguard.compaction import CompactionConfig, CompactionResult, HistoryCompactor
 from ctxguard.config import ContextConfig, get_truncation_config, load_context_config
 from ctxguard.content import FileType, context_result, read_file, read_file_as_string
 from ctxguard.errors import ConfigError
 from ctxguard.prompts import get_instructions, get_prompt, get_system_prompt, load_prompt
+from ctxguard.stages import RepairExchanges
 from ctxguard.tokens import find_counter
 
 count = find_counter("estimate").count
@@ -86,6 +94,17 @@ def test_defaults_of_the_configuration():
     assert (config.max_cell_length, config.rows_head, config.rows_tail) == (500, 20, 10)
 
 
+def test_what_a_shared_config_yaml_holds_in_vain_is_said_once(tmp_path, monkeypatch, caplog):
+    """> If neither is provided, defaults are loaded from `config.yaml`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text("models: {a: b}\ncompaction: {max_tokens: 900}\ncontext: {}\n")
+    assert load_context_config().compaction.max_tokens == 120_000
+    load_context_config()
+    assert [r.getMessage() for r in caplog.records] == [
+        "config.yaml: compaction, context ignored beside settings of other programs; write a section 'ctxguard'"
+    ]
+
+
 def test_configuration_is_loaded_from_yaml(tmp_path, monkeypatch):
     """> `ContextConfig` is a Pydantic model loaded from `config.yaml`"""
     monkeypatch.chdir(tmp_path)
@@ -122,6 +141,28 @@ def test_read_file_as_string(tmp_path):
     (tmp_path / "a.txt").write_text("hello\n")
     assert read_file_as_string(tmp_path / "a.txt", ContextConfig()) == "hello\n"
     assert read_file_as_string(tmp_path / "none.txt", ContextConfig()).startswith("[error: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "mime"),
+    [
+        ("a.yaml", "application/yaml"),
+        ("a.yml", "application/yaml"),
+        ("a.jsonl", "application/jsonl"),
+        ("a.toml", "application/toml"),
+        ("a.go", "text/plain"),
+        ("a.rs", "text/x-rust"),
+        ("a.py", "text/x-python"),
+        ("a.csv", "text/csv"),
+        ("a.ts", "text/x-typescript"),
+        ("a.unheard", "application/octet-stream"),
+    ],
+)
+def test_mime_types_do_not_depend_on_the_machine(tmp_path, name, mime, monkeypatch):
+    """> result.metadata      # FileMetadata (size, modified time, MIME type)"""
+    monkeypatch.setattr("mimetypes.guess_type", lambda *_: ("x-machine/x-own", None))
+    (tmp_path / name).write_text("a\n")
+    assert read_file(tmp_path / name, ContextConfig()).metadata.mime_type == mime
 
 
 def view(tmp_path, name, text, **settings):
@@ -190,6 +231,20 @@ def test_context_result():
     assert "4999,name 4999" in preview
 
 
+@pytest.mark.parametrize(("head", "tail"), [(3, 2), (0, 4), (5, 0)])
+def test_heads_and_tails_of_lines_can_be_set(head, tail):
+    """> `TruncationConfig` presets (default, sql_query, log_search) with their own thresholds for `rows_head`, `rows_tail`"""
+    presets = {"notes": {"lines_head": head, "lines_tail": tail, "threshold": 10}}
+    config = ContextConfig(truncation=presets)
+
+    @context_result("notes", save=False, counter="estimate", config=config)
+    def notes():
+        return "".join(f"Note {n} says something.\n" for n in range(400))
+
+    shown = [line for line in notes().splitlines() if line.startswith("Note")]
+    assert shown == [f"Note {n} says something." for n in (*range(head), *range(400 - tail, 400))]
+
+
 def talk(turns):
     history = [Artifact("system", "You help.")]
     for n in range(turns):
@@ -212,6 +267,85 @@ def test_compaction_config():
     assert (CompactionConfig().max_tokens, CompactionConfig().target_tokens) == (120_000, 40_000)
     with pytest.raises(ConfigError, match="must be below"):
         CompactionConfig(max_tokens=100, target_tokens=100)
+    assert CompactionConfig(max_tokens=100, target_tokens=0).target_tokens == 0
+
+
+SIZES = [
+    (500, 200, 100, 200),
+    (500, 0, 100, 200),
+    (500, 200, 300, 300),
+    (8_000, 3_000, 4_300, 4_300),
+    (100, 50, 60, 10),
+]
+
+
+@pytest.mark.parametrize(("max_tokens", "target", "question", "answer"), SIZES)
+async def test_compaction_never_stops(max_tokens, target, question, answer, caplog):
+    """> Compaction happens automatically before each agent call when the history exceeds `max_tokens`."""
+    compact, history = compactor("All.", max_tokens=max_tokens, target_tokens=target), []
+    for n in range(15):
+        history.append(Artifact("user", f"q{n} " + "word " * question))
+        result = await compact.compact(history)
+        assert compact.count_tokens(result) <= max_tokens
+        assert result[-1] is history[-1]
+        history.append(Artifact("assistant", f"a{n} " + "word " * answer))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("answers", "words"), [("assistant", 200), ("tool", 120)])
+def test_compaction_never_stops_in_a_chain_with_a_budget(answers, words):
+    """> Compaction happens automatically before each agent call when the history exceeds `max_tokens`."""
+    chain = Stabilizer(
+        100_000, stages=[RepairExchanges(), compactor("All.")], checks=[RecentKept()], counter="estimate"
+    )
+    history = []
+    for n in range(15):
+        if n % 4 == 0 or answers == "assistant":
+            history.append(Artifact("user", f"q{n} " + "word " * 100))
+            result = chain.stabilize(history)
+            assert result.report.tokens_after <= 500
+            assert result.report.ok
+        called = [Artifact("assistant", calls=(ToolCall("look", "{}", f"c{n}"),))] * (answers == "tool")
+        history += [*called, Artifact(answers, f"a{n} " + "word " * words, answers=f"c{n}" if called else None)]
+        result = chain.stabilize(history)
+        assert result.report.tokens_after <= 500
+        assert result.report.ok
+
+
+async def test_what_cannot_be_within_the_limit_says_why(caplog):
+    """> Compaction happens automatically before each agent call when the history exceeds `max_tokens`."""
+    told: list[CompactionResult] = []
+    compact = compactor("All.", on_compaction=told.append)
+    history = [*talk(10), Artifact("user", "word " * 900)]
+    result = await compact.compact(history)
+    assert result[-1] is history[-1]
+    assert told[-1].excess == compact.count_tokens(result) - 500 > 0
+    assert "tokens over its limit: pins, the last exchange and a summary" in caplog.text
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.integers(1, 400)), min_size=1, max_size=30),
+    max_tokens=st.integers(60, 900),
+    share=st.floats(0, 0.9),
+)
+def test_every_call_is_within_the_limit_or_says_by_how_much_not(sizes, max_tokens, share):
+    """> Messages before the boundary are serialized into a conversation transcript."""
+    seen: list[str] = []
+    limits = CompactionConfig(max_tokens=max_tokens, target_tokens=int(max_tokens * share))
+    told: list[CompactionResult] = []
+    compact = HistoryCompactor(
+        limits, summarizer=lambda p: seen.append(p) or "All.", counter="estimate", on_compaction=told.append
+    )
+    history = [Artifact(kind, f"m{n}. " + "word " * words) for n, (kind, words) in enumerate(sizes)]
+    result = asyncio.run(compact.compact(history))
+    last = compact.count_tokens(history[-1:])
+    if compact.count_tokens(result) > max_tokens and result != history:
+        assert told[-1].excess > 0
+        assert last + 40 > max_tokens
+    assert result[-1] is history[-1]
+    kept = {a.text for a in result}
+    assert not told or all(a.text in kept or any(f"m{n}. " in p for p in seen) for n, a in enumerate(history))
 
 
 async def test_compaction():
@@ -342,3 +476,26 @@ async def test_pydantic_ai_history_processor():
     await agent.run("And now?", message_history=history)
     assert len(seen[0]) < 60
     assert "The shelves are on the left." in str(seen[0])
+
+
+@pytest.mark.recordings
+def test_the_documents_code_blocks_run_as_written(tmp_path, monkeypatch, capsys):
+    """> from agentic_patterns.core.context.reader import read_file"""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("data", "prompts"):
+        Path(folder).mkdir()
+    Path("data/large_report.json").write_text('{"rows": [1, 2, 3]}')
+    Path("prompts/system_prompt.md").write_text("You are {agent_name}.")
+    Path("prompts/instructions.md").write_text("Be brief.")
+    blocks = code_blocks("002")
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    space = shimmed("002") | {"messages": talk(40)}
+    for block in blocks:
+        Path("prompts/analysis.md").write_text("On {database}" + ": {max_rows}." * ("max_rows" in block))
+        asyncio.run(run_block(block, space))
+    assert len(blocks) == 7
+    assert space["prompt"] == "On bookstore: 100."
+    assert space["system"] == "You are sql."
+    assert space["result"].file_type is FileType.JSON
+    assert space["compactor"].count_tokens(space["messages"]) <= 500
+    assert space["agent"]["history_compactor"].config.max_tokens == 120_000

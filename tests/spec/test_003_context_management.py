@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import builders
 import pytest
+from blocks import code_blocks, shimmed
 
-from ctxguard import Artifact, ContextConfig, ToolCall
+from ctxguard import Artifact, ContextConfig, ToolCall, compat
 from ctxguard.compat.context_manager import ContextManager
 from ctxguard.compat.metrics import ContextMetrics
 from ctxguard.content import CompressionLevel, ConsoleMessageCompressor, MessageCompressor, SnapshotCompressor
@@ -49,6 +51,47 @@ def test_the_parts_of_a_context_manager():
     assert isinstance(manager.metrics, ContextMetrics)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ContextManager", "ContextConfig", "SlidingWindow", "MessageCompressor", "CompressionLevel", "BrowserState"),
+        *("SnapshotCompressor", "ConsoleMessageCompressor", "CheckpointManager", "Checkpoint", "IntelligentPruner"),
+        *("PruningRules", "ImportanceScorer", "ContextMetrics", "CompressionEvent", "ContextManagedAgent", "PageState"),
+    ],
+)
+def test_the_documents_names_are_in_one_place(name):
+    """> class ContextManager:"""
+    assert name in compat.__all__
+    assert getattr(compat, name).__name__ == {"BrowserState": "PageState"}.get(name, name)
+
+
+async def test_compress_may_be_awaited():
+    """> messages = await self.compressor.compress(messages)"""
+    history = step(1, "a line of text\n" * 4_000)
+    compressor = MessageCompressor("medium", counter="estimate")
+    assert await compressor.compress(history) == compressor.compress(history)
+    assert compressor.snapshot_compressor.compress("- main") == "- main"
+    assert isinstance(compressor.console_compressor, ConsoleMessageCompressor)
+
+
+@pytest.mark.parametrize("level", ["low", "medium", "high"])
+def test_agents_words_are_compressed_at_every_level(level):
+    """> elif msg.type == "agent":"""
+    long, short = Artifact("assistant", "I looked at a shelf.\n" * 4_000), Artifact("assistant", "Done.")
+    compressed = MessageCompressor(level, counter="estimate").compress([long, short])
+    assert len(compressed[0].text) < len(long.text) / 3
+    assert compressed[1] is short
+
+
+def test_metrics_take_native_messages():
+    """> self.metrics.record_input_size(messages)"""
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    metrics = ContextMetrics(counter="estimate")
+    metrics.record_input_size([HumanMessage("Where is the kettle?"), AIMessage("On the stove.")])
+    assert 8 < metrics.total_input_tokens < 30
+
+
 @pytest.mark.parametrize("strategy", ["sliding_window", "checkpoint", "hybrid"])
 def test_process_messages(strategy):
     """> strategy: str = "sliding_window"  # sliding_window, checkpoint, hybrid"""
@@ -72,7 +115,14 @@ def test_initial_instructions_are_preserved():
 
 
 @pytest.mark.parametrize(
-    "text", ["Error: no such page", "An error occurred while the page loaded", '{"status": "error"}']
+    "text",
+    [
+        "Error: no such page",
+        "An error occurred while the page loaded",
+        '{"status": "error"}',
+        "### Error\nTimeout",
+        "ERROR",
+    ],
 )
 def test_error_messages_are_preserved(text):
     """> Preserve error messages"""
@@ -240,3 +290,57 @@ def test_overhead_of_a_call_is_under_100_ms():
         asyncio.run(manager.process_messages(history))
         times.append(time.perf_counter() - start)
     assert min(times) < 0.1
+
+
+async def test_the_code_blocks_of_003_run_as_written():
+    """> class ContextManagedAgent:"""
+    pytest.importorskip("langchain_core")
+    theirs = {}
+    for block in code_blocks("003"):
+        space = shimmed("003")
+        exec(block, space)
+        theirs[block.partition("class ")[2].partition(":")[0]] = space
+    assert len(theirs) == 8
+
+    settings, ours = theirs["ContextConfig"]["ContextConfig"](), ContextConfig()
+    assert {name: getattr(ours, name) for name in vars(settings)} == vars(settings)
+
+    history = talk(3)
+    config = SimpleNamespace(strategy="", window_size=15, compression_level="medium", pruning_rules=PruningRules())
+    manager = theirs["ContextManager"]["ContextManager"](config)
+    assert await manager.process_messages(history) == history
+    assert manager.metrics.total_input_tokens == manager.metrics.total_output_tokens > 0
+
+    state = compat.PageState(url="https://shop.example/cart", page_title="Cart")
+    contexts = []
+    for manager in (theirs["CheckpointManager"]["CheckpointManager"](), CheckpointManager()):
+        checkpoint = manager.create_checkpoint("cart", state, ["login", "search"])
+        messages = manager.get_context_from_checkpoint(checkpoint, "Buy a kettle.")
+        contexts.append([(m.role or m.kind, " ".join(m.content.split())) for m in messages])
+    assert contexts[0] == contexts[1]
+
+    summaries = []
+    for metrics in (theirs["ContextMetrics"]["ContextMetrics"](), ContextMetrics(counter="estimate")):
+        metrics.record_compression(1_000, 400, "sliding_window")
+        metrics.record_compression(900, 450, "hybrid")
+        summaries.append(metrics.get_summary())
+    assert summaries[0] == summaries[1]
+
+    page = "- generic [ref=e1]:\n  - main [ref=e2]:\n    - list [ref=e3]:\n      - generic: deep words\n"
+    message = SimpleNamespace(type="tool_response", role="tool", content=page, tool_name="snapshot", metadata={})
+    (compressed,) = await theirs["MessageCompressor"]["MessageCompressor"]("medium").compress([message])
+    assert compressed.content == SnapshotCompressor().compress(page, max_depth=3, preserve_interactive=True)
+
+    window = theirs["SlidingWindow"]["SlidingWindow"]()
+    messages = [SimpleNamespace(role=str(a.kind), content=a.text, index=n) for n, a in enumerate(talk(30))]
+    messages[5].content = "Error: no such page"
+    assert window._extract_preserved_messages(messages) == [messages[0], messages[5]]
+
+    class Agent:
+        async def astream(self, given):
+            yield {"agent": {"messages": given["messages"][-1:]}}
+
+    managed = theirs["ContextManagedAgent"]["ContextManagedAgent"](Agent(), ContextManager(ContextConfig()))
+    chunks = [chunk async for chunk in managed.astream({"messages": talk(40)})]
+    assert len(chunks) == 1
+    assert len(managed.original_messages) == len(talk(40)) + 1

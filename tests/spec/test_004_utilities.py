@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import inspect
+import random
+import sys
 
 import pytest
+from blocks import code_blocks, run_block, shimmed
 
 from ctxguard import estimate_tokens, truncate_messages
 from ctxguard.compat import truncate
@@ -91,3 +94,28 @@ def test_four_patterns_are_documented(title):
     from pathlib import Path
 
     assert title in (Path(__file__).parents[2] / "docs" / "patterns.md").read_text(encoding="utf-8")
+
+
+async def test_the_code_blocks_of_004_run_as_written(monkeypatch, capsys):
+    """> async with Client(options) as client:"""
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    space = shimmed("004")
+    *helpers, exports, usage, stateless, breakpoints, watching, memory = code_blocks("004")
+    for block in (*helpers, exports):
+        exec(block, space)
+    assert all(hasattr(sys.modules["open_agent.context"], name) for name in space["__all__"])
+    r = random.Random(4)
+    for _ in range(200):
+        messages = [{"role": r.choice(["system", "user"]), "content": "word " * r.randint(0, 9)} for _ in range(12)]
+        arguments = {"keep": r.randint(0, 15), "preserve_system": r.random() < 0.5}
+        if arguments["keep"]:  # at 0 the document's own code keeps all
+            assert truncate_messages(messages, **arguments) == space["truncate_messages"](messages, **arguments)
+    for block in (usage, stateless, breakpoints, memory):
+        await run_block(block, space)
+    assert "Current context: ~" in capsys.readouterr().out
+    assert len(space["done"]) == len(space["chapters"]) + len(space["tasks"])
+    assert space["database"] == {"fact": {"role": "assistant", "content": "An answer."}}
+    assert space["client"].history[-1]["content"].startswith("Using these facts")
+    with pytest.raises(IndexError):  # the loop has no end but that of the questions
+        await run_block(watching.replace("28000", "100"), space)
+    assert "truncating" in capsys.readouterr().out

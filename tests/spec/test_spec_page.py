@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from recordings import DOCUMENTS
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "spec.md"
-DOCUMENTS = HERE.parents[1].parent / "shared" / "spec"
 FILES = sorted(file for file in HERE.glob("test_0*.py"))
 
 
@@ -25,6 +25,7 @@ def flat(text):
     return re.sub(r"[\s*|]+", " ", text)
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_test_quotes_its_document(file):
     number = file.stem.split("_")[1]

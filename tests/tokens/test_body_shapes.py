@@ -8,8 +8,8 @@ import io
 import pytest
 from PIL import Image
 
+from ctxguard.formats.registry import detect_api
 from ctxguard.tokens import count_request
-from ctxguard.tokens.reading import detect_api
 
 WORDS = "word " * 300
 SCHEMA = {"type": "object", "properties": {}}

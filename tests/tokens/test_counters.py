@@ -212,6 +212,18 @@ def test_a_cache_never_gives_a_wrong_value_and_stays_bounded(texts):
     assert len(cache) <= 2 * 1_000 // 64
 
 
+@pytest.mark.parametrize("value", [True, ("a finding",) * 100])
+def test_a_cache_knows_a_text_again_that_is_too_large_to_keep(value):
+    cache = TextCache(1_000)
+    large = "x" * 5_000
+    cache.put(large, value)
+    assert cache.get("x" * 5_000) == value
+    assert cache.get("x" * 4_999 + "y") is None
+    assert cache.chars <= 64
+    cache.put("y" * 5_000, ("a finding",) * 1_000)
+    assert cache.get("y" * 5_000) is None
+
+
 def test_a_cache_keeps_what_is_used():
     cache = TextCache(1_000)
     cache.put("often used", 1)

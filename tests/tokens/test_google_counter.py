@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 import pytest
+from cloud_server import serving, tokens_of
+from gemini_server import Gemini
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.errors import ConfigError
 from ctxguard.tokens import google_counter
-
-sys.path.append(str(Path(__file__).parents[1] / "adapters" / "server"))
-from cloud_server import serving, tokens_of
-from gemini_server import Gemini
 
 genai = pytest.importorskip("google.genai", reason="google-genai is not installed (extra google)")
 MODEL = "gemini-3-pro"
@@ -66,7 +62,7 @@ def test_a_time_out_falls_back_to_the_estimate_and_says_so(server, client):
     server.delay = lambda: time.sleep(0.5)
     stabilizer = Stabilizer(20_000, model=MODEL, counter=google_counter(client, timeout=0.1))
     report = stabilizer.stabilize(history()).report
-    assert report.tokens_after == Stabilizer(20_000, model=MODEL, margin=0).stabilize(history()).report.tokens_after
+    assert report.tokens_after == Stabilizer(20_000, model=MODEL, headroom=0).stabilize(history()).report.tokens_after
     assert "estimate" in report.details["count_tokens"]
     for _ in range(100):  # the questions go on in their thread, and their connections end with them
         if asked(server) == [".", LONG]:

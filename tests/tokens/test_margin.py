@@ -42,20 +42,22 @@ def test_with_a_model_what_was_measured_is_kept_free():
     assert "recorded requests" in report.accuracy
 
 
-def test_a_share_of_ones_own_or_none_can_be_given():
-    assert Stabilizer(8_000, model=CLAUDE, margin=0).budget_for() == 8_000
-    assert Stabilizer(8_000, model=CLAUDE, margin=0.25).budget_for() == 6_000
-    assert Stabilizer(8_000, margin=0.25).budget_for() == 6_000
+def test_a_headroom_of_ones_own_can_be_given():
+    assert Stabilizer(8_000, model=CLAUDE, headroom=0).budget_for() == 8_000
+    assert Stabilizer(8_000, model=CLAUDE, headroom=0.25).budget_for() == 6_000
+    assert Stabilizer(8_000, headroom=0.25).budget_for() == 6_000
+    assert Stabilizer(8_000, model=CLAUDE, headroom=1_000).budget_for() == 7_000
 
 
-@pytest.mark.parametrize("margin", ["wide", -0.1, 1, True, None])
-def test_a_margin_that_is_neither_is_refused(margin):
-    with pytest.raises(ConfigError, match="margin is 'measured' or a share"):
-        Stabilizer(8_000, margin=margin)
+@pytest.mark.parametrize("headroom", ["wide", -0.1, 1.5, -1, float("nan"), float("inf"), True, None])
+def test_a_headroom_that_is_neither_tokens_nor_a_share_is_refused(headroom):
+    with pytest.raises(ConfigError, match="headroom is 'measured', a number of tokens, or a share below 1"):
+        Stabilizer(8_000, headroom=headroom)
 
 
-def test_the_reserve_is_taken_off_before_the_margin():
-    assert Stabilizer(8_000, reserve=1_000, margin=0.1).budget_for() == 6_300
+def test_a_headroom_that_leaves_nothing_of_the_budget_is_refused():
+    with pytest.raises(ConfigError, match="a headroom of 1000 leaves nothing of a budget of 1000"):
+        Stabilizer(1_000, headroom=1_000).budget_for()
 
 
 def test_what_the_provider_counted_narrows_the_margin():
@@ -63,11 +65,8 @@ def test_what_the_provider_counted_narrows_the_margin():
     before = stabilizer.stabilize(history(6)).report
     after = stabilizer.stabilize(history(6, reported=before.tokens_after // 2)).report
     assert before.budget == stabilizer.budget_for() < after.budget < 8_000
-    assert (
-        Stabilizer(8_000, model=CLAUDE, calibrate=False).stabilize(history(6, reported=900)).report.budget
-        == before.budget
-    )
-    fixed = Stabilizer(8_000, model=CLAUDE, margin=0.1).stabilize(history(6, reported=900)).report
+    assert Stabilizer(8_000, model=CLAUDE, headroom=0).stabilize(history(6, reported=900)).report.budget == 8_000
+    fixed = Stabilizer(8_000, model=CLAUDE, headroom=0.1).stabilize(history(6, reported=900)).report
     assert fixed.budget == 7_200
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from ctxguard import Artifact, ToolCall
 from ctxguard.errors import ConfigError
+from ctxguard.formats.registry import detect_api, find_format
 from ctxguard.tokens import ArtifactCounter, count_request, find_counter
 from ctxguard.tokens.families import FAMILIES, family_of
-from ctxguard.tokens.reading import detect_api, read_body
 
 HELLO = [{"role": "user", "content": "hello"}]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -232,7 +232,7 @@ def test_odd_values_in_a_body_cost_what_they_can_and_raise_nothing():
 def test_counting_leaves_the_body_as_it_was():
     body = {"model": "gpt-5", "messages": HELLO, "tools": [CHAT_TOOL]}
     before = json.dumps(body)
-    read_body(body, api="chat")
+    find_format("chat").sent(body)
     chat("gpt-5", tools=[CHAT_TOOL])
     assert json.dumps(body) == before
 

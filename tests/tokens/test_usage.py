@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
+from recordings import RECORDINGS
 
 from ctxguard.errors import CtxguardError
+from ctxguard.formats.usage import Errors, compared, read_usage, usages_in
 from ctxguard.tokens import find_counter
 from ctxguard.tokens.accuracy import MEASURED
-from ctxguard.tokens.usage import Errors, compared, read_usage, usages_in
 from ctxguard.tokens.vocabularies import TEKKEN, find_vocabulary
 
-ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / ".." / "shared" / "data" / "usage" / "requests.jsonl.gz"
+DATA = RECORDINGS / "usage" / "requests.jsonl.gz"
+pytestmark = pytest.mark.recordings
 recorded = pytest.mark.skipif(not DATA.exists(), reason="../shared/data/usage is not here")
 OPENAI = ("openai", "azure", "api")
 
@@ -65,7 +65,6 @@ def test_what_we_say_with_the_margin_holds(rows):
 @recorded
 @pytest.mark.skipif(not find_vocabulary(TEKKEN), reason="the table was measured with mistral-common")
 def test_reports_quote_what_the_benchmark_measures(rows, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     sys.modules.pop("usage", None)
     import usage
 
@@ -76,7 +75,6 @@ def test_reports_quote_what_the_benchmark_measures(rows, monkeypatch):
 @pytest.mark.parametrize("kin", ["gpt-4o", "gpt-5", "claude-4"])
 def test_the_table_holds_for_recordings_that_it_was_not_fitted_on(rows, monkeypatch, kin):
     pytest.importorskip("numpy")
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import left_out
 
     named = zip(rows, left_out.recordings(DATA), strict=True)

@@ -1,0 +1,189 @@
+"""Read the configuration from one YAML file, with overrides from the environment."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, get_args
+
+from pydantic import BaseModel
+
+from ctxguard.config.models import ContextConfig, TruncationConfig, home_of, nearest_of
+from ctxguard.errors import ConfigError, reason_of
+
+ENVIRONMENT_PREFIX: Final = "CTXGUARD_"
+FILE_NAMES: Final = ("ctxguard.yaml", "config.yaml")
+_SECTION: Final = "ctxguard"
+_log = logging.getLogger("ctxguard.config")
+_ANYONES: Final = frozenset({"compaction", "enabled", "strategy", "truncation"})
+"""Settings whose names other programs use as well: they do not identify a file as ours."""
+
+
+def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextConfig:
+    """Return the configuration: the defaults, then the file, then the environment.
+
+    The file holds the settings at its top level, or under a key `ctxguard`. A setting `max_lines` is overridden by
+    `CTXGUARD_MAX_LINES`, one in a section by `CTXGUARD_STABILIZER__BUDGET`. The result is cached for as long as the
+    file and the environment stay as they are.
+
+    Args:
+        path: the file; None means `ctxguard.yaml`, else `config.yaml`, in the working directory, else no file. A
+            `config.yaml` found like that counts only where it has a section `ctxguard` or a setting of ours; `enabled`,
+            `strategy`, `compaction` and `truncation`, which others use too, count only in a file of nothing else. A
+            warning names what is ignored, once.
+
+    Raises:
+        ConfigError: the file cannot be read, or a setting is unknown or out of range.
+    """
+    file = _found() if path is None else Path(path)
+    overrides = tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith(ENVIRONMENT_PREFIX)))
+    if file is None:
+        return _load(None, (0, 0), overrides, searched=True)
+    try:
+        stat = file.stat()
+    except OSError as error:
+        raise ConfigError(f"{file}: {reason_of(error)}; name a YAML file") from None
+    return _load(file.absolute(), (stat.st_mtime_ns, stat.st_size), overrides, searched=path is None)
+
+
+def settings_source(path: str | os.PathLike[str] | None = None) -> str | None:
+    """Return what `load_context_config` reads: the file and the environment variables, or None for the defaults alone.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    file = _found() if path is None else Path(path)
+    used = file is not None and (path is not None or bool(_read(file, searched=True)))
+    variables = sorted(name for name in os.environ if _is_setting(name))
+    return ", ".join([*([str(file)] if used else []), *variables]) or None
+
+
+def _is_setting(variable: str) -> bool:
+    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")[0]
+    return variable.startswith(ENVIRONMENT_PREFIX) and name in ContextConfig.model_fields
+
+
+def get_truncation_config(name: str = "default", *, config: ContextConfig | None = None) -> TruncationConfig:
+    """Return the truncation preset of that name.
+
+    Args:
+        name: `default`, `sql_query`, `log_search`, or one of your own from the section `truncation`.
+        config: where to look; None means `load_context_config()`.
+
+    Raises:
+        ConfigError: there is no such preset.
+    """
+    presets = (config or load_context_config()).truncation
+    if name not in presets:
+        raise ConfigError(f"unknown truncation preset {name!r}{nearest_of(name, presets)}", setting="truncation")
+    return presets[name]
+
+
+def _found() -> Path | None:
+    found = next((Path(name) for name in FILE_NAMES if Path(name).is_file()), None)
+    if Path("ctxguard.yml").is_file() and (found is None or found.name != FILE_NAMES[0]):
+        raise ConfigError(f"ctxguard.yml is not read; rename it to {FILE_NAMES[0]}")
+    return found
+
+
+@lru_cache(maxsize=32)
+def _load(
+    file: Path | None,
+    version: tuple[int, int],  # noqa: ARG001 - part of the cache's key: time and size of the file
+    overrides: tuple[tuple[str, str], ...],
+    *,
+    searched: bool,
+) -> ContextConfig:
+    values: dict[str, object] = {} if file is None else _read(file, searched=searched)
+    for name, text in overrides:
+        _override(values, name, text)
+    try:
+        return ContextConfig(**values)  # type: ignore[arg-type]
+    except ConfigError as error:
+        where = file.name if file is not None and not overrides else "configuration"
+        raise ConfigError(f"{where}: {error}", setting=error.setting) from None
+
+
+def _read(file: Path, *, searched: bool) -> dict[str, object]:
+    import yaml
+
+    strict = not searched or file.name == FILE_NAMES[0]
+    try:
+        data = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"{file}: {reason_of(error)}; name a readable YAML file") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        if not strict and not _is_ours(re.findall(r"(?m)^(\w+):", file.read_text(encoding="utf-8", errors="replace"))):
+            return {}
+        raise ConfigError(f"{file}: not readable as YAML ({reason_of(error)})") from None
+    if data is None or (not strict and not (isinstance(data, dict) and _is_ours(data))):
+        _say_ignored(file.name, data)
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{file}: expected settings, got {type(data).__name__}; write `name: value` lines")
+    if _SECTION in data:
+        if not strict:
+            _say_ignored(file.name, data)
+        data = data[_SECTION] or {}
+        if not isinstance(data, dict):
+            raise ConfigError(f"{file}: section {_SECTION!r} holds no settings", setting=_SECTION)
+    return {str(key): value for key, value in data.items()}
+
+
+def _say_ignored(name: str, data: object) -> None:
+    """Log which settings of ours a shared file holds outside of the section that is read."""
+    keys = {str(key) for key in data} if isinstance(data, Mapping) else set()
+    if found := sorted(keys & {*ContextConfig.model_fields, "context"}):
+        _warn_once(
+            f"{name}: {', '.join(found)} ignored beside settings of other programs; write a section {_SECTION!r}"
+        )
+
+
+@lru_cache(maxsize=32)
+def _warn_once(text: str) -> None:
+    _log.warning(text)
+
+
+def _is_ours(keys: Collection[object]) -> bool:
+    """Return whether a file is ours: a name in it is used by no other program, or all of its names are ours."""
+    fields = ContextConfig.model_fields
+    ours = [name for key in keys for name in difflib.get_close_matches(str(key), fields, n=1, cutoff=0.85)]
+    return _SECTION in keys or any(name not in _ANYONES for name in ours) or 0 < len(ours) == len(keys)
+
+
+def _override(values: dict[str, object], variable: str, text: str) -> None:
+    """Apply an environment variable; one that looks like a misspelled setting is refused."""
+    path = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+    model: type[BaseModel] = ContextConfig
+    for depth, name in enumerate(path):
+        field = model.model_fields.get(name)
+        if field is None:
+            _refuse_near(variable, name, model)
+            return
+        if depth == len(path) - 1:
+            values[name] = _parsed(text, field.annotation)
+            return
+        inner = values.get(name)
+        values[name] = values = {} if not isinstance(inner, dict) else dict(inner)
+        if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            raise ConfigError(f"{variable}: {name!r} has no settings inside", setting=name)
+        model = field.annotation
+
+
+def _refuse_near(variable: str, name: str, model: type[BaseModel]) -> None:
+    home = home_of(name, model)
+    near = difflib.get_close_matches(name, model.model_fields, n=1, cutoff=0.8)
+    if home or near or model is not ContextConfig:
+        where = home or nearest_of(name, model.model_fields)
+        raise ConfigError(f"environment variable {variable}: unknown setting {name!r}{where}", setting=name)
+
+
+def _parsed(text: str, annotation: object) -> object:
+    if text.lower() in ("", "null", "none") and type(None) in get_args(annotation):
+        return None
+    return text

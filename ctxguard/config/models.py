@@ -1,0 +1,320 @@
+"""Every setting of the configuration, as one frozen tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from ctxguard.errors import ConfigError
+from ctxguard.settings import nearest, valid_budget
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _listed(given: object) -> object:
+    """Return the names in a text such as `standard, people`; another value as it is."""
+    if not isinstance(given, str):
+        return given
+    return [name.strip() for name in given.strip("[] ").split(",") if name.strip()]
+
+
+SeveralNames = Annotated[list[str], BeforeValidator(_listed)]
+
+
+class CompressionLevel(StrEnum):
+    """Describe how hard messages are compressed."""
+
+    NONE = "none"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class _Settings(BaseModel):
+    """Refuse unknown names, and say in one line what is wrong."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values: object) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise _config_error(error, type(self)) from None
+
+        @classmethod
+        def model_validate(cls, obj: object, **options: object) -> Self:
+            """Validate, with the same one-line errors as the constructor."""
+            try:
+                return super().model_validate(obj, **options)
+            except ValidationError as error:
+                raise _config_error(error, cls) from None
+
+
+class _ViewLimits(_Settings):
+    """Limit what a view of a file or of a result shows of texts and tables.
+
+    Attributes:
+        max_lines: lines of a text or log, the marker's line included.
+        max_line_length: characters of a line.
+        max_columns: columns of a table.
+        max_cell_length: characters of a cell.
+        rows_head: rows shown from the start of a table.
+        rows_tail: rows shown from its end.
+    """
+
+    max_lines: Positive = 200
+    max_line_length: Positive = 1_000
+    max_columns: Positive = 50
+    max_cell_length: Positive = 500
+    rows_head: Natural = 20
+    rows_tail: Natural = 10
+
+    def shared_limits(self) -> dict[str, int]:
+        """Return these limits by the names that `ctxguard.content.views.Limits` has for them."""
+        return {
+            "lines": self.max_lines,
+            "line_length": self.max_line_length,
+            "columns": self.max_columns,
+            "cell": self.max_cell_length,
+            "rows_head": self.rows_head,
+            "rows_tail": self.rows_tail,
+        }
+
+
+class TruncationConfig(_ViewLimits):
+    """Set how a result is previewed, and above which size it is saved and previewed at all.
+
+    Attributes:
+        threshold: tokens above which a result is saved whole and a preview of it is returned.
+        max_preview_tokens: tokens the returned text may have, its handle included.
+        lines_head: lines shown from the start of a text; None means half of `max_lines`.
+        lines_tail: lines shown from its end; None means the rest of them.
+        json_array_head: items of an array shown from its start.
+        json_array_tail: items shown from its end.
+        json_max_keys: keys of an object.
+        json_max_depth: levels of nesting.
+        json_max_string: characters of a string value.
+    """
+
+    threshold: Natural = 1_000
+    max_preview_tokens: Positive = 1_000
+    lines_head: Natural | None = None
+    lines_tail: Natural | None = None
+    json_array_head: Natural = 20
+    json_array_tail: Natural = 10
+    json_max_keys: Positive = 50
+    json_max_depth: Positive = 8
+    json_max_string: Positive = 500
+
+
+class CompactionConfig(_Settings):
+    """Set when a history is compacted and down to what.
+
+    Attributes:
+        max_tokens: tokens above which a history is compacted.
+        target_tokens: tokens it has afterwards; below `max_tokens`. 0 keeps as little as possible.
+    """
+
+    max_tokens: Positive = 120_000
+    target_tokens: Natural = 40_000
+
+    @model_validator(mode="after")
+    def _target_is_lower(self) -> Self:
+        if self.target_tokens >= self.max_tokens:
+            raise ValueError(f"target_tokens ({self.target_tokens}) must be below max_tokens ({self.max_tokens})")
+        return self
+
+
+class StabilizerConfig(_Settings):
+    """Set the stabilizer.
+
+    Attributes:
+        budget: tokens the context may have (`8000` or `8k`), or a share of the model's window such as `80%`, where the
+            window is named with each call; None means that it must be given to the stabilizer.
+        policy: name of the chain of stages.
+        keep_recent: latest messages that are always kept.
+        target: see `ctxguard.stages.WindowSettings`, as for the two below; None means the policy's own.
+        trail: share of what a cut leaves that the trail of evicted messages may take.
+        output_share: share of the available tokens that a tool output may take once the model has seen it.
+        rules: names of the rule sets that say what is masked (`standard`, `people`, `ssn`, `digits`), one or several;
+            None means those of the policy.
+        on_overflow: `raise`, or `bound` what people said where what must stay does not fit.
+        mode: `enforce`, or `observe`: report what would have been done, and send the original.
+        counter: `auto`, `estimate`, or the name of an encoding.
+        model: name of the model, whose vocabulary, framing and hidden prompts are counted.
+        headroom: tokens or a share of the budget to keep free, for the reply and because counts are estimates;
+            `measured` is what counts of the model's family fell short by, and nothing where no model is named.
+        provider: name of the provider whose role rules the context must meet; None means that none are checked.
+        store: where results, summaries and vault entries live: a file or a database URL; None means in memory.
+    """
+
+    budget: int | str | None = None
+    policy: str = "default"
+    keep_recent: Natural = 2
+    target: float | None = None
+    trail: float | None = None
+    output_share: float | None = None
+    rules: Annotated[list[Literal["standard", "people", "ssn", "digits"]], BeforeValidator(_listed)] | None = None
+    on_overflow: Literal["raise", "bound"] = "raise"
+    mode: Literal["enforce", "observe"] = "enforce"
+    counter: str = "auto"
+    model: str | None = None
+    headroom: int | float | Literal["measured"] = "measured"
+    provider: str | None = None
+    store: str | None = None
+
+    @field_validator("target", "trail", "output_share")
+    @classmethod
+    def _of_the_window(cls, share: float | None, info: ValidationInfo) -> float | None:
+        from ctxguard.stages.window_settings import window_settings
+
+        window_settings({info.field_name: share})  # type: ignore[misc]  # the window itself says what is out of range
+        return share
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _tokens_or_share(cls, given: object) -> object:
+        try:
+            return None if given is None else valid_budget(str(given))  # environment variables are always texts
+        except ConfigError:
+            raise ValueError(f"tokens, 1 or more, or a share of the window such as '80%', not {given!r}") from None
+
+
+_PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
+    "default": {},
+    "sql_query": {"rows_head": 20, "rows_tail": 5, "max_cell_length": 200, "max_preview_tokens": 1_500},
+    "log_search": {"max_lines": 120, "max_line_length": 400, "max_preview_tokens": 2_000},
+}
+
+
+class ContextConfig(_ViewLimits):
+    """All settings. Fields may be given as keyword arguments; unknown ones are refused with the nearest name.
+
+    `docs/configuration.md` lists the default of each.
+
+    Attributes:
+        max_tokens_per_file: tokens the view of one file may have.
+        max_total_output: tokens that the views of one call may have together.
+        max_nesting_depth: levels of nesting in JSON, YAML and XML.
+        max_array_items: items of an array.
+        max_object_keys: keys of an object.
+        max_string_value_length: characters of a string value.
+        max_image_bytes: bytes of an image that is attached; a larger one is scaled down.
+        max_image_side: pixels of its longer side.
+        enabled: False switches context management off.
+        strategy: `sliding_window`, `checkpoint` or `hybrid`.
+        window_size: messages of the sliding window.
+        preserve_errors: keep messages that report errors.
+        preserve_screenshots: keep messages that hold a screenshot.
+        compression_level: how hard messages are compressed.
+        truncate_snapshots: shorten browser snapshots.
+        max_snapshot_depth: levels of a snapshot that are shown.
+        summarize_console: group console messages.
+        auto_checkpoint: make a checkpoint when a phase is reached.
+        checkpoint_phases: names of the phases.
+        max_checkpoint_size: tokens of a checkpoint.
+        importance_threshold: score from 0 to 1 below which a message may be pruned.
+        merge_similar: merge consecutive messages that are similar.
+        keep_error_context: messages kept before and after an error.
+        prompts_dir: folder of the prompt templates; None means `prompts` in the working directory.
+        truncation: presets of `context_result` by name; `default`, `sql_query` and `log_search` are always there, what
+            is given for them changes only what it names.
+        compaction: when a history is compacted.
+        stabilizer: settings of the stabilizer.
+    """
+
+    max_tokens_per_file: Positive = 5_000
+    max_total_output: Positive = 50_000
+    max_nesting_depth: Positive = 5
+    max_array_items: Positive = 50
+    max_object_keys: Positive = 50
+    max_string_value_length: Positive = 500
+
+    max_image_bytes: Positive = 1_000_000
+    max_image_side: Positive = 1_568
+
+    enabled: bool = True
+    strategy: Literal["sliding_window", "checkpoint", "hybrid"] = "sliding_window"
+    window_size: Positive = 15
+    preserve_errors: bool = True
+    preserve_screenshots: bool = True
+
+    compression_level: CompressionLevel = CompressionLevel.MEDIUM
+    truncate_snapshots: bool = True
+    max_snapshot_depth: Positive = 3
+    summarize_console: bool = True
+
+    auto_checkpoint: bool = True
+    checkpoint_phases: SeveralNames = Field(default_factory=lambda: ["login", "cart", "checkout"])
+    max_checkpoint_size: Positive = 500
+
+    importance_threshold: Share = 0.3
+    merge_similar: bool = True
+    keep_error_context: Natural = 5
+
+    prompts_dir: str | None = None
+    truncation: dict[str, TruncationConfig] = Field(default_factory=dict, validate_default=True)
+    compaction: CompactionConfig = Field(default_factory=CompactionConfig)
+    stabilizer: StabilizerConfig = Field(default_factory=StabilizerConfig)
+
+    @field_validator("truncation", mode="before")
+    @classmethod
+    def _with_presets(cls, given: object) -> object:
+        if not isinstance(given, Mapping):
+            return given
+        named = {name: value for name, value in given.items() if not isinstance(value, Mapping)}
+        changed = {name: value for name, value in given.items() if isinstance(value, Mapping)}
+        return {name: {**_PRESETS.get(name, {}), **changed.get(name, {})} for name in (*_PRESETS, *changed)} | named
+
+
+SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"stabilizer": StabilizerConfig, "compaction": CompactionConfig}
+
+
+def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
+    details = error.errors(include_url=False)
+    lines = [_line(detail, model) for detail in details]
+    cause = details[0].get("ctx", {}).get("error")
+    inner = [cause.setting] if isinstance(cause, ConfigError) and cause.setting else []
+    setting = ".".join([*map(str, details[0]["loc"]), *inner]) or None
+    return ConfigError("; ".join(lines), setting=setting)
+
+
+def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    name = ".".join(map(str, detail["loc"]))
+    if detail["type"] == "extra_forbidden":
+        return f"unknown setting {name!r}{home_of(name, model) or nearest_of(name, model.model_fields)}"
+    cause = detail.get("ctx", {}).get("error")
+    if isinstance(cause, ValueError):
+        return f"{name}: {cause}" if name else str(cause)
+    message = detail["msg"][:1].lower() + detail["msg"][1:]
+    return f"{name}: {message}, not {detail['input']!r}"
+
+
+def home_of(name: str, model: type[BaseModel]) -> str:
+    """Return the section a misplaced setting belongs to, or the empty string."""
+    section = next((s for s, own in SECTIONS.items() if name in own.model_fields), None)
+    return f"; it belongs in the section {section!r}" if section and model is ContextConfig else ""
+
+
+def nearest_of(name: str, known: Iterable[str]) -> str:
+    """Return what an error says behind an unknown name: the known one that it is close to, else all of them."""
+    return nearest(name, known) or f"; known are {', '.join(sorted(known))}"
