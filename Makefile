@@ -4,8 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 SOURCES := ctxguard $(wildcard adapters/ctxguard_*)
-LONGEST := $(addprefix tests/test_,recorded.py notebooks.py docs.py laws.py) # first, so that no worker ends on them alone
-OTHERS := $(filter-out $(LONGEST),$(wildcard tests/test_*.py)) $(sort $(dir $(wildcard tests/*/test_*.py tests/*/*/test_*.py)))
+READERS = $(shell grep -rlE --include='test_*.py' 'pytest\.mark\.recordings|def test.*\btranscripts\b' tests) # what reads recordings has the mark
 CORE := $(addprefix tests/,test_artifacts.py test_drivers.py test_laws.py test_public_face.py checks history report/test_report.py pii/test_masking.py pii/test_match.py stages tokens)
 unexport PYTHONDONTWRITEBYTECODE # set in many images: every process would compile what it imports anew
 .DEFAULT_GOAL := help
@@ -18,7 +17,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(PIP) install --no-compile -e '.[tokens]'
+	$(PIP) install --no-compile -e '.[cli,tokens]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
@@ -35,23 +34,38 @@ demo: $(VENV)/.demo ## run the main job on a session that ships with the package
 
 test: $(VENV)/.test ## every gate and every test
 	$(MAKE) --no-print-directory -j2 types layers
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONGEST) $(OTHERS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-cover: $(VENV)/.test ## the lines that no test runs
-	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term-missing:skip-covered $(LONGEST) $(OTHERS)
+QUICK := $(addprefix tests/,test_artifacts.py test_drivers.py test_public_face.py test_structure.py test_contributing.py checks history stages report/test_report.py pii/test_standard_rules.py adapters/openai adapters/anthropic)
+quick: $(VENV)/.test ## lint, and the tests of the core without generated histories: under a minute
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -q -n 2 -m "not hypothesis" $(QUICK)
+
+test-without-recordings: $(VENV)/.test ## the tests that read recordings, as they run for someone who has none
+	CTXGUARD_RECORDINGS= $(BIN)/python -m pytest -n 2 --dist loadfile -m recordings $(READERS)
+
+COVERED ?= 90
+cover: $(VENV)/.test ## the lines that no test runs; fails below COVERED=n percent
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-fail-under=$(COVERED) --cov-report=term-missing:skip-covered
 
 .venv-oldest/.done: pyproject.toml adapters/constraints/oldest.txt
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install -q --no-compile -c adapters/constraints/oldest.txt -e '.[tokens,vault,bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,testing]' openai anthropic pytest-asyncio pytest-timeout httpx fastapi
+	.venv-oldest/bin/python -m pip install -q --no-compile -c adapters/constraints/oldest.txt -e '.[cli,files,tokens,vault,bedrock,google,langchain,langgraph,pydantic-ai,openai-agents,testing]' openai anthropic pytest-asyncio pytest-timeout httpx fastapi
 	@touch $@
 
 test-oldest: .venv-oldest/.done ## adapters and files with the oldest supported versions
 	.venv-oldest/bin/python -m pytest tests/adapters tests/files
 
+test-newest: $(VENV)/.test ## adapters with the newest frameworks there are, release candidates included
+	$(PIP) install --upgrade --upgrade-strategy eager --pre -e '.[bedrock,google,langchain,langgraph,pydantic-ai,openai-agents]' anthropic openai
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/adapters tests/wire
+
 types: $(VENV)/.test ## lint and format, and the types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
+	$(BIN)/typos
 
 layers: $(VENV)/.test ## who may import whom, and what the wheel holds
 	PYTHONPATH=adapters $(BIN)/lint-imports
@@ -62,13 +76,16 @@ replay-all: $(VENV)/.test ## the laws at every model call of every recorded sess
 	CTXGUARD_REPLAY_ALL=1 $(BIN)/python -m pytest -s tests/test_recorded.py tests/files/test_shared_files.py
 
 EXAMPLES ?= 150
-hunt: $(VENV)/.test ## every property with many more examples, for about an hour; EXAMPLES=n for more or fewer
+SECONDS_A_TARGET ?= 120
+hunt: $(VENV)/.test ## every property with many more examples, and every parser fuzzed; EXAMPLES=n, SECONDS_A_TARGET=n
+	-$(PIP) install --group hunt
+	$(BIN)/python tests/adversarial/fuzz.py --seconds $(SECONDS_A_TARGET)
 	CTXGUARD_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n 2 --dist loadfile --timeout=0 -m hypothesis tests
 
 PYTHONS ?= 3.11 3.12 3.13
 .venv-%/.done: pyproject.toml
 	PYENV_VERSION=$* python$* -m venv .venv-$*
-	.venv-$*/bin/python -m pip install -q --no-compile -e '.[tokens,vault,semantic,testing]' pytest-asyncio pytest-timeout pytest-xdist httpx Pillow
+	.venv-$*/bin/python -m pip install -q --no-compile -e '.[cli,files,tokens,vault,semantic,testing]' pytest-asyncio pytest-timeout pytest-xdist httpx Pillow
 	@touch $@
 
 matrix: ## the core's tests under each Python that is installed; PYTHONS="3.11 3.13" names others
@@ -90,14 +107,34 @@ wheel-test: $(VENV)/.test ## build sdist and wheel, and try the wheel in a bare 
 	  PYENV_VERSION=$$python python$$python -m venv $$bare || exit 1; \
 	  $$bare/bin/python -m pip install -q --disable-pip-version-check --no-compile "$$PWD/$$wheel" || exit 1; \
 	  $$bare/bin/python -I tests/try_wheel.py $$version || exit 1; \
+	  $$bare/bin/python -m pip install -q --disable-pip-version-check --no-compile "$$PWD/$$wheel[cli]" || exit 1; \
+	  $$bare/bin/python -I tests/try_wheel.py $$version cli || exit 1; \
 	done; test $$found = 1 || { echo "none of Python $(PYTHONS) is installed"; exit 1; }
 
 release-check: $(VENV)/.test ## what is still to be done before VERSION=n can be published
 	$(BIN)/python tests/release.py $(VERSION)
 
 bench: $(VENV)/.test ## ratios measured side by side
-	for script in $(filter-out benchmarks/pii_corpus.py benchmarks/pii_template_sets.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	for script in $(filter-out benchmarks/pii_corpus.py benchmarks/pii_template_sets.py benchmarks/quality.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 	$(BIN)/ctxguard bench
+
+goldens: $(VENV)/.test ## rewrite what the default policy leaves of the small sessions in tests/quality; read the change
+	$(BIN)/python tests/quality/goldens.py
+
+RECORDINGS ?= ../shared/data/transcripts
+QUALITY ?= --baseline benchmarks/quality.json # --write-baseline instead writes the figures anew
+quality: $(VENV)/.test ## what stays of recorded and of invented sessions, by both judges, against benchmarks/quality.json; RECORDINGS=folder
+	$(BIN)/python benchmarks/quality.py invented $(wildcard $(RECORDINGS)) --calls 6 $(QUALITY)
+
+NPM_CLIENTS := @openai/codex@0.169.0 @anthropic-ai/claude-code@2.1.197 @google/gemini-cli@0.61.0 @qwen-code/qwen-code@0.15.10 opencode-ai@1.18.33
+PIP_CLIENTS := llm aider-chat
+CLIENTS ?= # those to run; all of them if none are named
+clients: $(VENV)/.test ## run real clients from npm and PyPI through the guard, against a strict provider on loopback
+	mkdir -p build/clients/bin
+	npm install --prefix build/clients --no-audit --no-fund --loglevel=error $(NPM_CLIENTS)
+	ln -sf ../node_modules/.bin/codex ../node_modules/.bin/claude ../node_modules/.bin/gemini ../node_modules/.bin/qwen ../node_modules/.bin/opencode build/clients/bin/
+	for name in $(PIP_CLIENTS); do test -d build/clients/$$name || { $(PYTHON) -m venv build/clients/$$name && build/clients/$$name/bin/pip install -q $$name; } || exit 1; ln -sf ../$$name/bin/$${name%-chat} build/clients/bin/; done
+	unshare -rn sh -c 'ip link set lo up && exec $(BIN)/python tests/clients/run.py $(CLIENTS)'
 
 docs: $(VENV)/.docs ## build the documentation into site/; warnings are errors
 	$(BIN)/python docs/scripts/before_after.py
@@ -116,4 +153,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo test cover types layers test-oldest matrix wheel-test release-check replay-all hunt bench docs notebooks outputs format clean
+.PHONY: help demo clients test quick test-without-recordings cover types layers test-oldest test-newest matrix wheel-test release-check replay-all hunt bench goldens quality docs notebooks outputs format clean

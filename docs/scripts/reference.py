@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer.main
 from typer.testing import CliRunner
 
-from ctxguard.cli import app
+from ctxguard.cli.program import app
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -36,6 +36,7 @@ CORE = (
     "ctxguard.stabilizer",
     "ctxguard.policies",
     "ctxguard.stages",
+    "ctxguard.strategies",
     "ctxguard.checks",
     "ctxguard.report",
     "ctxguard.pii",
@@ -46,10 +47,12 @@ CORE = (
     "ctxguard.tokens",
     "ctxguard.wire",
     "ctxguard.config",
+    "ctxguard.compat",
     "ctxguard.compat.context_manager",
     "ctxguard.compat.metrics",
     "ctxguard.harness",
     "ctxguard.adapting",
+    "ctxguard.formats",
     "ctxguard.history",
     "ctxguard.errors",
     "ctxguard.testing",
@@ -60,6 +63,7 @@ GUIDES = {
     "ctxguard.stabilizer": ("how_it_works", "budget"),
     "ctxguard.policies": ("strategies",),
     "ctxguard.stages": ("strategies", "extending"),
+    "ctxguard.strategies": ("strategies",),
     "ctxguard.checks": ("checks",),
     "ctxguard.report": ("reports",),
     "ctxguard.pii": ("pii", "data_protection"),
@@ -70,14 +74,17 @@ GUIDES = {
     "ctxguard.tokens": ("tokens",),
     "ctxguard.wire": ("wire",),
     "ctxguard.config": ("configuration",),
+    "ctxguard.compat": ("spec",),
     "ctxguard.compat.context_manager": ("strategies",),
     "ctxguard.compat.metrics": ("production",),
     "ctxguard.harness": ("replay",),
     "ctxguard.adapting": ("extending",),
+    "ctxguard.formats": ("extending",),
     "ctxguard.history": ("budget", "extending"),
     "ctxguard.errors": ("production",),
     "ctxguard.testing": ("extending",),
     "ctxguard_litellm": ("production",),
+    "ctxguard_pytest": ("replay",),
 }
 """The pages that show how a package is used; that of an adapter has its name."""
 
@@ -130,7 +137,9 @@ def public_modules() -> list[str]:
     """Return the packages with public names: those of the core that are there, then the adapters by entry point."""
     there = [name for name in CORE if find_spec(name) is not None]
     adapters = {entry.value.partition(":")[0] for entry in entry_points(group="ctxguard.adapters")}
-    known = {path.name for path in (ROOT / "adapters").iterdir() if (path / "__init__.py").exists()}
+    known = {
+        path.parent.name for path in (ROOT / "adapters").glob("*/__init__.py") if "__all__ =" in path.read_text("utf-8")
+    }
     return [*there, *sorted(adapters | known)]
 
 
