@@ -18,7 +18,7 @@ from ctxguard.history.phrases import is_standing
 from ctxguard.stages.bound_tool_output import bounded, handle_of
 from ctxguard.stages.file_tools import stale_among
 from ctxguard.stages.squeezing import water_level
-from ctxguard.stages.traces import Step, trace_of
+from ctxguard.stages.traces import Step, observed, trace_of
 from ctxguard.stages.trail import read_trail, steps_told
 from ctxguard.stages.window_settings import SMALL, WindowSettings
 from ctxguard.stages.window_state import LATEST, Ledger, Shortened, WindowState
@@ -69,7 +69,7 @@ class Cutter:
         cut = self._with_views(base, leaving, number, goal - (most if base.trail.steps else 0))
         cut = self._without_oldest(cut, leaving, goal, most)
         kept = set(cut.kept)
-        cut = replace(cut, trail=cut.trail.extended(self._traces(n for n in there if n not in kept)))
+        cut = replace(cut, trail=cut.trail.extended(self._traces((n for n in there if n not in kept), number)))
         # A small window has no other use for what exchanges leave.
         most = max(most, goal - cut.total) if keep <= SMALL else most
         cut = self._with_trail(cut, min(most, limit - cut.total), number)
@@ -77,7 +77,7 @@ class Cutter:
             return cut
         begun = self._beginning_with_user(cut, stay)
         kept = set(begun.kept)
-        return replace(begun, trail=cut.trail.extended(self._traces(n for n in cut.kept if n not in kept)))
+        return replace(begun, trail=cut.trail.extended(self._traces((n for n in cut.kept if n not in kept), number)))
 
     def _newest_record(self, there: Sequence[int]) -> int:
         """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
@@ -140,7 +140,7 @@ class Cutter:
 
         In order, as a model reads them: each is whole as long as those before it leave enough.
         """
-        outputs, costs = self._outputs(number), self.ledger.history.costs
+        outputs, costs = self._outputs(number, number), self.ledger.history.costs
         # In an exchange with a pin they are counted as fixed, but what is available is what they share.
         own = sum(costs[p] for p in outputs) if self.ledger.stays(number) else 0
         left = int(_NEWEST * self._available(replace(state, fixed=state.fixed - own), number))
@@ -163,7 +163,7 @@ class Cutter:
             return state
         for other in () if _is_signed(reply) else range(state.settled, number):
             if other >= state.judged or other in state.kept:
-                outputs = self._outputs(other)
+                outputs = self._outputs(other, number)
                 limit = self._limit(state, outputs)
                 state = self._bounded(state, other, outputs, limit, number, "large, and no longer the newest output")
         return replace(state, settled=number)
@@ -185,7 +185,7 @@ class Cutter:
             return 0
         freed = 0
         for other in range(state.settled, number + 1):
-            outputs = self._outputs(other)
+            outputs = self._outputs(other, number)
             limit = self._limit(state, outputs)
             freed += sum(max(0, self.ledger.tokens_at(p, state.shortened) - limit) for p in outputs)
         return freed
@@ -196,7 +196,7 @@ class Cutter:
             if state.total <= goal:
                 break
             if other <= number - _RECENT:
-                state = self._bounded(state, other, self._outputs(other), _VIEW, number, "old when the budget was hit")
+                state = self._bounded(state, other, self._outputs(other, number), _VIEW, number, "old when the budget was hit")
         return state
 
     def _bounded(
@@ -217,10 +217,15 @@ class Cutter:
         fixed, rest = (saved, 0) if ledger.stays(other) else (0, saved)
         return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=state.tokens - rest)
 
-    def _outputs(self, number: int) -> list[int]:
-        """Return the positions of the outputs of an exchange that may be shortened; a pin holds one artifact."""
-        artifacts = self.ledger.history.artifacts
-        outputs = (p for p in self.ledger.positions(number) if artifacts[p].kind is Kind.TOOL)
+    def _outputs(self, other: int, number: int) -> list[int]:
+        """Return the positions of the outputs of an exchange that may be shortened at the coming of another one.
+
+        A pin holds one artifact; the last message in the user's role is no output, whoever wrote it.
+        """
+        history, artifacts = self.ledger.history, self.ledger.history.artifacts
+        is_last = other in (self.ledger.task, history.last_asked(number + 1))
+        kind = Kind.USER if not is_last and observed(history, other, number) else Kind.TOOL
+        outputs = (p for p in self.ledger.positions(other) if artifacts[p].kind is kind)
         return [p for p in outputs if not artifacts[p].pinned and _is_text(artifacts[p])]
 
     def handle(self, text: str) -> str:
@@ -241,7 +246,7 @@ class Cutter:
         stale = stale_among(((n, history.members(n)) for n in there), self.settings.file_tools)
         rank = dict.fromkeys((n for n in stale if n <= there[-1] - _RECENT), -1)
         share = left = int(_PEOPLE * keep)
-        asked = [n for n in leaving if history.spans[n].is_asked]
+        asked = [n for n in leaving if history.spans[n].is_asked and not observed(history, n, there[-1])]
         standing = {n for n in asked if is_standing(history.members(n)[0].text)}
         for number in sorted(asked, key=lambda n: (n not in standing, -n)):
             tokens = history.spans[number].tokens
@@ -301,8 +306,8 @@ class Cutter:
                 return replace(state, note=note, told=steps_told(note.text), tokens=state.tokens + tokens)
             limit -= max(tokens - most, limit // 8 + 1)  # the heading, and what masking added
 
-    def _traces(self, numbers: Iterable[int]) -> Iterable[tuple[Step, ...]]:
-        """Walk the steps of evicted exchanges; a trail, or a block of what was recalled, is no step of its own."""
+    def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[Step, ...]]:
+        """Walk the steps of evicted exchanges before `end`; a trail, or a block of what was recalled, is no step of its own."""
         artifacts, count = self.ledger.history.artifacts, self.ledger.draft.counter.artifact
         for number in numbers:
             positions = self.ledger.positions(number)
@@ -310,8 +315,7 @@ class Cutter:
             if record_title(members[0]) not in (TRAIL, RECALLED):
                 large = [p for p in positions if self.stores and count(artifacts[p]) > _VIEW]
                 handles = {p - positions.start: self.handle(artifacts[p].text) for p in large}
-                around = [artifacts[p] for p in (positions.start - 1, positions.stop) if 0 <= p < len(artifacts)]
-                yield trace_of(members, handles, around=around)
+                yield trace_of(members, handles, is_observed=observed(self.ledger.history, number, end))
 
 
 _MASKED: Final = Shortened(_COUNT_ALONE, 0, "holds a name that became known", "masked")
