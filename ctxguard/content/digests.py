@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.content.detection import detect
-from ctxguard.content.names import Labeled, ends_of, labeled, labeled_names, walk
+from ctxguard.content.names import Labeled, ends_of, labeled, labeled_names, names_under, walk
 from ctxguard.content.outcomes import clipped, last_error, summary_of_tests
 from ctxguard.content.views import Count, FileType, Source
 
@@ -41,14 +41,71 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
     The limit is hard, the time is linear in the text, and no input raises.
     """
     kind = file_type or detect(text)
-    pieces = _pieces(ends_of(text), kind)
-    # The names of JSON have their keys with them, so they come first: ids tell more than a first name or a zip code.
-    firsts = islice(pieces, 1) if kind is FileType.JSON else pieces
-    chosen, used = _fitting(firsts, int(_PIECES * max_tokens), "", count)
-    names, more = _names_for(text, "; ".join(chosen), max_tokens - used - 2, count)
-    rest, _ = _fitting(pieces, max_tokens - used - more - 2, names, count)
-    told = [*chosen, *([names] if names else []), *rest]
+    tree = _tree_of(text, kind)
+    if tree is not None:
+        told = _of_tree(tree, max_tokens, count)
+    else:
+        told, used = _fitting(_pieces(ends_of(text), kind), int(_PIECES * max_tokens), count)
+        names = _names_for(text, "; ".join(told), max_tokens - used - 2, count)
+        told += [names] if names else []
     return _held_to(max_tokens, told or [_beginning(text, max_tokens, count)], count)
+
+
+def _tree_of(text: str, file_type: FileType) -> Tree:
+    """Return the tree that a text of JSON or YAML holds, the beginning of one that is cut off; None for other texts."""
+    from ctxguard.content.processors.json_tree import parse_start
+
+    try:
+        if file_type is FileType.YAML:
+            from ctxguard.content.processors.yaml_tree import parse_yaml
+
+            return parse_yaml(text)[0]
+        return parse_start(text) if file_type is FileType.JSON else None
+    except (ImportError, ValueError, RecursionError):
+        return None
+
+
+def _of_tree(tree: Tree, max_tokens: int, count: Count) -> list[str]:
+    """Return the size of a list, and values with their keys, in their order, so that what belongs together stays so.
+
+    Ids and other names are chosen before short values such as a city; each value of a key is told once.
+    """
+    size = _size_of(tree)
+    left = max_tokens - count(f"{size}; ")
+    values = list(dict.fromkeys(islice(_values(tree), 16 * _NAMES)))
+    chosen: list[int] = []
+    for are_names in (True, False):
+        last = ""
+        for place, (key, value, is_name) in enumerate(values):
+            tokens = count(f" {value}") + (count(f" {key};") if key != last else 0)
+            if is_name is are_names and tokens <= left:
+                chosen.append(place)
+                left -= tokens
+                last = key
+    told = labeled(values[place][:2] for place in sorted(chosen))
+    return [piece for piece in (size, told) if piece]
+
+
+def _size_of(tree: Tree) -> str:
+    """Return of how many items a list is; empty for other trees."""
+    from ctxguard.content.processors.tree import MARK
+
+    if not isinstance(tree, list):
+        return ""
+    # A bounded view says itself of how many it shows some.
+    marks = [item for item in tree if isinstance(item, str) and item.startswith(MARK)]
+    return marks[0].strip(f"{MARK} ") if marks else f"{len(tree)} items"
+
+
+def _values(tree: Tree) -> Iterator[tuple[str, str, bool]]:
+    """Walk the short values of a tree with their keys, and whether they are names, and the names within long texts."""
+    for pair in walk(tree):
+        key, node = pair
+        names = list(names_under([pair]))
+        if isinstance(node, (dict, list, bool)) or node is None or len(str(node)) > _SHORT:
+            yield from ((label, name, True) for label, name in names)
+        elif str(node).strip() and not str(node).startswith("…"):
+            yield key, " ".join(str(node).split()), bool(names)
 
 
 def _beginning(text: str, available: int, count: Count) -> str:
@@ -62,20 +119,20 @@ def _beginning(text: str, available: int, count: Count) -> str:
     return ""
 
 
-def _fitting(pieces: Iterable[str], available: int, told: str, count: Count) -> tuple[list[str], int]:
-    """Return the pieces that fit and tell something new, and the tokens that they take."""
+def _fitting(pieces: Iterable[str], available: int, count: Count) -> tuple[list[str], int]:
+    """Return the pieces that fit, and the tokens that they take."""
     chosen: list[str] = []
     left = available
     for piece in pieces if available > 0 else ():
         tokens = count(f"; {piece}")
-        if piece and tokens <= left and piece not in told:
+        if piece and tokens <= left:
             chosen.append(piece)
             left -= tokens
     return chosen, available - left
 
 
-def _names_for(text: str, told: str, available: int, count: Count) -> tuple[str, int]:
-    """Return the names that fit and are not in the digest yet, and the tokens that they take."""
+def _names_for(text: str, told: str, available: int, count: Count) -> str:
+    """Return the names that fit and are not in the digest yet."""
     chosen: list[Labeled] = []
     last, left = "", available
     for label, name in labeled_names(text, _NAMES):
@@ -84,7 +141,7 @@ def _names_for(text: str, told: str, available: int, count: Count) -> tuple[str,
             chosen.append((label, name))
             left -= tokens
             last = label
-    return labeled(chosen), available - left
+    return labeled(chosen)
 
 
 def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:
@@ -126,37 +183,10 @@ def _of_table(text: str) -> Iterator[str]:
     yield f"columns {header}"
 
 
-def _of_json(text: str) -> Iterator[str]:
-    """Walk the size of a list (nothing for other trees), then the short values with their keys."""
-    from ctxguard.content.processors.json_tree import parse_start
-    from ctxguard.content.processors.tree import MARK
-
-    try:
-        tree = parse_start(text)
-    except (ValueError, RecursionError):
-        return
-    if isinstance(tree, list):
-        # A bounded view says itself of how many it shows some.
-        marks = [item for item in tree if isinstance(item, str) and item.startswith(MARK)]
-        yield marks[0].strip(f"{MARK} ") if marks else f"{len(tree)} items"
-    else:
-        yield ""
-    for key, value in islice(_pairs(tree), 4 * _NAMES):
-        yield f"{key} {value}" if key else value
-
-
-def _pairs(tree: Tree) -> Iterator[tuple[str, str]]:
-    """Walk the plain values of a tree with their keys, in order; long values are left out."""
-    for key, node in walk(tree):
-        if not isinstance(node, (dict, list, bool)) and node not in (None, "") and len(str(node)) <= _SHORT:
-            yield key, str(node)
-
-
 _READERS: Final[Mapping[FileType, Callable[[str], Iterator[str]]]] = {
     FileType.CODE: _of_code,
     FileType.CONSOLE: _of_log,
     FileType.CSV: _of_table,
-    FileType.JSON: _of_json,
     FileType.LOG: _of_log,
     FileType.MARKDOWN: _of_page,
     FileType.TEXT: _of_log,
