@@ -21,6 +21,8 @@ _PIECES: Final = 1 / 3
 """Share of a digest for what is specific to the type; the rest is for names."""
 _LEAST_BEGINNING: Final = 16
 """Fewer characters of the beginning of a text are not informative."""
+_LARGE: Final = 16_384
+"""Characters of YAML of which only the beginning is read."""
 _LINE: Final = 120
 _SHORT: Final = 60
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
@@ -29,25 +31,26 @@ _DEFINITION: Final = re.compile(
     r"(?:def|defp|defmodule|class|function|fn|func|struct|enum|trait|interface|type|module)\s+(\w[\w.:]*\w)",
     re.MULTILINE,
 )
-_HEADING: Final = re.compile(r"^#{1,6} +(\S.*)", re.MULTILINE)
 
 
 def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | None = None) -> str:
     """Return the most distinctive content of a text within `max_tokens`.
 
-    That is, by type: the failing tests and errors of a log, the columns and the size of a table, the definitions of
-    source code, the headings of a page; then, of any text, its rarest names and numbers, those of JSON with their keys.
-    In JSON, the remaining tokens go to other short values. If a text has none of these, the digest is its beginning.
-    The limit is hard, the time is linear in the text, and no input raises.
+    That is, of JSON and YAML, values with their keys; of other texts, by type, the failing tests and errors of a log,
+    the columns of a table, the definitions of source code, else the beginning, and then the rarest names and numbers. A
+    text without names is told by its beginning. The limit is hard, the time is linear in the text, and no input raises.
     """
     kind = file_type or detect(text)
     tree = _tree_of(text, kind)
     if tree is not None:
         told = _of_tree(tree, max_tokens, count)
     else:
-        told, used = _fitting(_pieces(ends_of(text), kind), int(_PIECES * max_tokens), count)
-        names = _names_for(text, "; ".join(told), max_tokens - used - 2, count)
-        told += [names] if names else []
+        most = int(_PIECES * max_tokens)
+        told, used = _fitting(_pieces(ends_of(text), kind), most, count)
+        # What a text is about stands at its beginning: the title of an issue, the subject of a mail.
+        begins = "" if told else _beginning(text, most, count)
+        names = _names_for(text, begins or "; ".join(told), max_tokens - used - count(begins) - 2, count)
+        told = [piece for piece in (*told, begins, names) if piece] if names else told
     return _held_to(max_tokens, told or [_beginning(text, max_tokens, count)], count)
 
 
@@ -59,7 +62,7 @@ def _tree_of(text: str, file_type: FileType) -> Tree:
         if file_type is FileType.YAML:
             from ctxguard.content.processors.yaml_tree import parse_yaml
 
-            return parse_yaml(text)[0]
+            return parse_yaml(text, whole=len(text) <= _LARGE)[0]
         return parse_start(text) if file_type is FileType.JSON else None
     except (ImportError, ValueError, RecursionError):
         return None
@@ -173,11 +176,6 @@ def _of_code(text: str) -> Iterator[str]:
         yield "defines " + ", ".join(list(names)[:12])
 
 
-def _of_page(text: str) -> Iterator[str]:
-    for match in _HEADING.finditer(text):
-        yield clipped(match[1], _SHORT)
-
-
 def _of_table(text: str) -> Iterator[str]:
     header = clipped(text.lstrip().partition("\n")[0], 2 * _LINE)
     yield f"columns {header}"
@@ -188,7 +186,6 @@ _READERS: Final[Mapping[FileType, Callable[[str], Iterator[str]]]] = {
     FileType.CONSOLE: _of_log,
     FileType.CSV: _of_table,
     FileType.LOG: _of_log,
-    FileType.MARKDOWN: _of_page,
     FileType.TEXT: _of_log,
 }
 

@@ -196,7 +196,9 @@ class Cutter:
             if state.total <= goal:
                 break
             if other <= number - _RECENT:
-                state = self._bounded(state, other, self._outputs(other, number), _VIEW, number, "old when the budget was hit")
+                state = self._bounded(
+                    state, other, self._outputs(other, number), _VIEW, number, "old when the budget was hit"
+                )
         return state
 
     def _bounded(
@@ -307,15 +309,14 @@ class Cutter:
             limit -= max(tokens - most, limit // 8 + 1)  # the heading, and what masking added
 
     def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[Step, ...]]:
-        """Walk the steps of evicted exchanges before `end`; a trail, or a block of what was recalled, is no step of its own."""
-        artifacts, count = self.ledger.history.artifacts, self.ledger.draft.counter.artifact
+        """Walk the steps of what a cut evicts; a trail, or a block of what was recalled, is no step of its own."""
+        history = self.ledger.history
         for number in numbers:
-            positions = self.ledger.positions(number)
-            members = artifacts[positions.start : positions.stop]
+            start, members = history.start(number), history.members(number)
             if record_title(members[0]) not in (TRAIL, RECALLED):
-                large = [p for p in positions if self.stores and count(artifacts[p]) > _VIEW]
-                handles = {p - positions.start: self.handle(artifacts[p].text) for p in large}
-                yield trace_of(members, handles, is_observed=observed(self.ledger.history, number, end))
+                large = [n for n in range(len(members)) if self.stores and history.costs[start + n] > _VIEW]
+                handles = {n: self.handle(members[n].text) for n in large}
+                yield trace_of(members, handles, is_observed=observed(history, number, end))
 
 
 _MASKED: Final = Shortened(_COUNT_ALONE, 0, "holds a name that became known", "masked")
