@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ctxguard.content.detection import detect
-from ctxguard.content.names import Labeled, ends_of, labeled, labeled_names, names_under, walk
+from ctxguard.content.names import Labeled, ends_of, labeled, labeled_names, names_under, tree_of, walk
 from ctxguard.content.outcomes import clipped, last_error, summary_of_tests
 from ctxguard.content.views import Count, FileType, Source
-
-if TYPE_CHECKING:
-    from ctxguard.content.processors.tree import Tree
 
 _NAMES: Final = 64
 """Names of a text that a digest may choose from."""
@@ -25,28 +22,24 @@ _LARGE: Final = 16_384
 """Characters of YAML of which only the beginning is read."""
 _LINE: Final = 120
 _SHORT: Final = 60
+_LOGS: Final = (FileType.CONSOLE, FileType.LOG, FileType.TEXT)
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
-_DEFINITION: Final = re.compile(
-    r"^[^\S\n]*(?:(?:export|default|public|private|protected|static|async|abstract|final|pub)\s+)*"
-    r"(?:def|defp|defmodule|class|function|fn|func|struct|enum|trait|interface|type|module)\s+(\w[\w.:]*\w)",
-    re.MULTILINE,
-)
 
 
 def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | None = None) -> str:
     """Return the most distinctive content of a text within `max_tokens`.
 
-    That is, of JSON and YAML, values with their keys; of other texts, by type, the failing tests and errors of a log,
-    the columns of a table, the definitions of source code, else the beginning, and then the rarest names and numbers. A
-    text without names is told by its beginning. The limit is hard, the time is linear in the text, and no input raises.
+    That is, of JSON and YAML, values with their keys; of other texts, the failing tests and errors of a log or else the
+    beginning, and then the rarest names and numbers. A text without names is told by its beginning. The limit is hard,
+    the time is linear in the text, and no input raises.
     """
     kind = file_type or detect(text)
-    tree = _tree_of(text, kind)
+    tree = _tree(text, kind)
     if tree is not None:
         told = _of_tree(tree, max_tokens, count)
     else:
         most = int(_PIECES * max_tokens)
-        told, used = _fitting(_pieces(ends_of(text), kind), most, count)
+        told, used = _fitting(_of_log(ends_of(text)) if kind in _LOGS else (), most, count)
         # What a text is about stands at its beginning: the title of an issue, the subject of a mail.
         begins = "" if told else _beginning(text, most, count)
         names = _names_for(text, begins or "; ".join(told), max_tokens - used - count(begins) - 2, count)
@@ -54,21 +47,19 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
     return _held_to(max_tokens, told or [_beginning(text, max_tokens, count)], count)
 
 
-def _tree_of(text: str, file_type: FileType) -> Tree:
-    """Return the tree that a text of JSON or YAML holds, the beginning of one that is cut off; None for other texts."""
-    from ctxguard.content.processors.json_tree import parse_start
+def _tree(text: str, file_type: FileType) -> object:
+    """Return the tree that a text of JSON or YAML holds, the beginning of a long one; None for other texts."""
+    if file_type is not FileType.YAML:
+        return tree_of(text) if file_type is FileType.JSON else None
+    from ctxguard.content.processors.yaml_tree import parse_yaml
 
     try:
-        if file_type is FileType.YAML:
-            from ctxguard.content.processors.yaml_tree import parse_yaml
-
-            return parse_yaml(text, whole=len(text) <= _LARGE)[0]
-        return parse_start(text) if file_type is FileType.JSON else None
-    except (ImportError, ValueError, RecursionError):
+        return parse_yaml(text, whole=len(text) <= _LARGE)[0]
+    except (ValueError, RecursionError):
         return None
 
 
-def _of_tree(tree: Tree, max_tokens: int, count: Count) -> list[str]:
+def _of_tree(tree: object, max_tokens: int, count: Count) -> list[str]:
     """Return the size of a list, and values with their keys, in their order, so that what belongs together stays so.
 
     Ids and other names are chosen before short values such as a city; each value of a key is told once.
@@ -89,7 +80,7 @@ def _of_tree(tree: Tree, max_tokens: int, count: Count) -> list[str]:
     return [piece for piece in (size, told) if piece]
 
 
-def _size_of(tree: Tree) -> str:
+def _size_of(tree: object) -> str:
     """Return of how many items a list is; empty for other trees."""
     from ctxguard.content.processors.tree import MARK
 
@@ -100,7 +91,7 @@ def _size_of(tree: Tree) -> str:
     return marks[0].strip(f"{MARK} ") if marks else f"{len(tree)} items"
 
 
-def _values(tree: Tree) -> Iterator[tuple[str, str, bool]]:
+def _values(tree: object) -> Iterator[tuple[str, str, bool]]:
     """Walk the short values of a tree with their keys, and whether they are names, and the names within long texts."""
     for pair in walk(tree):
         key, node = pair
@@ -158,36 +149,10 @@ def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:
     return ""
 
 
-def _pieces(text: str, file_type: FileType) -> Iterator[str]:
-    reader = _READERS.get(file_type)
-    if reader is not None:
-        yield from reader(text)
-
-
 def _of_log(text: str) -> Iterator[str]:
     yield from filter(None, (summary_of_tests(text), last_error(text)))
     for match in _FAILING.finditer(text):
         yield clipped(match[1], _LINE)
-
-
-def _of_code(text: str) -> Iterator[str]:
-    names = dict.fromkeys(match[1] for match in _DEFINITION.finditer(text))
-    if names:
-        yield "defines " + ", ".join(list(names)[:12])
-
-
-def _of_table(text: str) -> Iterator[str]:
-    header = clipped(text.lstrip().partition("\n")[0], 2 * _LINE)
-    yield f"columns {header}"
-
-
-_READERS: Final[Mapping[FileType, Callable[[str], Iterator[str]]]] = {
-    FileType.CODE: _of_code,
-    FileType.CONSOLE: _of_log,
-    FileType.CSV: _of_table,
-    FileType.LOG: _of_log,
-    FileType.TEXT: _of_log,
-}
 
 
 def digest_view(
