@@ -224,11 +224,11 @@ class Cutter:
 
         A pin holds one artifact; the last message in the user's role is no output, whoever wrote it.
         """
-        history, artifacts = self.ledger.history, self.ledger.history.artifacts
+        history = self.ledger.history
         is_last = other in (self.ledger.task, history.last_asked(number + 1))
         kind = Kind.USER if not is_last and observed(history, other, number) else Kind.TOOL
-        outputs = (p for p in self.ledger.positions(other) if artifacts[p].kind is kind)
-        return [p for p in outputs if not artifacts[p].pinned and _is_text(artifacts[p])]
+        found = enumerate(history.members(other), history.start(other))
+        return [p for p, output in found if output.kind is kind and not output.pinned and _is_text(output)]
 
     def handle(self, text: str) -> str:
         """Return the handle of a text that is to be stored in full."""
@@ -314,8 +314,8 @@ class Cutter:
         for number in numbers:
             start, members = history.start(number), history.members(number)
             if record_title(members[0]) not in (TRAIL, RECALLED):
-                large = [n for n in range(len(members)) if self.stores and history.costs[start + n] > _VIEW]
-                handles = {n: self.handle(members[n].text) for n in large}
+                large = range(len(members) if self.stores else 0)
+                handles = {n: self.handle(members[n].text) for n in large if history.costs[start + n] > _VIEW}
                 yield trace_of(members, handles, is_observed=observed(history, number, end))
 
 

@@ -114,15 +114,14 @@ class RecallGate:
     """Decide at the beginning of each turn whether to recall, from the history before it alone.
 
     Nothing is read before something has been evicted and a user message comes, so that an agent does not pay for it.
+
+    Attributes:
+        share: most that the block may take of the tokens that system, task and pins leave.
     """
 
     def __init__(self, history: History, share: float, threshold: float) -> None:
-        self._history, self._share, self._threshold = history, share, threshold
+        self.share, self._history, self._threshold = share, history, threshold
         self._index = LexicalIndex()
-
-    def most(self, tokens: int) -> int:
-        """Return how many of the tokens that system, task and pins leave the block may take."""
-        return int(self._share * max(0, tokens))
 
     def opens(self, question: int, kept: Sequence[int], end: int) -> bool:
         """Return whether to recall for a question.

@@ -94,11 +94,10 @@ class _Writer:
     def _written(self) -> str:
         self.chosen.clear()
         left = self.max_tokens - self.count(_opening(self.trail.steps, self.trail.steps - 1, self.root))
-        for section in _FIRST:
-            left -= self._choose(section, left, _SHARE)
         # What one kind of line leaves of its share goes to the others; quotes grow, and what the model said is last.
-        for section in _THEN:
-            left -= self._choose(section, left, 1.0)
+        for sections, share in ((_FIRST, _SHARE), (_THEN, 1.0)):
+            for section in sections:
+                left -= self._choose(section, left, share)
         # Tokens of parts do not add up exactly; what was chosen last makes up for the difference.
         while self.chosen:
             for with_untold in (True, False):
