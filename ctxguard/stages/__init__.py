@@ -57,7 +57,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Return a strategy of the documents: their room is built on this one, so it is loaded when asked for."""
+    """Return a strategy of the requirement documents. Loaded on request, because strategies build on stages."""
     from ctxguard import strategies
 
     if name.startswith("_") or name not in strategies.__all__:
