@@ -58,7 +58,7 @@ def scan_files(
         ),
     ] = None,
 ) -> None:
-    """Search files for personal data: print type and place of each finding, never the value.
+    """Search files for personal data: print type and position of each finding, never the value.
 
     Exit codes: 0 nothing was found; 1 something was found; 2 a file cannot be read.
     """
@@ -98,7 +98,7 @@ def mask_file(
         ),
     ] = None,
 ) -> None:
-    """Print a file with personal data masked; JSON stays JSON, and everything else stays as it was."""
+    """Print a file with personal data masked; JSON stays valid, and all other text stays unchanged."""
     from ctxguard.harness.recordings import read_text
     from ctxguard.pii.scanning import mask_file_text
 
@@ -136,7 +136,7 @@ def evaluate_file(
 
 
 def _detectors(names: str) -> list[Detector]:
-    """Return what the names stand for: rule sets joined into one, and Presidio beside it."""
+    """Return the detectors of some names: rule sets joined into one, and Presidio in addition."""
     from ctxguard.pii.detectors import PresidioDetector
     from ctxguard.pii.rule_sets import named_rules
 
@@ -171,7 +171,7 @@ def _scan_json(found: Mapping[str, Sequence[Place]], rules: str) -> str:
 
 
 def _rates(score: Score) -> tuple[float | None, ...]:
-    """Return precision, recall, F1, and F2; None for what would be a share of nothing."""
+    """Return precision, recall, F1, and F2; None if undefined, because the denominator is 0."""
     precision = score.precision if score.predicted else None
     recall = score.recall if score.gold else None
     f1, f2 = (None, None) if precision is None or recall is None else (score.f(1), score.f(2))
