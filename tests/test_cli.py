@@ -100,7 +100,7 @@ def test_the_version_is_that_of_the_package():
 COMMANDS = sorted(COMMAND_TABLE)
 LEAVES = [
     *((name,) for name in COMMANDS if name not in ("pii", "prompts", "store")),
-    *(("pii", name) for name in ("scan", "mask", "eval")),
+    *(("pii", name) for name in ("scan", "mask", "eval", "explain", "init")),
     *(("store", name) for name in ("ls", "show", "gc")),
     ("prompts", "check"),
 ]

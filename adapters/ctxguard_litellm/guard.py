@@ -40,6 +40,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         budget: Tokens that the body of a request may take.
         policy: The name of a chain, see `ctxguard.policies`.
         counter: What counts tokens, see `ctxguard.tokens.find_counter`.
+        config: A configuration file that describes the stabilizer, in place of the three settings before.
         settings: Those of LiteLLM's `CustomGuardrail`: `guardrail_name`, `event_hook`, `default_on`.
 
     Raises:
@@ -53,6 +54,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         budget: int = 32_000,
         policy: str = "default",
         counter: str = "auto",
+        config: str | None = None,
         strategy: Strategies = "pseudonymize",
         on_unreadable: OnUnreadable = "refuse",
         vault: Vault | None = None,
@@ -64,6 +66,8 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         super().__init__(supported_event_hooks=hooks, **settings)
         if not self._event_hook_is_event_type(GuardrailEventHooks.pre_call):
             raise ConfigError("mode must be [pre_call, post_call]: nothing is masked behind the call", setting="mode")
+        if stabilizer is None and config is not None:
+            stabilizer = Stabilizer.from_config(config)
         self.wire = wire.Guard(
             Stabilizer.from_policy(policy, budget=budget, counter=counter) if stabilizer is None else stabilizer,
             strategy=strategy,
