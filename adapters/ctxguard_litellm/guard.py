@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ctxguard.adapting.per_run import OnReport
     from ctxguard.pii import Vault
     from ctxguard.pii.mask.strategies import Strategies
+    from ctxguard.wire.audit import Audit
     from ctxguard.wire.guard import OnUnreadable
 
 _ANSWERS: Final = 16_384
@@ -33,7 +34,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
     In the proxy's configuration it is `guardrail: ctxguard_litellm.Guard`.
     It works as `ctxguard serve` and `ctxguard.wire.Guard` do: Chat Completions, Responses and Anthropic Messages are
     supported; other requests are rejected. Its modes are `pre_call` and `post_call`; it needs both. The settings from
-    `strategy` to `on_report` are those of `ctxguard.wire.Guard`.
+    `strategy` to `audit` are those of `ctxguard.wire.Guard`.
 
     Args:
         stabilizer: Does the work; None creates one from the settings below.
@@ -60,6 +61,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         vault: Vault | None = None,
         keep_thinking: bool | None = None,
         on_report: OnReport | None = None,
+        audit: Audit | None = None,
         **settings: Any,  # noqa: ANN401 - those of CustomGuardrail
     ) -> None:
         hooks = [GuardrailEventHooks.pre_call, GuardrailEventHooks.post_call]
@@ -75,6 +77,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
             vault=vault,
             keep_thinking=keep_thinking,
             on_report=on_report,
+            audit=audit,
         )
         self._prepared: Recent[str, Prepared] = Recent(_ANSWERS)
 
