@@ -8,6 +8,7 @@ from ctxguard.config.models import (
     CompactionConfig,
     CompressionLevel,
     ContextConfig,
+    PiiConfig,
     StabilizerConfig,
     TruncationConfig,
 )
@@ -16,6 +17,7 @@ __all__ = [
     "CompactionConfig",
     "CompressionLevel",
     "ContextConfig",
+    "PiiConfig",
     "StabilizerConfig",
     "TruncationConfig",
     "get_truncation_config",

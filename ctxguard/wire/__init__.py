@@ -6,6 +6,7 @@
 | `texts`, `checking`, `counting` | every text of a body: found, searched, counted |
 | `replies`, `streams`, `events` | values are given back in answers, whole and streamed |
 | `sessions` | placeholders of conversations whose history the provider holds |
+| `audit` | a record of what was sent |
 | `transport` | the guard as a transport of httpx |
 | `proxy`, `cli` | the guard as a proxy: `ctxguard serve` |
 """
@@ -16,14 +17,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
     from ctxguard.wire.proxy import proxy_app
     from ctxguard.wire.transport import AsyncTransport, Transport, guarded_http_client
 
-__all__ = ["AsyncTransport", "Guard", "Transport", "guarded_http_client", "proxy_app"]
+__all__ = ["AsyncTransport", "AuditLog", "Guard", "Transport", "guarded_http_client", "proxy_app"]
 
 _HOME_OF = {
     "AsyncTransport": "transport",
+    "AuditLog": "audit",
     "Guard": "guard",
     "Transport": "transport",
     "guarded_http_client": "transport",

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import socket
+import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from ctxguard.cli.groups import Command, command_group
 from ctxguard.cli.options import ChainOptions, settings_of, spread
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
@@ -117,6 +119,15 @@ class Guarding:
         bool,
         typer.Option("--cache-control", help="Mark prefixes for Anthropic's prompt cache where the client marks none."),
     ] = False
+    audit: Annotated[
+        Path | None,
+        typer.Option(
+            "--audit",
+            metavar="FILE",
+            help="Record each request before it is sent, a line each: counts, and a hash of the body by the key in "
+            "CTXGUARD_AUDIT_KEY. What cannot be recorded is refused.",
+        ),
+    ] = None
     mode: Annotated[
         Literal["enforce", "observe"] | None,
         typer.Option(
@@ -246,6 +257,7 @@ def require_server() -> None:
 
 def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
     """Return the guard that the options and the configuration describe."""
+    from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
 
     vault = guarding.vault(known.store)
@@ -260,7 +272,32 @@ def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *
         not_credentials=guarding.not_credential.split(","),
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
+        audit=None if guarding.audit is None else AuditLog(guarding.audit),
     )
+
+
+audit_app = command_group("audit", "Search the record of what was sent.")
+
+
+@audit_app.callback()
+def audit() -> None:
+    """Search the record of what was sent."""
+
+
+@audit_app.command("verify", cls=Command)
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What --audit wrote; full files beside it count, too.")],
+    body: Annotated[str, typer.Argument(metavar="BODY", help="The body of a request; - is standard input.")],
+) -> None:
+    """Say when these very bytes were sent, by the key in CTXGUARD_AUDIT_KEY; exit with 1 if they never were."""
+    from ctxguard.report.printing import out
+    from ctxguard.wire.audit import AuditLog
+
+    data = sys.stdin.buffer.read() if body == "-" else Path(body).read_bytes()
+    found = [f"sent at {record['time']} to {record['path']}" for record in AuditLog(file).sent(data)]
+    out("\n".join(found) or "never sent")
+    if not found:
+        raise typer.Exit(1)
 
 
 def worker_app() -> Starlette:

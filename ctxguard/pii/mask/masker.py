@@ -15,7 +15,7 @@ class Masker(MaskingRules):
     Args:
         rules: one rule set, detector or callable, or several; the order breaks ties.
         strategy: how findings are masked: one strategy, or one per label with `*` for the rest.
-        key: key of the hash strategy, at least 16 bytes.
+        key: key of the hash strategy, at least 16 bytes; None means the environment variable CTXGUARD_HASH_KEY.
         vault: where the values of pseudonyms are stored; None means that each session numbers its own, in memory.
         escape: True also masks text that already looks like a placeholder, so that nobody can read a value out of the
             vault by writing its placeholder; False leaves it, so that masking twice changes nothing.

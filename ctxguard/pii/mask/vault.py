@@ -104,7 +104,7 @@ class Vault:
                 sweep()
 
     def note(self, session: str, data: bytes) -> None:
-        """Store an encrypted note about a session, over an earlier one. `forget` keeps it: it should contain no value."""
+        """Store an encrypted note about a session, over an earlier one. `forget` keeps it, so put no value in it."""
         self._records(_NOTE + session).write(_NOTE, data)
 
     def noted(self, session: str) -> bytes | None:
