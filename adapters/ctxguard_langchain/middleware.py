@@ -132,7 +132,7 @@ class ContextGuardMiddleware(_Middleware):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        """Do what `wrap_model_call` does in async runs."""
+        """Do the same as `wrap_model_call` in async runs."""
         self._order.look(handler, self.name)
         run = self.per_run.of(request.runtime)
         try:
@@ -150,7 +150,7 @@ class ContextGuardMiddleware(_Middleware):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
     ) -> ToolMessage | Command[Any]:
-        """Do what `wrap_tool_call` does in async runs."""
+        """Do the same as `wrap_tool_call` in async runs."""
         run = self._run_of_tool()
         return await adrive(self._bounded(await handler(_unmasked(request, run)), run, request.tool_call["name"]))
 
@@ -180,7 +180,7 @@ class _PersistingMiddleware(ContextGuardMiddleware):
         return drive(self._replacing(state, runtime))
 
     async def abefore_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> dict[str, Any]:
-        """Do what `before_model` does in async runs."""
+        """Do the same as `before_model` in async runs."""
         return await adrive(self._replacing(state, runtime))
 
     def _replacing(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> Generator[Ask, object, dict[str, Any]]:

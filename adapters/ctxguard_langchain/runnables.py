@@ -91,7 +91,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         config: RunnableConfig | None = None,
         **kwargs: Any,  # noqa: ANN401 - LangChain's signature
     ) -> list[BaseMessage]:
-        """Do what `invoke` does, with async summarizers or stores."""
+        """Do the same as `invoke`, with async summarizers or stores."""
         return await self._acall_with_config(self._aguarded, input, config, **kwargs)  # type: ignore[arg-type]  # the same
 
     def _guarded(self, given: LanguageModelInput, config: RunnableConfig) -> list[BaseMessage]:

@@ -65,7 +65,7 @@ async def astabilize_messages(
     window: int | None = None,
     keep_thinking: bool = False,
 ) -> tuple[list[MessageT], Report]:
-    """Do what `stabilize_messages` does where summarizers or stores are async."""
+    """Do the same as `stabilize_messages` if summarizers or stores are async."""
     adapter = cast("Adapter[Sequence[MessageT]]", OpenAIAdapter())
     stabilized, report = await astabilize_native(
         stabilizer, adapter, messages, tools=tools, window=window, keep_thinking=keep_thinking
@@ -117,7 +117,7 @@ async def astabilize_input(
     window: int | None = None,
     keep_thinking: bool = False,
 ) -> tuple[list[MessageT], Report]:
-    """Do what `stabilize_input` does where summarizers or stores are async."""
+    """Do the same as `stabilize_input` if summarizers or stores are async."""
     adapter = cast("Adapter[Sequence[MessageT]]", ResponsesAdapter(incremental=incremental))
     stabilized, report = await astabilize_native(
         stabilizer, adapter, items, tools=tools, instructions=instructions, window=window, keep_thinking=keep_thinking

@@ -127,7 +127,7 @@ def _of_table(text: str) -> Iterator[str]:
 
 
 def _of_json(text: str) -> Iterator[str]:
-    """Walk the size of a list (nothing for other trees), then the short values with their keys."""
+    """Yield the size of a list (nothing for other trees), then the short values with their keys."""
     from ctxguard.content.processors.json_tree import parse_start
     from ctxguard.content.processors.tree import MARK
 
@@ -146,7 +146,7 @@ def _of_json(text: str) -> Iterator[str]:
 
 
 def _pairs(tree: Tree) -> Iterator[tuple[str, str]]:
-    """Walk the plain values of a tree with their keys, in order; long values are left out."""
+    """Yield the plain values of a tree with their keys, in order; long values are left out."""
     for key, node in walk(tree):
         if not isinstance(node, (dict, list, bool)) and node not in (None, "") and len(str(node)) <= _SHORT:
             yield key, str(node)

@@ -70,7 +70,7 @@ def names_in(text: str, most: int | None = None) -> tuple[str, ...]:
 
 
 def _runs(text: str) -> Iterator[tuple[int, str]]:
-    """Walk the distinctive strings of a text with where they begin."""
+    """Yield the distinctive strings of a text with where they begin."""
     for match in _RUN.finditer(text):
         run = _plain(match[0], text, match.start())
         # `23:def` in a listing is the number of a line and a word.
@@ -128,7 +128,7 @@ def _all_names(text: str) -> Iterator[Labeled]:
 
 
 def names_under(pairs: Iterable[tuple[str, object]]) -> Iterator[Labeled]:
-    """Walk the distinctive strings of the values of a tree (see `walk`) with their keys, as often as they appear."""
+    """Yield the distinctive strings of the values of a tree (see `walk`) with their keys, as often as they appear."""
     from ctxguard.content.processors.tree import MARK
 
     told: set[str] = set()
@@ -171,7 +171,7 @@ def _tree_of(text: str) -> object:
 
 
 def walk(tree: object) -> Iterator[tuple[str, object]]:
-    """Walk a tree of JSON: each value under a key, and each plain item of a list under the key of its list, in order.
+    """Yield a tree of JSON: each value under a key, and each plain item of a list under the key of its list, in order.
 
     Without recursion: what a model or a tool wrote may be nested without end.
     """

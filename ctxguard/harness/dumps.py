@@ -156,7 +156,7 @@ def _result(value: object) -> str:
 
 
 def records_in(value: object) -> Iterator[Record]:
-    """Walk the objects of a JSON list; none where it is no list."""
+    """Yield the objects of a JSON list; none where it is no list."""
     listed: Iterable[object] = value if isinstance(value, list) else ()
     return (each for each in listed if isinstance(each, Mapping))
 

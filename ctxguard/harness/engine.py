@@ -215,7 +215,7 @@ def replayed(batch: Sequence[Source], plan: Plan) -> list[Outcome]:
 
 
 def _batches(sources: Iterator[Source]) -> Iterator[list[Source]]:
-    """Walk recordings in batches, none of which is large."""
+    """Yield recordings in batches, none of which is large."""
     batch: list[Source] = []
     size = 0
     for source in sources:

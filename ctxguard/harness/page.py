@@ -158,7 +158,7 @@ def _sessions(
     *,
     show_originals: bool,
 ) -> Iterator[Markup]:
-    """Walk the sessions of the page, in as much detail as the available bytes allow."""
+    """Yield the sessions of the page, in as much detail as the available bytes allow."""
     for number, (session, recording) in enumerate(zip(run.sessions, recordings, strict=True)):
         shown = partial(
             render,

@@ -80,7 +80,7 @@ Source: TypeAlias = "Recording | Skipped"
 
 
 def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
-    """Walk the files that names denote, in order: a file, `-`, a folder with everything below it, a glob, or a URL."""
+    """Yield the files that names denote, in order: a file, `-`, a folder with everything below it, a glob, or a URL."""
     for name in names:
         try:
             files = found(name)
@@ -93,7 +93,7 @@ def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
 
 
 def recordings(names: Iterable[str]) -> Iterator[Source]:
-    """Walk the recordings of files, folders and globs in their order, and what of them cannot be read."""
+    """Yield the recordings of files, folders and globs in their order, and what of them cannot be read."""
     before = 0
     for name in expand(names):
         if isinstance(name, Skipped):
@@ -133,7 +133,7 @@ _DAMAGED: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
-    """Walk the rows of a Parquet file: a session a row, its messages as a list or as a JSON text."""
+    """Yield the rows of a Parquet file: a session a row, its messages as a list or as a JSON text."""
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -190,7 +190,7 @@ def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[S
 
 
 def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[Session]:
-    """Walk the sessions of a text, see `read_sessions`."""
+    """Yield the sessions of a text, see `read_sessions`."""
     if adapter in OBJECT_ADAPTERS:
         raise AdapterError(f"adapter {adapter!r} reads message objects, which no file holds; {AS_DATA}")
     for source in _of_lines(name, _Lines(BytesIO(text.encode()), MAX_BYTES)):
@@ -229,7 +229,7 @@ class _Lines:
         self.number = 0
 
     def __iter__(self) -> Iterator[bytes | None]:
-        """Walk the lines that are not blank, without their ends; None for one that is too long."""
+        """Yield the lines that are not blank, without their ends; None for one that is too long."""
         while line := self._file.readline(self._most + 1):
             is_long = len(line) > self._most
             while line and len(line) > self._most and not line.endswith(b"\n"):
@@ -242,7 +242,7 @@ class _Lines:
 
 
 def _of_lines(name: str, lines: _Lines) -> Iterator[Source]:
-    """Walk the recordings of a file: one session a line, one message a line, or one JSON value on many lines."""
+    """Yield the recordings of a file: one session a line, one message a line, or one JSON value on many lines."""
     walked = iter(lines)
     first = next(walked, b"")
     if first == b"":
@@ -263,7 +263,7 @@ def _of_lines(name: str, lines: _Lines) -> Iterator[Source]:
 
 
 def _of_spans(name: str, value: object, walked: Iterator[bytes | None], lines: _Lines) -> Iterator[Source]:
-    """Walk the sessions of spans, which may lie on many lines."""
+    """Yield the sessions of spans, which may lie on many lines."""
     spans = Spans()
     spans.add(value, lines.number)
     for line in walked:
@@ -296,7 +296,7 @@ def _one_a_line(
 def _of_many_lines(
     name: str, first: bytes, begin: int, walked: Iterator[bytes | None], lines: _Lines
 ) -> Iterator[Source]:
-    """Walk a file whose first line is no JSON value: one value on many lines, or JSONL with a bad first line."""
+    """Yield a file whose first line is no JSON value: one value on many lines, or JSONL with a bad first line."""
     second = next(walked, b"")
     number = lines.number
     if second is None or (second and isinstance(_value(second), (dict, list)) and first.rstrip()[-1:] in b"}]"):

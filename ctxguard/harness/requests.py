@@ -106,7 +106,7 @@ def _blocks(value: Mapping[str, object], kind: str) -> Iterator[Mapping[str, obj
 
 
 def _nested(value: Mapping[str, object], field: str, *keys: str) -> Iterator[Mapping[str, object]]:
-    """Walk what the blocks of a message hold under one of some keys, as Converse and Gemini write calls and results."""
+    """Yield the values of a message's blocks under one of some keys: Converse's and Gemini's calls and results."""
     blocks = value.get(field)
     for block in blocks if isinstance(blocks, list) else ():
         yield from (block[key] for key in keys if isinstance(block, dict) and isinstance(block.get(key), dict))
@@ -137,7 +137,7 @@ def _results(value: Mapping[str, object]) -> Iterator[str | None]:
 
 
 def pair_faults(messages: Iterable[WireMessage]) -> Iterator[tuple[str, str]]:
-    """Walk where calls and results do not pair, as `(what is wrong, path)`.
+    """Yield where calls and results do not pair, as `(what is wrong, path)`.
 
     The rule is that of the APIs: the results of all calls of a message follow it before anything else does; where calls
     are items of their own (Responses), in any order. Calls of the last exchange may still be open.

@@ -55,7 +55,7 @@ class Spans:
             self._take(span, line)
 
     def sessions(self) -> Iterator[tuple[int, Record]]:
-        """Walk the sessions with the line on which each was first seen."""
+        """Yield the sessions with the line on which each was first seen."""
         for name, found in self._conversations.items():
             messages = found.messages or found.events
             if messages:
@@ -126,7 +126,7 @@ def _name(span: Record, attributes: Record) -> str:
 
 
 def _history(attributes: Record) -> Iterator[object]:
-    """Walk the messages of a call: what it was sent, and what came back."""
+    """Yield the messages of a call: what it was sent, and what came back."""
     sent = next((found for key in _INPUT if isinstance(found := _parsed(attributes.get(key)), list)), None)
     if sent is None:
         return
@@ -139,7 +139,7 @@ def _history(attributes: Record) -> Iterator[object]:
 
 
 def _events(span: Record, attributes: Record) -> Iterator[Record]:
-    """Walk the messages of the older events of a span, or of one log record."""
+    """Yield the messages of the older events of a span, or of one log record."""
     name = attributes.get("event.name") or span.get("eventName") or span.get("event_name")
     if name is not None:
         yield from _event(str(name), {**attributes, **_body(span.get("body"))})

@@ -136,7 +136,7 @@ def _picture(runs: Sequence[RunModel]) -> Iterator[str]:
 
 
 def advice(report: ReplayReport) -> Iterator[str]:
-    """Walk the first finding of each law with its call, and the remedy for refused calls and frequent cuts."""
+    """Yield the first finding of each law with its call, and the remedy for refused calls and frequent cuts."""
     for run in report.runs:
         own = run.figures
         for f in run.findings:

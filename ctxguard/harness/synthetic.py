@@ -65,6 +65,6 @@ def _tracking(random: Random) -> str:
 
 
 def synthetic_recordings(count: int = SESSIONS, turns: int = TURNS) -> Iterator[Recording]:
-    """Walk invented sessions as recordings, made as they are needed."""
+    """Yield invented sessions as recordings, made as they are needed."""
     for seed in range(count):
         yield Recording("synthetic", seed + 1, seed, json.dumps(synthetic_session(seed, turns)).encode())

@@ -91,7 +91,7 @@ def notebook_html(report: ReportData, artifacts: Sequence[Artifact] = ()) -> str
 
 
 def message_rows(report: ReportData, *, show_originals: bool = False) -> Iterator[Row]:
-    """Walk the messages of a call with their texts before and after; `show_originals` shows personal data, too."""
+    """Yield the messages of a call with their texts before and after; `show_originals` shows personal data, too."""
     for decision in report.decisions:
         position = decision.position
         before = None if position is None else shown_text(report.original(position, masked=not show_originals))

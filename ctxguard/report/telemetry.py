@@ -72,7 +72,7 @@ class Watch:
 
 
 def _metrics_are_read() -> bool:
-    """Tell whether the application has set up metrics: the API alone comes with providers that do nothing."""
+    """Return whether the application has set up metrics: the API alone comes with providers that do nothing."""
     metrics = sys.modules.get("opentelemetry.metrics")
     return metrics is not None and not type(metrics.get_meter_provider()).__module__.startswith("opentelemetry.metrics")
 

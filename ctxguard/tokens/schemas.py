@@ -107,7 +107,7 @@ def functions_of(tool: Native) -> Iterator[Function]:
 
 
 def is_any_deferred(tools: Iterable[Native], loaded: Container[str] = ()) -> bool:
-    """Tell whether a search can find a function that is not loaded yet; else the search itself is not sent."""
+    """Return whether a search can find a function that is not loaded yet; else the search itself is not sent."""
     functions = (function for tool in tools for function in functions_of(tool))
     return any(function.deferred and function.name not in loaded for function in functions)
 

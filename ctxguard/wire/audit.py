@@ -78,7 +78,7 @@ class AuditLog:
             self.path.replace(f"{self.path}.{time_ns()}")
 
     def sent(self, body: bytes) -> Iterator[Mapping[str, object]]:
-        """Walk the records of the times when these very bytes were sent, those in full files too.
+        """Yield the records of the times when these very bytes were sent, those in full files too.
 
         Raises:
             AuditError: the file cannot be read.

@@ -35,7 +35,7 @@ class _Inflating:
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Walk the pieces that a chunk stands for."""
+        """Yield the pieces that a chunk stands for."""
         try:
             yield from map(self._counted, self._decoded(chunk))
         except DecodingError:
@@ -50,7 +50,7 @@ class _Inflating:
 
 
 def pieces(answer: Any, most: int | None = None) -> Iterator[bytes]:  # noqa: ANN401
-    """Walk the body of an answer as it comes, decompressed in pieces of a bounded size.
+    """Yield the body of an answer as it comes, decompressed in pieces of a bounded size.
 
     Args:
         answer: Of either library. One that was read already comes in one piece.
@@ -68,7 +68,7 @@ def pieces(answer: Any, most: int | None = None) -> Iterator[bytes]:  # noqa: AN
 
 
 async def apieces(answer: Any, most: int | None = None) -> AsyncIterator[bytes]:  # noqa: ANN401
-    """Do what `pieces` does for an answer that comes asynchronously."""
+    """Do the same as `pieces` for an answer that comes asynchronously."""
     if answer.is_stream_consumed:
         yield answer.content
         return
@@ -91,7 +91,7 @@ def whole(answer: Any, most: int) -> bytes:  # noqa: ANN401
 
 
 async def awhole(answer: Any, most: int) -> bytes:  # noqa: ANN401
-    """Do what `whole` does for an answer that comes asynchronously."""
+    """Do the same as `whole` for an answer that comes asynchronously."""
     try:
         return b"".join([piece async for piece in apieces(answer, most)])
     finally:

@@ -96,7 +96,7 @@ class BodyCheck:
 
 
 def _members(body: Mapping[str, object]) -> Iterator[tuple[Path, object]]:
-    """Walk what a body holds, the members of its lists one by one, each with the key that it stands under."""
+    """Yield what a body holds, the members of its lists one by one, each with the key that it stands under."""
     for key, value in body.items():
         if isinstance(value, list):
             yield from (((key, number), member) for number, member in enumerate(value))

@@ -218,7 +218,7 @@ def serve(
 
 
 def _announced(guard: Guard, upstream: Sequence[str], listening: Listening) -> Iterator[str]:
-    """Walk the lines that a proxy says of itself as it starts."""
+    """Yield the lines that a proxy says of itself as it starts."""
     served = f"serving http://{listening.host}:{listening.port} for {' and '.join(upstream)}"
     yield f"{served}; {_masked_by(guard.stabilizer)}; {guard.stabilizer!r}"
     if listening.host not in _LOOPBACK:

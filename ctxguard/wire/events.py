@@ -29,7 +29,7 @@ class EventSplitter:
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Walk the events that are complete now.
+        """Yield the events that are complete now.
 
         Raises:
             WireError: An event is too large.

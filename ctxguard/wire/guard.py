@@ -110,7 +110,7 @@ class Prepared:
         return {f"{HEADERS}-{name.replace('_', '-')}": str(count) for name, count in told.items()}
 
     def may_be_sent_again(self, status: int) -> bool:
-        """Tell whether an answer may refuse the request for something that another try can mend."""
+        """Return whether an answer may refuse the request for something that another try can mend."""
         return self.report is not None and status in RETRIED_STATUSES
 
     def whole(self, answer: bytes) -> bytes:
@@ -230,7 +230,7 @@ class Guard:
         return drive(self._prepared(request))
 
     async def aprepare(self, request: WireRequest) -> Prepared:
-        """Do what `prepare` does where summarizers or stores are async."""
+        """Do the same as `prepare` if summarizers or stores are async."""
         return await adrive(self._prepared(request))
 
     def passes_unread(self, path: str) -> bool:
@@ -271,7 +271,7 @@ class Guard:
         return drive(self._prepared_again(request, prepared, status, answer))
 
     async def aagain(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
-        """Do what `again` does where summarizers or stores are async."""
+        """Do the same as `again` if summarizers or stores are async."""
         return await adrive(self._prepared_again(request, prepared, status, answer))
 
     def _prepared(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:

@@ -329,7 +329,7 @@ async def _left(receive: Receive) -> None:
 
 
 def _is_read(answer: httpx.Response) -> bool:
-    """Tell whether an answer was read as a whole already."""
+    """Return whether an answer was read as a whole already."""
     return answer.is_stream_consumed or answer.is_closed
 
 

@@ -204,7 +204,7 @@ def _waited(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def summary(metrics: Metrics) -> Iterator[str]:
-    """Walk the lines that say what a guard did."""
+    """Yield the lines that say what a guard did."""
     requests, refused = metrics.get("requests_total"), metrics.get("refused_total")
     came, sent = (metrics.get("input_tokens_total", side) for side in ("received", "sent"))
     yield f"{counted(requests, 'request')}{f', {refused} refused' if refused else ''}"

@@ -1,4 +1,4 @@
-"""Walk the texts of a JSON body: what may be masked, what may only be searched, and what is data.
+"""Yield the texts of a JSON body: what may be masked, what may only be searched, and what is data.
 
 A key that is not known here holds a text: it is masked where a rule matches. Ids, names and links refer to something,
 and signatures seal something, so they are searched and never changed.
@@ -57,7 +57,7 @@ _LEAST_PAYLOAD: Final = 256
 
 
 def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator[PlacedText]:
-    """Walk the texts of a JSON value with their places; the keys of its objects are texts, too, and fixed.
+    """Yield the texts of a JSON value with their places; the keys of its objects are texts, too, and fixed.
 
     The walk keeps a stack of its own and links each place to the one around it: a body that is nested 300 levels deep
     takes no longer than a flat one of its size. A long number is given with its key before it: a masked one would be of

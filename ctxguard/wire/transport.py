@@ -272,7 +272,7 @@ def _refused(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any
 
 
 def _is_restored(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: ANN401
-    """Tell whether values are put back in an answer; count it where they should be and cannot."""
+    """Return whether values are put back in an answer; count it where they should be and cannot."""
     if prepared.reply is None or not 200 <= answer.status_code < 300:
         return False
     is_read = can_decode(encoding_of(answer))

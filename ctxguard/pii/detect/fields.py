@@ -48,7 +48,7 @@ def _compiled(name: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class FieldValues:
-    """Walk where the values of a field stand in a text. A class, so that rules pickle.
+    """Yield where the values of a field stand in a text. A class, so that rules pickle.
 
     Attributes:
         name: the name of the field, see `name_expression`.
@@ -57,7 +57,7 @@ class FieldValues:
     name: str
 
     def __call__(self, text: str) -> Iterator[Place]:
-        """Walk the places, those in tables too."""
+        """Yield the places, those in tables too."""
         name, tables = _compiled(self.name), [0]
         for row in grid_rows(text):
             wanted = [number for number, place in enumerate(row.headings) if name.fullmatch(text, *place)]
@@ -81,7 +81,7 @@ def _whole(cell: str) -> Place | None:
 
 
 def _behind(text: str, start: int, joint: re.Match[str]) -> Iterator[Place]:
-    """Walk the values behind the name of a field: one, or those of a list."""
+    """Yield the values behind the name of a field: one, or those of a list."""
     place = joint.end()
     listed = _IN_LIST.match(text, place) if text[place : place + 1] == "[" else None
     forms = (_QUOTED, _FEW if listed or joint["quote"] or joint["sign"] == "is" else _form(text, start, joint["sign"]))

@@ -29,7 +29,7 @@ class Listed:
         self._words = re.compile(r"(?<!\w)[^\W_]+" + (f"|[{signs}]" if signs else ""))
 
     def find(self, text: str) -> Iterator[Span]:
-        """Walk the places of the values."""
+        """Yield the places of the values."""
         lowered = lower(text)
         for match in self._words.finditer(lowered):
             for value, label in self._by_first.get(match[0], ()):

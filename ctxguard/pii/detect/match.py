@@ -214,7 +214,7 @@ class Engine:
         return found
 
     def judged(self, text: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-        """Walk the places that the expression of a rule matches: the rule, and why it is no finding; empty if it is."""
+        """Yield each match of a rule's expression, the rule, and why it is not a finding (empty if it is)."""
         for view in views_of(text, self._can_write):
             headings = Headings(view.text)
             for one in self._matchers:
