@@ -1,11 +1,11 @@
-"""The one guard of requests as they are sent, whatever sends them.
+"""The guard for requests as they are sent, shared by transports and proxy.
 
 ```
 body ── read ──▶ artifacts ── chain ──▶ artifacts ── write ──▶ body ── every text searched, all tokens counted ──▶ sent
 ```
 
-Where a request carries its history, what its placeholders stand for follows from this request alone, so that
-nothing is shared between conversations.
+If a request contains its history, the values of its placeholders follow from this request alone, so nothing is shared
+between conversations.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ OnUnreadable = Literal["refuse"] | Sequence[str]
 
 _LOG: Final = logging.getLogger("ctxguard.wire")
 HEADERS: Final = "x-ctxguard"
-"""How the names of our headers begin."""
+"""Prefix of the names of our headers."""
 SESSION_HEADER: Final = f"{HEADERS}-session"
-"""The header by which a client names its session. It is not sent on."""
+"""The header by which a client names its session. It is not forwarded."""
 _SIGNED: Final = "AWS4-"
-"""How the signature of a request to Amazon begins, which covers its body."""
+"""Prefix of the signature of a request to Amazon, which covers its body."""
 _SAMPLE: Final = "Write to ada@example.com, or call +1 212 555 0123 about order 4111 1111 1111 1111."
-"""A text that most kinds of rules look at."""
+"""A text that most kinds of rules apply to."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """Hold a request as a client sends it.
+    """A request as a client sends it.
 
     Attributes:
         method: The HTTP method.
@@ -81,16 +81,16 @@ class WireRequest:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Hold what is sent in place of a request, and what its answer needs.
+    """The request that is sent instead, and the data for restoring its response.
 
     Attributes:
         body: The body to send.
-        report: What was done; None where the request is passed on unread.
-        reply: Gives values back in the answer; None where there is nothing to do.
+        report: The report; None if the request is forwarded unread.
+        reply: Restores values in the response; None if there is nothing to restore.
         tokens: Input tokens of the body.
-        budget: Tokens there were.
-        refused: What earlier tries of this request were refused for.
-        is_redacted: Whether values were redacted in a request that holds texts and no history; None for all others.
+        budget: The budget in tokens.
+        refused: The reasons for which earlier attempts of this request were refused.
+        is_redacted: Whether values were redacted in a request with texts but no history; None for all others.
     """
 
     body: bytes = field(repr=False)
@@ -103,25 +103,25 @@ class Prepared:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that tell the client what was done: counts, and no values. Empty where the request was not read."""
+        """Headers that inform the client: counts, and no values. Empty if the request was not read."""
         if self.report is None:
             return {} if self.is_redacted is None else {f"{HEADERS}-masked": str(int(self.is_redacted))}
         told = {**self.report.brief(), "tokens_after": self.tokens, **({"observed": 1} if self.report.observed else {})}
         return {f"{HEADERS}-{name.replace('_', '-')}": str(count) for name, count in told.items()}
 
     def may_be_sent_again(self, status: int) -> bool:
-        """Return whether an answer may refuse the request for something that another try can mend."""
+        """Return whether a response may refuse the request for a reason that another attempt can fix."""
         return self.report is not None and status in RETRIED_STATUSES
 
     def whole(self, answer: bytes) -> bytes:
-        """Return the body of an answer with the values back."""
+        """Return the body of a response with values restored."""
         return answer if self.reply is None else self.reply.whole(answer)
 
     def stream(self) -> EventStream:
-        """Begin with an answer that comes as server-sent events.
+        """Return an object that restores values in a response of server-sent events.
 
         Raises:
-            WireError: There is nothing to give back in it.
+            WireError: There is nothing to restore in it.
         """
         if self.reply is None:
             raise WireError("this answer needs no reading", status=500)
@@ -129,7 +129,7 @@ class Prepared:
 
 
 class GuardSettings(TypedDict, total=False):
-    """Hold the settings of `Guard` beside its stabilizer."""
+    """The settings of `Guard`, without its stabilizer."""
 
     strategy: Strategies
     on_unreadable: OnUnreadable
@@ -146,35 +146,35 @@ class GuardSettings(TypedDict, total=False):
 
 
 class Guard:
-    """Guard requests to models as they are sent, and their answers. Safe to share between threads and sessions.
+    """Guard requests to models as they are sent, and their responses. Safe to share between threads and sessions.
 
-    It reads the formats of `ctxguard.formats`. Everything in the body is counted and masked, the history is stabilized,
-    and no body is sent in which a rule still matches.
+    It reads the formats of `ctxguard.formats`. The whole body is counted and masked, the history is stabilized, and a
+    body in which a rule still matches is not sent.
 
     Args:
-        stabilizer: Does the work; its rules say what is personal data. A chain without `MaskPII` masks nothing.
-        strategy: How values are hidden where the stabilizer has no masker of its own: `pseudonymize` lets answers have
-            them back.
+        stabilizer: Its rules define what is personal data. A chain without `MaskPII` masks nothing.
+        strategy: How values are masked if the stabilizer has no masker of its own: `pseudonymize` allows restoring them
+            in responses.
         on_unreadable: `refuse` requests that the guard cannot read, such as uploads, or a list of paths to which they
-            are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the end of a path.
-            Requests that the guard reads are never sent on unread.
+            are forwarded unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the end of a path.
+            Requests that the guard can read are never forwarded unread.
         max_body: Bytes that the body of a request may have.
-        vault: Where the placeholders of sessions, conversations and stored answers live; all workers that serve the
-            same clients must share its store. None means in this process.
-        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it
-            where a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
-        max_answer: Bytes that an answer may have that is read as a whole, after decompression.
-        credentials: Headers and parameters of the query by which sessions are kept apart, beside all those that are not
-            known to carry no credential (`docs/wire.md` lists these).
-        not_credentials: Headers and parameters by which they are not, such as a tracing header of your own.
-        takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot keep them.
-        cache_control: Mark up to four prefixes of a request to Anthropic for its cache, where the client marks none.
-        on_report: Is called with the report on each request; `report.session` is the session that the client named.
+        vault: Where the placeholders of sessions, conversations and stored responses are kept; all workers that serve
+            the same clients must share its store. None means in the memory of this process.
+        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it if
+            a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
+        max_answer: Maximum bytes, decompressed, of a response that is read as a whole.
+        credentials: Headers and query parameters that separate sessions, in addition to all those that are not known to
+            contain no credential (`docs/wire.md` lists these).
+        not_credentials: Headers and parameters that do not separate sessions, such as a tracing header of your own.
+        takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot support them.
+        cache_control: Mark up to four prefixes of a request to Anthropic for its cache, if the client marks none.
+        on_report: Called with the report on each request; `report.session` is the session that the client named.
         audit: Is called with the record of each request and the body that is sent, before it is: an
             `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent.
 
     Attributes:
-        metrics: Counts of what was done.
+        metrics: Counts of events.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -219,13 +219,13 @@ class Guard:
         self._threads = Threads(vault)
 
     def prepare(self, request: WireRequest) -> Prepared:
-        """Return what is sent in place of a request.
+        """Return the request that is sent instead of a given one.
 
         Raises:
             WireError: The request cannot be read, or is too large.
             HistoryError: A message cannot be read.
-            BudgetExceededError: What must stay does not fit.
-            CheckFailedError: A rule matches in something that may not be changed.
+            BudgetExceededError: The mandatory messages do not fit.
+            CheckFailedError: A rule matches in something that must not be changed.
         """
         return drive(self._prepared(request))
 
@@ -234,7 +234,7 @@ class Guard:
         return await adrive(self._prepared(request))
 
     def passes_unread(self, path: str) -> bool:
-        """Return whether requests to a path are sent on unread; warn the first time that a setting allows it."""
+        """Return whether requests to a path are forwarded unread; warn the first time that a setting allows it."""
         if path.rstrip("/").endswith(TEXT_PATHS):
             return False
         found = next((p for p in self.unread_paths if fnmatchcase(path.rstrip("/"), f"*{p.rstrip('/')}")), None)
@@ -246,7 +246,7 @@ class Guard:
         return True
 
     def warm(self) -> None:
-        """Load and compile what the first request would wait for. Nothing of it is sent or counted."""
+        """Load and compile what the first request needs. Nothing is sent or counted."""
         for detector in (detector for masking in self._masking for detector in masking.detectors):
             detector.find(_SAMPLE)
         for use in Use:
@@ -256,17 +256,17 @@ class Guard:
         Guard(Stabilizer.from_policy("agent", budget=10_000)).prepare(request)
 
     def again(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
-        """Return what is sent where the provider refused a request that another try can mend; else None.
+        """Return another attempt if the provider refused a request for a reason that this can fix; else None.
 
-        A prompt that was too long is sent once more with a smaller budget, and thinking that was signed for another
-        prompt is left out once. Both hold from there on for the whole conversation, see `Stabilizer.tighten`. Where the
-        provider misses thinking, the request is sent once more with it.
+        A prompt that was too long is sent again with a smaller budget; thinking that was signed for another prompt is
+        left out. Each is tried once, and applies to the whole conversation from then on, see `Stabilizer.tighten`. If
+        the provider requires thinking that is missing, the request is sent again with it.
 
         Args:
             request: The request as the client sends it.
-            prepared: What was sent.
-            status: The status of the answer.
-            answer: The body of the answer.
+            prepared: The first attempt.
+            status: The status of the response.
+            answer: The body of the response.
         """
         return drive(self._prepared_again(request, prepared, status, answer))
 
@@ -325,12 +325,12 @@ class Guard:
             return None
         try:
             again = yield from self._prepared(request, found)
-        except CtxguardError:  # the provider's own answer says more
+        except CtxguardError:  # the provider's own response is more informative
             return None
         return replace(again, refused=prepared.refused | {found.why})
 
     def _refusal(self, prepared: Prepared, status: int, answer: bytes) -> Retry | None:
-        """Return what a request was refused for, and with how many tokens it is tried again; None if it is not."""
+        """Return why a request was refused, and the budget for another attempt; None if it was not."""
         if self.stabilizer.mode == "observe" or not prepared.may_be_sent_again(status):
             return None
         found = retry_for(status, answer, tokens=prepared.tokens, budget=prepared.budget, keeps=self._keeps_thinking)
@@ -340,14 +340,14 @@ class Guard:
         return found
 
     def _keeps(self, body: Mapping[str, object], retry: Retry | None) -> bool:
-        """Return whether thinking from before a cut is kept: as the provider or the caller says, else the request."""
+        """Return whether thinking from before a cut is kept: as provider or caller decide, else by the request."""
         if retry is not None and retry.why != "too long":
             return retry.why == "missing thinking"
         is_enabled = get(body.get("thinking"), "type") == "enabled"
         return is_enabled if self._keeps_thinking is None else self._keeps_thinking
 
     def _note(self, prepared: Prepared, session: str | None) -> None:
-        """Count what was done with a request, and hand its report to the application."""
+        """Count the outcome of a request, and hand its report to the application."""
         report = prepared.report
         if report is None:
             self.metrics.add("passed_unread_total", count=int(bool(prepared.body) and prepared.is_redacted is None))
@@ -392,14 +392,14 @@ class Guard:
         return (yield from self._stabilized(kind, request, body, retry))
 
     def _with_shared_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
-        """Return a body in which messages equal to those of earlier requests are these objects: none is read twice."""
+        """Return a body that reuses the objects of equal messages in earlier requests, so that none is read twice."""
         history = body.get(kind.history)
         if isinstance(history, list):
             body[kind.history] = list(map(self._values.same, history))
         return body
 
     def _unread(self, request: WireRequest) -> Prepared:
-        """Pass on what the guard cannot read, where that is allowed; else refuse it."""
+        """Forward a request that the guard cannot read, if that is allowed; else refuse it."""
         if self.passes_unread(request.path):
             return Prepared(request.body)
         shown = shown_place(request.path, [d for masking in self._masking for d in masking.detectors])
@@ -439,7 +439,7 @@ class Guard:
         return Prepared(written_body(sent), report, reply, tokens, report.budget)
 
     def _warn_of_fixed(self, fixed: int, budget: int) -> None:
-        """Warn once where the system prompt and the tools take so much that little is left for the history."""
+        """Warn once if the system prompt and the tools leave little of the budget for the history."""
         if fixed > FIXED_SHARE * budget and "fixed parts" not in self._warned:
             self._warned.add("fixed parts")
             _LOG.warning(
@@ -448,7 +448,7 @@ class Guard:
             )
 
     def _owner(self, kind: Format, request: WireRequest) -> Owner:
-        """Return whose a request is, by everything in it that may be a credential."""
+        """Return the sender of a request, by everything in it that may be a credential."""
         session = request.headers.get(SESSION_HEADER)
         if session is not None and not self.takes_sessions:
             raise WireError(

@@ -1,4 +1,4 @@
-"""Count what the guard does, without any content, and write it as Prometheus reads it."""
+"""Count the guard's events, without any content, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _HELP: Final = {
 
 
 class Metrics:
-    """Count events. Safe for many threads."""
+    """Count events. Thread-safe."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._lock = Lock()
 
     def add(self, name: str, label: str = "", value: str = "", *, count: int = 1) -> None:
-        """Count something by its name, and by the value of a label where it has one."""
+        """Count an event by its name, and by the value of its label if it has one."""
         with self._lock:
             self._counts[name, label, value] += count
 
     def get(self, name: str, value: str = "") -> int:
-        """Return a count; without a value, that of all values together."""
+        """Return a count; without a value, the sum over all values."""
         with self._lock:
             return sum(n for (known, _, held), n in self._counts.items() if known == name and value in ("", held))
 
@@ -58,7 +58,7 @@ class Metrics:
 
 _USAGE: Final = {
     "input": ("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens"),
-    # Anthropic and Amazon count these beside the others
+    # Anthropic and Amazon count these separately from the others
     "read": ("cache_read_input_tokens", "cacheReadInputTokens"),
     "written": ("cache_creation_input_tokens", "cacheWriteInputTokens"),
     "cached": ("cached_tokens", "cachedContentTokenCount"),
@@ -67,11 +67,11 @@ _USAGE: Final = {
 _KIND: Final = {name.encode(): kind for kind, names in _USAGE.items() for name in names}
 _COUNT: Final = re.compile(rb'(?<!\\)"(' + b"|".join(_KIND) + rb')"\s*:\s*(\d+)')
 _LONGEST: Final = 80
-"""Bytes that a count may take, which may come in two chunks."""
+"""Bytes of a number, which may arrive in two chunks."""
 
 
 class Billed:
-    """Find the tokens that a provider reports in an answer, as it passes, and count them."""
+    """Find the token counts that a provider reports in a response as it passes, and add them up."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -79,7 +79,7 @@ class Billed:
         self._tail = b""
 
     def feed(self, chunk: bytes) -> None:
-        """Look at some of the body; events of a stream repeat counts that grow."""
+        """Search some of the body; the events of a stream repeat growing counts."""
         text = self._tail + chunk
         for name, count in _COUNT.findall(text):
             kind = _KIND[name]
@@ -87,7 +87,7 @@ class Billed:
         self._tail = text[-_LONGEST:]
 
     def close(self) -> None:
-        """Add what was found to the metrics."""
+        """Add the reported tokens to the metrics."""
         found = self._most.get
         beside = found("read", 0) + found("written", 0)
         totals = {

@@ -1,7 +1,7 @@
-"""Give values back in a streamed answer, where chunks cut placeholders in two.
+"""Restore values in a streamed response, whose chunks may split a placeholder.
 
-A piece that may still become a placeholder is held back, at most 64 characters of a text. Where a text ends with
-something held back, it is sent in an event of its own, made after the last one of that text.
+Text that may be the beginning of a placeholder is held back, at most 64 characters. If a text ends with something held
+back, it is sent in an additional event, modeled after the last one of that text.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MOST_EVENT: Final = 32_000_000
 
 @dataclass(slots=True)
 class _Channel(Generic[Origin]):
-    """Hold one text of an answer on its way.
+    """One text of a response in progress.
 
     Attributes:
-        unmask: Puts the values back.
-        origin: The event that brought its latest piece, as it came.
+        unmask: Restores the values.
+        origin: The event with its latest piece, unchanged.
         delta: The place of that piece.
     """
 
@@ -43,9 +43,9 @@ class _Channel(Generic[Origin]):
 
 
 class ReplyEvents(Generic[Origin]):
-    """Give values back in the events of one answer: `feed` each as it comes, then `close`.
+    """Restore values in the events of one response: `feed` each as it arrives, then `close`.
 
-    Each result is an event with the one that it was made of, as that came (`Origin`): bytes, or an object of an SDK.
+    Each result is an event together with its original (`Origin`): bytes, or an object of an SDK.
     """
 
     def __init__(self, reply: Reply) -> None:
@@ -55,7 +55,7 @@ class ReplyEvents(Generic[Origin]):
         self._added = 0
 
     def feed(self, event: Event, origin: Origin) -> list[tuple[Event, Origin]]:
-        """Return the events to send now; the last is the very event where nothing was changed."""
+        """Return the events to send now; the last is the very same event if nothing was changed."""
         deltas = list(self._format.deltas(event))
         ends = self._format.ends(event)
         now = self._pieces(event, origin, deltas, ends) if deltas else self._whole(event)
@@ -63,7 +63,7 @@ class ReplyEvents(Generic[Origin]):
         return [*flushed, (self._numbered(now), origin)]
 
     def close(self) -> list[tuple[Event, Origin]]:
-        """Return the events for what was held back; the stream is over."""
+        """Return the events for the held-back text; the stream is over."""
         return self._flushed(lambda _: True)
 
     def _pieces(
@@ -93,13 +93,13 @@ class ReplyEvents(Generic[Origin]):
         return known
 
     def _whole(self, event: Event) -> Event:
-        """Return an event that is no piece of a text."""
+        """Return an event that is not a piece of a text, with values restored."""
         self._reply.learn(self._format.stored(event))
         restored = event if "reasoning" in str(event.get("type")) else self._reply.restored(event)
         return restored if isinstance(restored, dict) else event
 
     def _flushed(self, ends: Callable[[Channel], bool]) -> list[tuple[Event, Origin]]:
-        """Return the events for what was held back of the texts that end."""
+        """Return the events for the held-back text of channels that end."""
         flushed: list[tuple[Event, Origin]] = []
         for name in [name for name in self._channels if ends(name)]:
             channel = self._channels.pop(name)
@@ -110,7 +110,7 @@ class ReplyEvents(Generic[Origin]):
         return flushed
 
     def _numbered(self, event: Event) -> Event:
-        """Return an event of the Responses API with its number, moved by the events that were added."""
+        """Return an event of the Responses API with its sequence number, shifted by the added events."""
         number = event.get("sequence_number")
         if not self._added or not isinstance(number, int):
             return event
@@ -118,10 +118,10 @@ class ReplyEvents(Generic[Origin]):
 
 
 class EventStream:
-    """Give values back in an answer that comes as server-sent events: `feed` its bytes as they come, then `close`.
+    """Restore values in a response of server-sent events: `feed` its bytes as they arrive, then `close`.
 
     Attributes:
-        malformed: Events whose data could not be read; they were passed on as they are.
+        malformed: Number of events whose data could not be read; they were passed on unchanged.
     """
 
     def __init__(self, reply: Reply) -> None:
@@ -130,11 +130,11 @@ class EventStream:
         self._events: ReplyEvents[bytes] = ReplyEvents(reply)
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return what can be sent now."""
+        """Return the bytes that can be sent now."""
         return b"".join(piece for raw in self._splitter.feed(chunk) for piece in self._restored(raw))
 
     def close(self) -> bytes:
-        """Return what was held back; the stream is over."""
+        """Return the held-back bytes; the stream is over."""
         rest = self._splitter.close()
         if rest and data_of(rest) is not None:  # some providers do not end their last event
             rest = b"".join(self._restored(rest + b"\n\n"))
