@@ -51,7 +51,7 @@ __all__ = [*sorted(_HOME_OF)]  # noqa: PLE0604 - the names above, which are load
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name when it is first used; importing the package itself stays cheap."""
+    """Load a public name on first use; importing the package itself is cheap."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'ctxguard' has no attribute {name!r}")
     value = getattr(import_module(_HOME_OF[name]), name)

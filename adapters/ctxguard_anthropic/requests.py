@@ -1,4 +1,4 @@
-"""Stabilize what goes to `client.messages.create`."""
+"""Stabilize the arguments of `client.messages.create`."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class ContextGuardMiddleware(_Middleware):
     Tool outputs are bounded in what the model sees; with `max_result_tokens`, large ones are bounded in the state, too.
 
     Args:
-        stabilizer: does the work; or a function from the run's `Runtime` to the stabilizer of that run.
+        stabilizer: the stabilizer; or a function from the run's `Runtime` to the stabilizer of that run.
         persist: permanently replace the messages of the graph's state before each model call. The state loses evicted
             messages and complete tool outputs; a `store` in the chain's stages keeps the outputs.
         window: the model's context window in tokens, for budgets that are a share of it; None means that of the
@@ -230,7 +230,7 @@ def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:
 
 
 def _prompt(request: ModelRequest[Any]) -> list[BaseMessage]:
-    """Return the system message of a request, if it has one; langchain 1.0 holds it as a text."""
+    """Return the system message of a request, if it has one; in langchain 1.0 it is a text."""
     given = request.system_message if hasattr(request, "system_message") else request.system_prompt
     if not given:
         return []

@@ -33,9 +33,9 @@ def check(
     ] = False,
     report: Annotated[Literal["text", "json"], typer.Option("--report", "-r", help="What is printed.")] = "text",
 ) -> None:
-    """Validate a session without changing it; list what is wrong and exit with 1.
+    """Validate a session without changing it; list the problems and exit with 1 if there are any.
 
-    Checked are calls and results, the order of authority, the provider's role rules, and the budget if one is given.
+    It checks calls and results, the order of authority, the provider's role rules, and the budget if one is given.
     """
     from ctxguard.config import load_context_config
     from ctxguard.harness.checking import judge_session

@@ -1,4 +1,4 @@
-"""The options that several commands take, each defined once, and the settings that they make."""
+"""The options that several commands share, each defined once, and the settings that result."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ Processes = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextCounting:
-    """Options: how a text is counted, for commands that use no other setting of the stabilizer."""
+    """Options: how to count a text, for commands that use no other setting of the stabilizer."""
 
     counter: Annotated[str | None, _counter("auto")] = None
     model: Annotated[str | None, _model("none")] = None
@@ -88,7 +88,7 @@ class TextCounting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountingOptions:
-    """Options: how much a context may take, how that is counted, and for which provider."""
+    """Options: the budget of a context, how to count it, and for which provider."""
 
     budget: Annotated[
         str | None,
@@ -130,7 +130,7 @@ class CountingOptions:
     config: Config = None
 
     def given(self) -> dict[str, Any]:
-        """Return the settings of the stabilizer that were given, but for the budget."""
+        """Return the given settings of the stabilizer, without the budget."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: value
@@ -139,7 +139,7 @@ class CountingOptions:
         }
 
     def tokens(self, budget: int | str) -> int:
-        """Return a budget in tokens, the headroom included; a share of the window needs a window."""
+        """Return a budget in tokens, including the headroom; a share needs the size of the window."""
         from ctxguard.stabilizer import Stabilizer
 
         asked = Stabilizer(str(budget), counter="estimate")
@@ -153,7 +153,7 @@ class CountingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions(CountingOptions):
-    """Options: everything that makes a stabilizer."""
+    """Options: everything that determines a stabilizer."""
 
     policy: Annotated[
         str | None,
@@ -203,22 +203,22 @@ class ChainOptions(CountingOptions):
     ] = None
 
     def given(self) -> dict[str, Any]:
-        """Return the settings of the stabilizer that were given, but for the budget.
+        """Return the given settings of the stabilizer, without the budget.
 
         Raises:
-            ConfigError: there is no such rule set.
+            ConfigError: a rule set is unknown.
         """
         return _with_rules(CountingOptions.given(self))
 
     def stabilizer(
         self, known: StabilizerConfig, *, default: int | str = DEFAULT_BUDGET, changes: Given | None = None
     ) -> Stabilizer:
-        """Return the stabilizer of the configuration, with what was given on the command line.
+        """Return the stabilizer of the configuration, with the settings from the command line.
 
         Args:
             known: the settings of the configuration.
-            default: the budget if neither names one; where it is a share, so may the others be: each call then names
-                its model.
+            default: the budget if neither names one; if it is a share, the others may be shares, too: each call then
+                names its model.
             changes: settings that override both.
 
         Raises:
@@ -240,7 +240,7 @@ def rule_names(text: str) -> list[str]:
 
 
 def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the rule sets themselves in place of their names."""
+    """Return settings with rule sets instead of their names."""
     if "rules" not in given:
         return dict(given)
     from ctxguard.pii.rule_sets import named_rules
@@ -249,7 +249,7 @@ def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_window(policy: str, given: Mapping[str, object]) -> None:
-    """Refuse settings of the window for a policy that has none: they would do nothing."""
+    """Reject settings of the window for a policy without one: they would have no effect."""
     from ctxguard.policies import POLICIES, policy_settings
 
     of_window = {"on_overflow", "target", "trail"}
@@ -262,7 +262,7 @@ def require_window(policy: str, given: Mapping[str, object]) -> None:
 
 
 def settings_of(config: Path | None) -> StabilizerConfig:
-    """Return the settings of the file and the environment, and print where they are from."""
+    """Return the settings of the file and the environment, and print their source."""
     from ctxguard.config import load_context_config, settings_source
 
     section = load_context_config(config).stabilizer
@@ -273,10 +273,10 @@ def settings_of(config: Path | None) -> StabilizerConfig:
 
 
 def spread(**defaults: str) -> Callable[[F], F]:
-    """Make typer see the fields of a dataclass of options as options of the command that takes it.
+    """Make typer treat the fields of a dataclass of options as options of the decorated command.
 
     Args:
-        **defaults: what help says an option is if it is not given, where a command has a default of its own.
+        **defaults: the default of an option in the help, if a command has a default of its own.
     """
 
     def decorate(command: F) -> F:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewing:
-    """Hold what of a file is shown, and how much."""
+    """Options: the parts of a file to show, and how much."""
 
     lines: Annotated[str | None, typer.Option("--lines", metavar="A:B", help="Show lines A to B, from 1.")] = None
     rows: Annotated[str | None, typer.Option("--rows", metavar="A:B", help="Show rows A to B of a table, from 1.")] = (

@@ -38,7 +38,7 @@ def _tail_encoding(encoding: str) -> str:
 
 
 def _whole_lines(data: bytes, encoding: str, *, at_start: bool) -> str:
-    """Decode a part of a file and cut off the line it starts or ends inside."""
+    """Decode a part of a file and remove the incomplete line at its start or end."""
     text = decode(data, encoding)
     if at_start:
         end = text.rfind("\n")

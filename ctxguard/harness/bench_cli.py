@@ -1,4 +1,4 @@
-"""The command `ctxguard bench`: ctxguard beside other libraries, on the same sessions."""
+"""The command `ctxguard bench`: compare ctxguard with other libraries on the same sessions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_NOTES: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparing:
-    """Options: what is compared."""
+    """Options: what to compare."""
 
     budgets: Annotated[str, typer.Option("--budgets", "-b", metavar="N,N", help="Budgets in tokens; 8k is 8,000.")] = (
         "8k"
@@ -55,7 +55,7 @@ class Comparing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printing:
-    """Options: what is printed, and where."""
+    """Options: the output, and its destination."""
 
     report: Annotated[Literal["text", "json", "markdown"], typer.Option("--report", "-r", help="What is printed.")] = (
         "text"
@@ -118,7 +118,7 @@ def bench(
 def _played(
     sessions: list[str] | None, able: Sequence[Peer], tokens: list[int], counter: str, processes: int | None
 ) -> tuple[Mapping[tuple[str, int], Sequence[BenchCall]], int, list[str]]:
-    """Play every session by every library; return the calls, how many sessions were played, and which were not."""
+    """Replay every session with every library; return the calls, the number of sessions, and the skipped ones."""
     sources = recordings(sessions) if sessions else synthetic_recordings()
     calls: dict[tuple[str, int], list[BenchCall]] = defaultdict(list)
     played, skipped = 0, []
@@ -136,7 +136,7 @@ def _played(
 
 
 def _importable(modules: Sequence[str]) -> Sequence[str]:
-    """Return names of modules, which may from now on lie in the working directory, too."""
+    """Return names of modules, which may also be in the working directory from now on."""
     if modules:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a path as Python searches it; worker processes inherit it
     else:

@@ -72,7 +72,7 @@ def check_session(
 
 
 def told(result: CheckResult) -> Iterator[str]:
-    """Yield what a check found, one line each: `check: message @ path`; of personal data the counts come last."""
+    """Yield the findings of a check, one line each: `check: message @ path`; for personal data the counts come last."""
     yield from (f"{result.name}: {finding}" for finding in result.findings)
     if result.name == NoPII.name and result.findings:
         yield f"{result.name}: {_counted(result.findings)}"

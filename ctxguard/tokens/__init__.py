@@ -1,4 +1,4 @@
-"""Count what a provider will bill: by the model's own vocabulary where it is installed, never over the network."""
+"""Count the tokens that a provider will bill: by the model's own vocabulary if installed, never over the network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # the room that describes requests builds on this one
+    # the modules for requests import this package
     if name in ("RequestCount", "count_request"):
         from ctxguard.formats import counting
 

@@ -1,8 +1,8 @@
 """The table of facts: which model belongs to which family, and what that family charges.
 
-Each figure names its source: a page that publishes it, or "fitted", with the number of recorded requests whose
-reported input tokens it was fitted on. How far off the families' counts are is measured by `benchmarks/usage.py` and
-stands in `docs/tokens.md`. A model that no pattern names takes the costs of `UNKNOWN` and the report says so.
+Each figure names its source: a page that publishes it, or "fitted", with the number of recorded requests whose reported
+input tokens it was fitted on. The errors of the families' counts are measured by `benchmarks/usage.py` and listed in
+`docs/tokens.md`. A model that matches no pattern gets the costs of `UNKNOWN`, and the report says so.
 
 Pages, as of November 2026:
     [cookbook] OpenAI cookbook, "How to count tokens with tiktoken"
@@ -30,18 +30,18 @@ from ctxguard.tokens.costs import TEKKEN, Costs, Pages, SchemaCosts, ToolCosts
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """Hold what is known of a family of models.
+    """A family of models, with the facts for counting.
 
     Attributes:
-        name: what reports call it.
+        name: the family's name in reports.
         models: matches the beginning of the plain names of its models.
-        encoding: the vocabulary that its texts are counted with.
-        scale: tokens of the family for each token of that vocabulary; 1.0 where it is the family's own.
-        costs: what it charges beside the text.
+        encoding: the vocabulary with which its texts are counted.
+        scale: tokens of the family for each token of that vocabulary; 1.0 if it is the family's own.
+        costs: its token costs besides the text.
         own_vocabulary: whether `encoding` is the family's own.
-        kin: name of the families that share its figures, and whose recorded requests tell how far off they are; None
-            means that it stands alone.
-        inherits: the family whose figures stand in for its own, where none of its requests were recorded.
+        kin: name of the group of families that share its figures, and whose recorded requests determine their error;
+            None if it shares none.
+        inherits: the family whose figures are used, if none of its own requests were recorded.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Family:
 
 
 GENERIC: Final = Costs(call=3, call_names=0, tools=ToolCosts(each=7))
-"""Where no model is named: the framing of OpenAI's cookbook, 3 tokens a message, its role, 3 for the reply."""
+"""If no model is named: the framing of OpenAI's cookbook, 3 tokens a message, its role, 3 for the reply."""
 
 _GPT_4O: Final = Costs(  # fitted: 52 requests of gpt-4o and gpt-4.1; framing [cookbook], with a system prompt [helper]
     parallel=8,
@@ -195,7 +195,7 @@ _COMMAND: Final = Costs(  # [cohere]: tokens that open and end a turn and name i
     reply=4, message=5, system=5, result=12, call=14, tools=ToolCosts(rendering="json", once=160)
 )
 ANY_CLAUDE: Final = _CLAUDE
-"""Where no model is named and tools come in Anthropic's form."""
+"""If no model is named and tools are in Anthropic's form."""
 UNKNOWN: Final = Family("unknown", "", "o200k_base", Costs(), scale=1.1, inherits="OpenAI")
 
 
@@ -266,7 +266,7 @@ _MODEL_WORD: Final = re.compile(
 
 
 def family_of(model: str) -> Family:
-    """Return the family of a model by its name; `UNKNOWN` where no family knows it.
+    """Return the family of a model by its name; `UNKNOWN` if no family matches.
 
     Raises:
         ConfigError: `model` is not a name.
