@@ -126,7 +126,18 @@ CLIENTS = {
     "opencode": Client(["run", PROMPT], {".config/opencode/opencode.json": json.dumps(OPENCODE)}, is_parallel=True),
     "cline": Client(
         ["-y", PROMPT],
-        first=[*"cline auth --provider openai --apikey sk-mock --modelid gpt-4o --baseurl".split(), "{openai}"],
+        first=[
+            "cline",
+            "auth",
+            "--provider",
+            "openai",
+            "--apikey",
+            "sk",
+            "--modelid",
+            "gpt-4o",
+            "--baseurl",
+            "{openai}",
+        ],
     ),
     "aider": Client(
         [
