@@ -280,7 +280,7 @@ def begin_log() -> None:
     """Log cuts and failures to standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and what would be done in the mode observe
-    logging.getLogger("uvicorn.error").addFilter(_is_a_failure)
+    logging.getLogger("uvicorn.error").addFilter(is_a_failure)
 
 
 def _run(app: Starlette, host: str, port: int, grace: int) -> None:
@@ -317,9 +317,17 @@ def uvicorn_settings(grace: int) -> dict[str, Any]:
     }
 
 
-def _is_a_failure(record: logging.LogRecord) -> bool:
+_WEB_SOCKETS: Final = (
+    "Unsupported upgrade",
+    "No supported WebSocket",
+    "ASGI callable returned without completing hand",
+)
+"""How the server's words on web sockets begin, which are answered with 426."""
+
+
+def is_a_failure(record: logging.LogRecord) -> bool:
     """Tell failures from web sockets, and from answers that were broken off because the process was told to end."""
-    if record.getMessage().startswith(("Unsupported upgrade", "No supported WebSocket")):  # they are answered with 426
+    if record.getMessage().startswith(_WEB_SOCKETS):
         return False
     broken = (asyncio.CancelledError, KeyboardInterrupt)
     is_traced = record.exc_info is not None and isinstance(record.exc_info[1], broken)
