@@ -366,7 +366,7 @@ def main():
             control = ran(label, client, None, given, parallel=parallel)
             print(control.row(control, 0), flush=True)
             least_prefix = KEPT if parallel == 1 else KEPT_IN_PARALLEL
-            budgets = given.budgets if parallel == 1 else "64000"
+            budgets = given.budgets if parallel == 1 else "64000,smallest"
             for asked in budgets.split(","):
                 if asked == "smallest" and not control.provider.loop:
                     continue
