@@ -263,7 +263,8 @@ def require_window(policy: str, given: Mapping[str, object]) -> None:
 
 def settings_of(config: Path | None) -> StabilizerConfig:
     """Return the settings of the file and the environment, and print where they are from."""
-    from ctxguard.config import load_context_config, settings_source
+    from ctxguard.config import load_context_config
+    from ctxguard.config.loading import settings_source
 
     section = load_context_config(config).stabilizer
     source = settings_source(config)

@@ -15,15 +15,8 @@ from typing import TYPE_CHECKING, Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Change, Draft, Follower, LeftOut, StageResult
 from ctxguard.errors import ConfigError, CtxguardError
-from ctxguard.history import (
-    RECALLED,
-    TRAIL,
-    History,
-    is_asked,
-    leading_records,
-    record_title,
-    write_record,
-)
+from ctxguard.history import RECALLED, TRAIL, History, is_asked, record_title, write_record
+from ctxguard.history.records import leading_records
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.followed import FollowedStage
