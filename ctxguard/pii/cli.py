@@ -7,12 +7,12 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from ctxguard.cli.groups import Command, command_group
-from ctxguard.cli.options import rule_names
+from ctxguard.cli.options import rule_names, spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, out, printable, refuse_overwriting
 from ctxguard.report.progress import working
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
 
 app = command_group("pii", "Find, mask, and score personal data.")
 PRESIDIO = "presidio"
-RuleNames = Annotated[
-    str,
-    typer.Option(
-        "--rules",
-        metavar="NAME,NAME",
-        help="What counts as personal data: standard, people (names and addresses), digits, ssn, or presidio. "
-        "Several are separated by commas; people alone leaves out the standard rules.",
-    ),
-]
-File = Annotated[
-    str, typer.Argument(metavar="FILE", help="Text, JSON, or JSONL, .gz too; - is standard input.", show_default=False)
-]
 
 
 @app.callback()
@@ -44,19 +32,12 @@ def main() -> None:
 
 
 @app.command("scan", cls=Command)
+@spread("pii scan")
 def scan_files(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILES", help="Text, JSON, or JSONL, .gz too; - is standard input."),
-    ],
-    rules: RuleNames = "standard",
-    report: Annotated[Literal["text", "json"], typer.Option("--report", "-r", help="What is printed.")] = "text",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write what is printed to this file.", show_default="standard output"
-        ),
-    ] = None,
+    files: list[str],
+    rules: str = "standard",
+    report: Literal["text", "json"] = "text",
+    output: Path | None = None,
 ) -> None:
     """Search files for personal data: print type and place of each finding, never the value.
 
@@ -77,26 +58,12 @@ def scan_files(
 
 
 @app.command("mask", cls=Command)
+@spread("pii mask")
 def mask_file(
-    file: File,
-    rules: RuleNames = "standard",
-    strategy: Annotated[
-        Literal["redact", "pseudonymize", "partial"],
-        typer.Option(
-            "--strategy",
-            help="redact: [REDACTED_EMAIL]; pseudonymize: <EMAIL_1>, one per value; partial: last digits.",
-        ),
-    ] = "redact",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the masked text to this file, gzipped if its name ends in .gz.",
-            show_default="standard output",
-        ),
-    ] = None,
+    file: str,
+    rules: str = "standard",
+    strategy: Literal["redact", "pseudonymize", "partial"] = "redact",
+    output: Path | None = None,
 ) -> None:
     """Print a file with personal data masked; JSON stays JSON, and everything else stays as it was."""
     from ctxguard.harness.recordings import read_text
@@ -113,15 +80,12 @@ def mask_file(
 
 
 @app.command("eval", cls=Command)
+@spread("pii eval")
 def evaluate_file(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help='JSONL, .gz too: {"text", "spans": [{"start", "end", "label"}]}.')
-    ],
-    rules: RuleNames = "standard",
-    labels: Annotated[
-        str, typer.Option(metavar="LABEL,LABEL", help="Labels that count, separated by commas.", show_default="all")
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    file: str,
+    rules: str = "standard",
+    labels: str = "",
+    as_json: bool = False,
 ) -> None:
     """Score rules on a gold file: precision, recall, F1, and F2 by label, and throughput."""
     from ctxguard.pii.evaluation import evaluate, read_gold
