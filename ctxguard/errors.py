@@ -16,6 +16,7 @@ CtxguardError
 ├── SummarizerError          a summarizer was given that cannot be used where it is asked
 ├── TokenizerError           the named tokenizer is not available without the network
 ├── AdapterError             no adapter of that name, or a message an adapter cannot take
+├── AuditError               the record of a request cannot be written, so it was not sent
 └── WireError                an HTTP request cannot be read, or is too large, so it was not sent
 ```
 
@@ -256,6 +257,10 @@ class TokenizerError(CtxguardError):
 
 class AdapterError(CtxguardError):
     """Signal that there is no such adapter, or that it cannot take what it was given."""
+
+
+class AuditError(CtxguardError):
+    """Signal that the record of a request cannot be written, so that it was not sent, or cannot be read."""
 
 
 class WireError(CtxguardError):

@@ -144,7 +144,8 @@ class Stabilizer:
         """
         from ctxguard.config import load_context_config
 
-        section = load_context_config(path).stabilizer
+        config = load_context_config(path)
+        section = config.stabilizer
         configured = section.model_dump(exclude={"store"}, exclude_unset=True)
         chosen: dict[str, object] = {"policy": section.policy, **configured, **settings}
         if chosen.get("budget") is None:
@@ -155,7 +156,16 @@ class Stabilizer:
 
             chosen["rules"] = named_rules(*names)
         given = {name: value for name, value in chosen.items() if value is not None}
-        return cls.from_policy(**given)  # type: ignore[arg-type]  # names and types are checked there
+        made = cls.from_policy(**given)  # type: ignore[arg-type]  # names and types are checked there
+        if config.pii.is_default:
+            return made
+        from ctxguard.pii.own_rules import own_masker
+        from ctxguard.stages import MaskPII
+
+        masked = (
+            MaskPII(masker=own_masker(s.masker, config.pii)) if isinstance(s, MaskPII) else s for s in made.stages
+        )
+        return made.with_(stages=[*masked])
 
     def with_(
         self,

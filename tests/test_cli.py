@@ -88,7 +88,19 @@ def session(tmp_path):
 def test_help_names_every_command_and_every_command_has_help():
     told = process("--help")
     assert told.returncode == 0
-    for command in ("stabilize", "check", "replay", "tokens", "demo", "adapters", "read", "pii", "prompts", "store"):
+    for command in (
+        "stabilize",
+        "check",
+        "replay",
+        "tokens",
+        "demo",
+        "adapters",
+        "read",
+        "pii",
+        "prompts",
+        "store",
+        "audit",
+    ):
         assert command in told.stdout
         own = cli(command, "--help")
         assert own.returncode == 0
@@ -102,8 +114,8 @@ def test_the_version_is_that_of_the_package():
 
 COMMANDS = sorted(COMMAND_TABLE)
 LEAVES = [
-    *((name,) for name in COMMANDS if name not in ("pii", "prompts", "store")),
-    *(("pii", name) for name in ("scan", "mask", "eval")),
+    *((name,) for name in COMMANDS if name not in ("pii", "prompts", "store", "audit")),
+    *(("pii", name) for name in ("scan", "mask", "eval", "explain", "init")),
     *(("store", name) for name in ("ls", "show", "gc")),
     ("prompts", "check"),
 ]
@@ -198,7 +210,7 @@ def test_a_package_that_is_missing_is_one_line_and_names_a_command_that_works(tm
 
 
 def test_no_command_offers_to_install_completion():
-    for command in ("stabilize", "read", "pii", "prompts", "store"):
+    for command in ("stabilize", "read", "pii", "prompts", "store", "audit"):
         assert "completion" not in cli(command, "--help").stdout
 
 

@@ -30,12 +30,13 @@ def check(
 
     Checked are calls and results, the order of authority, the provider's role rules, and the budget if one is given.
     """
+    from ctxguard.config import load_context_config
     from ctxguard.harness.checking import judge_session
-    from ctxguard.pii.rule_sets import named_rules
+    from ctxguard.pii.own_rules import configured_rules
 
     known = settings_of(counting.config)
     tokens = _budget(counting, known)
-    rules = named_rules(*known.rules) if pii and known.rules else None
+    rules = configured_rules(load_context_config(counting.config)) if pii else None
     judged: list[tuple[str, Sequence[CheckResult]]] = []
     with working("checking") as told:
         for one in sessions_of(session, adapter):

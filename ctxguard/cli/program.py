@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "bench": Place("ctxguard.harness.bench_cli:bench", "Compare ctxguard with other libraries on the same sessions."),
     "run": Place("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),
     "serve": Place("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
+    "audit": Place("ctxguard.wire.cli:audit_app", "Search the record of what was sent."),
     "pii": Place("ctxguard.pii.cli:app", "Find, mask, and score personal data."),
     "read": Place("ctxguard.files.cli:read", "Show a bounded view of any file."),
     "tokens": Place("ctxguard.harness.tokens_cli:tokens", "Count the tokens of a request, a session, or a text."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import or_
@@ -81,6 +81,10 @@ class RuleSet:
         """
         check_text(text)
         return self._engine.scan(text)
+
+    def judged(self, text: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
+        """Walk the places that the expression of a rule matches: the rule, and why it is no finding; empty if it is."""
+        return self._engine.judged(text)
 
     @cached_property
     def echoes(self) -> bool:

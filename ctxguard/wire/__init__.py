@@ -6,6 +6,7 @@
 | `texts`, `checking`, `counting` | every text of a body: found, searched, counted |
 | `replies`, `streams`, `events` | values are given back in answers, whole and streamed |
 | `sessions` | placeholders of conversations whose history the provider holds |
+| `audit` | a record of what was sent |
 | `transport` | the guard as a transport of httpx |
 | `proxy`, `cli` | the guard as a proxy: `ctxguard serve` |
 """

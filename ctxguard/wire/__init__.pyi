@@ -1,3 +1,4 @@
+from ctxguard.wire.audit import AuditLog as AuditLog
 from ctxguard.wire.guard import Guard as Guard
 from ctxguard.wire.proxy import proxy_app as proxy_app
 from ctxguard.wire.transport import AsyncTransport as AsyncTransport

@@ -8,12 +8,16 @@ import json
 import logging
 import os
 import socket
+import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import typer
+
+from ctxguard.cli.groups import Command, command_group
 from ctxguard.cli.options import ChainOptions, settings_of, spread
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
@@ -59,6 +63,7 @@ class Guarding:
     credential: str = ""
     not_credential: str = ""
     cache_control: bool = False
+    audit: Path | None = None
     mode: Literal["enforce", "observe"] | None = None
 
     def vault(self, configured: str | None) -> Vault | None:
@@ -167,6 +172,7 @@ def require_server() -> None:
 
 def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
     """Return the guard that the options and the configuration describe."""
+    from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
 
     vault = guarding.vault(known.store)
@@ -181,7 +187,30 @@ def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *
         not_credentials=guarding.not_credential.split(","),
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
+        audit=None if guarding.audit is None else AuditLog(guarding.audit),
     )
+
+
+audit_app = command_group("audit", "Search the record of what was sent.")
+
+
+@audit_app.callback()
+def audit() -> None:
+    """Search the record of what was sent."""
+
+
+@audit_app.command("verify", cls=Command)
+@spread("audit verify")
+def verify(file: Path, body: str) -> None:
+    """Say when these very bytes were sent, by the key in CTXGUARD_AUDIT_KEY; exit with 1 if they never were."""
+    from ctxguard.report.printing import out
+    from ctxguard.wire.audit import AuditLog
+
+    data = sys.stdin.buffer.read() if body == "-" else Path(body).read_bytes()
+    found = [f"sent at {record['time']} to {record['path']}" for record in AuditLog(file).sent(data)]
+    out("\n".join(found) or "never sent")
+    if not found:
+        raise typer.Exit(1)
 
 
 def worker_app() -> Starlette:

@@ -15,6 +15,7 @@ from itertools import product
 from typing import Final
 
 from ctxguard.pii.detect import people
+from ctxguard.pii.detect.listed import lower
 from ctxguard.pii.detect.people import Place
 from ctxguard.pii.detect.tables import columns
 from ctxguard.pii.rules.words import words
@@ -105,7 +106,7 @@ def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
 def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
     """Walk the phrases of a text in their order, the longest first where several begin with the same word."""
     tree = _tree().following
-    lowered = _lowered(text)
+    lowered = lower(text)
     # few words of a text begin a phrase: search for these with `str.find`, at memory speed
     there = words_of(text)
     beginning = [word for word in tree.keys() & there if _may_go_on(tree[word], there)]
@@ -118,7 +119,7 @@ def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
 @lru_cache(maxsize=8)
 def words_of(text: str) -> set[str]:
     """Return the words of a text in lower case."""
-    lowered = _lowered(text)
+    lowered = lower(text)
     # for ASCII, translating bytes takes a third of the time
     if not lowered.isascii():
         return set(_WORDS.findall(lowered))
@@ -200,16 +201,9 @@ def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> 
     return beside.search(before) is not None or beside.search(behind) is not None
 
 
-def _lowered(text: str) -> str:
-    lowered = text.lower()
-    if len(lowered) == len(text):
-        return lowered
-    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
-
-
 def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
     """Return the label of the values in a column, by its heading, and the function that judges them."""
-    lowered = _lowered(cell.strip(" \t\"'*_`"))
+    lowered = lower(cell.strip(" \t\"'*_`"))
     match = _WORD.search(lowered)
     node = _tree().following.get(match[0]) if match is not None else None
     if match is None or node is None:

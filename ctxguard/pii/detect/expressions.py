@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from math import inf, log10
 from re import _constants as op  # type: ignore[attr-defined]  # the one parser that reads what `re` reads
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Final, TypeAlias
@@ -93,6 +94,32 @@ def stands_alone(pattern: str, farthest: int) -> bool:
         if runs_on and any(ord("\n") in chars for chars in _classes([(kind, argument)])):
             return False
     return True
+
+
+def most_ways(pattern: str) -> float:
+    """Return in how many ways an expression may match at one place, at most, as a power of ten.
+
+    It is infinite where something is repeated without a limit. The product of the ways of all repeats is far above what
+    is tried in most texts, but a hostile text may come near it. What an atomic group, a possessive repeat or a look
+    around has matched is not tried in another way.
+    """
+    return _ways(parse(pattern))
+
+
+def _ways(parsed: Parsed) -> float:
+    total = 0.0
+    for kind, argument in parsed:
+        inner = [_ways(one) for one in inner_of(kind, argument)]
+        most = max(inner, default=0.0)
+        if kind in REPEATS:
+            least, limit = argument[:2]  # type: ignore[index]
+            most = inf if limit is parser.MAXREPEAT else limit * most + log10(limit - least + 1)
+        if kind is op.BRANCH:
+            most += log10(len(inner))
+        if kind in (op.POSSESSIVE_REPEAT, op.ATOMIC_GROUP, op.ASSERT, op.ASSERT_NOT) and most < inf:
+            most = 0.0
+        total += most
+    return total
 
 
 def _nodes(parsed: Parsed) -> Iterator[tuple[object, object]]:

@@ -145,6 +145,11 @@ class Matcher:
         verdict = _verdict(self._validate, text[start:end], *self._arguments)
         return end - start if verdict is True else int(verdict)
 
+    def fault(self, text: str, end: int) -> str:
+        """Return why a candidate that was judged is no finding."""
+        is_followed = not self.rule.behind or self._behind.match(text, end) is not None
+        return "its check digits or its form are wrong" if is_followed else "no word of its context stands behind it"
+
     def end(self, text: str, end: int) -> int:
         """Return where a finding ends, including its tail: a phone number's extension."""
         more = self._tail.match(text, end) if self._tail is not None else None

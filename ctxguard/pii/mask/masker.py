@@ -15,7 +15,7 @@ class Masker(MaskingRules):
     Args:
         rules: one rule set, detector or callable, or several; the order breaks ties.
         strategy: how findings are hidden: one strategy, or one by label with `*` for the rest.
-        key: key of the hash strategy, at least 16 bytes.
+        key: key of the hash strategy, at least 16 bytes; None means the environment variable CTXGUARD_HASH_KEY.
         vault: where pseudonyms live; None means that each session numbers its own, in memory.
         escape: True also masks text that already looks like a placeholder, so that nobody gets a value out of the
             vault by writing its placeholder; False leaves it, so that masking twice changes nothing.

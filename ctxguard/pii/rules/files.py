@@ -3,7 +3,8 @@
 A file has named pieces of expressions, and groups of rules. In an expression `{START}` is replaced by a piece of the
 file or of `pieces.toml`, and `{birth}` by all words of a section (see `words`). An expression may be written on several
 lines; what indents them is not part of it. A rule with a table `each` stands for one rule per entry: `{NAME}` and
-`{EACH}` in it are the key and the value. `validate` and `walk` name functions in `ctxguard.pii.detect`.
+`{EACH}` in it are the key and the value. `validate` and `walk` name functions in `ctxguard.pii.detect`; `check` names a
+module of python-stdnum that knows the check digits (`br.cpf`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 from ctxguard.errors import ConfigError
 from ctxguard.pii.rules.rule import Rule
 from ctxguard.pii.rules.words import DATA, read_toml, sections, words
+from ctxguard.settings import nearest
 
 _REFERENCE: Final = re.compile(r"\{([A-Z][A-Z0-9_]*|[a-z_]+)\}")
 _FUNCTIONS: Final = ("validate", "walk")
@@ -27,15 +29,16 @@ class RuleFile:
 
     Args:
         name: the file without its ending.
+        groups: what it holds; None means that it is read.
         given: pieces that the file leaves to the caller.
 
     Raises:
         ConfigError: the file cannot be read, or a piece refers to one that is neither above it nor a section of words.
     """
 
-    def __init__(self, name: str, **given: str) -> None:
-        self._name = name
-        self._groups = dict(read_toml(DATA / "rules" / f"{name}.toml"))
+    def __init__(self, name: str, groups: Mapping[str, Any] | None = None, **given: str) -> None:
+        self._name = name if groups is not None else f"{name}.toml"
+        self._groups = dict(read_toml(DATA / "rules" / f"{name}.toml") if groups is None else groups)
         self._pieces = dict(given)
         for pieces in (read_toml(DATA / "rules" / "pieces.toml")["pieces"], self._groups.pop("pieces", {})):
             for piece, text in pieces.items():
@@ -59,9 +62,12 @@ class RuleFile:
         Raises:
             ConfigError: a field is unknown, or refers to an unknown piece.
         """
-        unknown = values.keys() - _FIELDS.keys()
-        if unknown:
-            raise ConfigError(f"{self._name}.toml: rules have no field {min(unknown)!r}", setting=min(unknown))
+        unknown = min(values.keys() - {*_FIELDS, "check"}, default=None)
+        if unknown is not None:
+            near = nearest(unknown, [*_FIELDS, "check"])
+            raise ConfigError(f"{self._name} has a rule with an unknown field {unknown!r}{near}", setting=unknown)
+        if "check" in values:
+            values = {"validate": f"validate:stdnum:{values['check']}", **values}
         filled = {field: self.filled(value) if isinstance(value, str) else value for field, value in values.items()}
         filled |= {field: f"ctxguard.pii.detect.{filled[field]}" for field in _FUNCTIONS if field in filled}
         # Without the checks of `Rule`: the tests make them. To compile all expressions costs a tenth of a second.
@@ -79,7 +85,7 @@ class RuleFile:
             return self._pieces[name]
         if name in sections():
             return "|".join(words(name))
-        raise ConfigError(f"{self._name}.toml refers to {{{name}}}, which is no piece and no section", setting=name)
+        raise ConfigError(f"{self._name} refers to {{{name}}}, which is no piece and no section", setting=name)
 
 
 def _joined(text: str) -> str:

@@ -11,7 +11,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.pii.placeholders import label_of, redaction
 
 _TEXTS: Final = ("name", "label", "pattern", "context", "behind", "quiet", "tail")
-_EXPRESSIONS: Final = ("pattern", "context", "behind", "quiet", "tail")
+EXPRESSIONS: Final = ("pattern", "context", "behind", "quiet", "tail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,11 @@ def _faults(rule: Rule) -> Iterator[tuple[str, str]]:
             yield setting, f"{setting} of rule {rule.name} must be a string, not {value!r}"
     if not rule.pattern:
         yield "pattern", f"pattern of rule {rule.name} is empty and would match everywhere; say what it finds"
+    if not isinstance(rule.score, int | float) or not 0 <= rule.score <= 1:
+        yield "score", f"score of rule {rule.name} must be a number from 0 to 1, not {rule.score!r}"
     if not _can_judge(rule.validate):
         yield "validate", f"validate of rule {rule.name} must be 'module:function' or a function, not {rule.validate!r}"
-    for setting in _EXPRESSIONS:
+    for setting in EXPRESSIONS:
         source = getattr(rule, setting)
         try:
             re.compile(source)
