@@ -15,6 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
@@ -138,6 +139,7 @@ class GuardSettings(TypedDict, total=False):
     keep_thinking: bool | None
     on_report: OnReport | None
     audit: Audit | None
+    tools: Mapping[str, bool]
     max_answer: int
     credentials: Sequence[str]
     not_credentials: Sequence[str]
@@ -170,6 +172,8 @@ class Guard:
         takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot keep them.
         cache_control: Mark up to four prefixes of a request to Anthropic for its cache, where the client marks none.
         on_report: Is called with the report on each request; `report.session` is the session that the client named.
+        tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
+            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
         audit: Is called with the record of each request and the body that is sent, before it is: an
             `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent.
 
@@ -191,6 +195,7 @@ class Guard:
         keep_thinking: bool | None = None,
         on_report: OnReport | None = None,
         audit: Audit | None = None,
+        tools: Mapping[str, bool] = MappingProxyType({}),
         max_answer: int = 50_000_000,
         credentials: Sequence[str] = (),
         not_credentials: Sequence[str] = (),
@@ -206,6 +211,7 @@ class Guard:
         self.takes_sessions = takes_sessions
         self.on_report = valid_listener(on_report)
         self._audit = audit
+        self._tools = tools
         self.metrics: Metrics = Metrics()
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
@@ -470,6 +476,8 @@ class Guard:
             kind,
             session,
             wants_json=kind.wants_json(body),
+            tools=self._tools,
+            names_host=report.user_names,
             on_id=(lambda name: self._threads.note_answer(owner, name, thread, session.pseudonyms))
             if is_stored
             else None,

@@ -199,7 +199,10 @@ def test_after_a_kill_there_is_a_line_for_each_request_that_upstream_saw(tmp_pat
 
     class Upstream(BaseHTTPRequestHandler):
         def do_POST(self):
-            seen.append(self.rfile.read(int(self.headers["content-length"])))
+            size = int(self.headers["content-length"])
+            body = self.rfile.read(size)
+            if len(body) == size:  # of a request that the kill broke off, it saw a part
+                seen.append(body)
             data = b'{"id": "c", "choices": []}'
             self.send_response(200)
             self.send_header("content-length", str(len(data)))
