@@ -214,8 +214,9 @@ class Guard:
         self._tools = tools
         self.metrics: Metrics = Metrics()
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
-        self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
-        self._rules = version_of([detector for masking in self._masking for detector in masking.detectors])
+        self._detectors = [detector for masking in self._masking for detector in masking.detectors]
+        self._check = BodyCheck(self._detectors)
+        self._rules = version_of(self._detectors)
         self._values = Values()
         self._warned: set[str] = set()
         self._counters = Counters(stabilizer.counter)
@@ -253,7 +254,7 @@ class Guard:
 
     def warm(self) -> None:
         """Load and compile what the first request would wait for. Nothing of it is sent or counted."""
-        for detector in (detector for masking in self._masking for detector in masking.detectors):
+        for detector in self._detectors:
             detector.find(_SAMPLE)
         for use in Use:
             self._check.found(_SAMPLE, use)
@@ -408,7 +409,7 @@ class Guard:
         """Pass on what the guard cannot read, where that is allowed; else refuse it."""
         if self.passes_unread(request.path):
             return Prepared(request.body)
-        shown = shown_place(request.path, [d for masking in self._masking for d in masking.detectors])
+        shown = shown_place(request.path, self._detectors)
         raise WireError(
             f"{request.method} requests to this path are of no kind that ctxguard reads; to send them on unread and "
             f"unmasked, name the path: on_unreadable=[{shown!r}] (serve: --on-unreadable {shown})",

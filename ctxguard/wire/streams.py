@@ -55,10 +55,6 @@ def _named(value: object, place: object = None) -> Iterator[tuple[object, str]]:
         yield from _named(member, place)
 
 
-def _last(channel: Channel) -> object:
-    return next((part for part in reversed(channel) if part is not None), None)
-
-
 class ReplyEvents(Generic[Origin]):
     """Give values back in the events of one answer: `feed` each as it comes, then `close`.
 
@@ -107,7 +103,11 @@ class ReplyEvents(Generic[Origin]):
         known = self._channels.get(delta.channel)
         if known is None:
             is_json = delta.is_arguments or self._reply.wants_json
-            tool = self._tools.get(_last(delta.channel), "") if delta.is_arguments else ""
+            tool = (
+                self._tools.get([part for part in delta.channel if part is not None][-1], "")
+                if delta.is_arguments
+                else ""
+            )
             if delta.is_arguments and not gets_values(self._reply.tools, tool):
                 unmask = UnmaskStream(MemoryPseudonyms())
             else:
