@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "stabilize": Place("ctxguard.cli.stabilize:stabilize", "Stabilize a session: print its context, or the report."),
     "check": Place("ctxguard.cli.check:check", "Validate a session without changing it."),
     "replay": Place("ctxguard.harness.replay_cli:replay", "Replay recorded sessions call by call: laws, prices."),
-    "bench": Place("ctxguard.harness.bench_cli:bench", "Compare ctxguard with other installed libraries."),
+    "bench": Place("ctxguard.harness.bench_cli:bench", "Compare ctxguard with other libraries on the same sessions."),
     "run": Place("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),
     "serve": Place("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
     "audit": Place("ctxguard.wire.cli:audit_app", "Search the record of what was sent."),

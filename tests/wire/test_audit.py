@@ -81,6 +81,15 @@ def test_refusals_and_what_is_sent_on_unread_have_lines_of_their_own():
     assert (unread["path"], unread["sent"], "refused" in unread) == ("/v1/files", None, False)
 
 
+def test_an_upload_whose_values_are_redacted_has_its_counts():
+    head = {"content-type": "multipart/form-data; boundary=b"}
+    part = f'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nI am {MAIL}\r\n--b--\r\n'
+    sent = guard().prepare(WireRequest("POST", "/v1/files", head, part.encode()))
+    (line,) = lines()
+    assert line["hidden"] == {"EMAIL": {"upload": 1}}
+    assert len(list(AuditLog("audit.jsonl").sent(sent.body))) == 1
+
+
 def test_a_second_try_has_a_line_of_its_own():
     answers = iter(
         [httpx.Response(400, json={"error": {"message": "maximum context length is 400 tokens"}}), httpx.Response(200)]
