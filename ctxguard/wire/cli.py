@@ -172,6 +172,7 @@ def require_server() -> None:
 
 def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
     """Return the guard that the options and the configuration describe."""
+    from ctxguard.config import load_context_config
     from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
 
@@ -187,6 +188,7 @@ def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *
         not_credentials=guarding.not_credential.split(","),
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
+        tools=load_context_config(chain.config).pii.tools or {},
         audit=None if guarding.audit is None else AuditLog(guarding.audit),
     )
 
