@@ -117,6 +117,13 @@ class Guarding:
         bool,
         typer.Option("--cache-control", help="Mark prefixes for Anthropic's prompt cache where the client marks none."),
     ] = False
+    recall: Annotated[
+        bool,
+        typer.Option(
+            "--recall",
+            help="Give models a tool that reads back what was shortened or has left; its texts are in the store.",
+        ),
+    ] = False
     mode: Annotated[
         Literal["enforce", "observe"] | None,
         typer.Option(
@@ -246,9 +253,12 @@ def require_server() -> None:
 
 def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
     """Return the guard that the options and the configuration describe."""
+    from ctxguard.stores import open_store
     from ctxguard.wire.guard import Guard
 
-    vault = guarding.vault(known.store)
+    vault, place = guarding.vault(known.store), guarding.store or known.store
+    if guarding.recall and workers > 1 and place is None:
+        raise ConfigError("--recall with several workers needs --store URL, which they share", setting="recall")
     return Guard(
         chain.stabilizer(known, default=DEFAULT_BUDGET, changes={"mode": guarding.mode}),
         strategy=guarding.strategy,
@@ -260,6 +270,7 @@ def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *
         not_credentials=guarding.not_credential.split(","),
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
+        recall=guarding.recall and (place is None or open_store(place)),
     )
 
 

@@ -27,6 +27,7 @@ from ctxguard.formats.format import Format
 from ctxguard.formats.registry import format_of
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
+from ctxguard.settings import opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.wire.caching import with_breakpoints
@@ -36,7 +37,9 @@ from ctxguard.wire.counting import Counters, model_of
 from ctxguard.wire.decoding import decoded_request
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.masking import WireMasking
+from ctxguard.wire.metering import label_of
 from ctxguard.wire.metrics import Metrics
+from ctxguard.wire.readback import ReadBack, Reading, Sent, Turn
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.request_json import parsed_body, written_body
 from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads
@@ -44,7 +47,9 @@ from ctxguard.wire.streams import EventStream
 from ctxguard.wire.texts import Use, Values
 
 if TYPE_CHECKING:
+    from ctxguard.formats.answers import Weave
     from ctxguard.pii.mask.strategies import Strategies
+    from ctxguard.stores import Store
 
 OnUnreadable = Literal["refuse"] | Sequence[str]
 
@@ -69,6 +74,7 @@ class WireRequest:
         headers: Its headers, with their names in lower case.
         body: Its body, not compressed.
         query: The query of its URL, as it is sent.
+        turn: What it goes on with, where the guard itself asks.
     """
 
     method: str
@@ -76,6 +82,7 @@ class WireRequest:
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     query: str = field(default="", repr=False)
+    turn: Turn | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,8 @@ class Prepared:
         budget: Tokens there were.
         refused: What earlier tries of this request were refused for.
         is_redacted: Whether values were redacted in a request that holds texts and no history; None for all others.
+        reading: Answers the calls by which the model reads back; None where it cannot.
+        billed_to: The labels under which what is billed for it is counted.
     """
 
     body: bytes = field(repr=False)
@@ -99,6 +108,8 @@ class Prepared:
     budget: int = 0
     refused: frozenset[Refused] = frozenset()
     is_redacted: bool | None = None
+    reading: Reading | None = field(default=None, repr=False)
+    billed_to: str = "kind"
 
     @property
     def headers(self) -> dict[str, str]:
@@ -112,19 +123,29 @@ class Prepared:
         """Tell whether an answer may refuse the request for something that another try can mend."""
         return self.report is not None and status in RETRIED_STATUSES
 
+    @property
+    def is_read(self) -> bool:
+        """Whether answers are read: to put values back, or to answer what the model reads back."""
+        return self.reply is not None or self.reading is not None
+
+    def follow(self, answer: bytes) -> WireRequest | None:
+        """Return the request that goes on with an answer, where it is not the client's turn yet."""
+        return None if self.reading is None else self.reading.follow_whole(answer)
+
     def whole(self, answer: bytes) -> bytes:
-        """Return the body of an answer with the values back."""
+        """Return the body of an answer as the client gets it: with the values back, and without calls of the guard."""
+        answer = answer if self.reading is None else self.reading.whole(answer)
         return answer if self.reply is None else self.reply.whole(answer)
 
-    def stream(self) -> EventStream:
-        """Begin with an answer that comes as server-sent events.
+    def stream(self, weave: Weave | None = None) -> EventStream:
+        """Begin with an answer that comes as server-sent events; one that goes on with another has its `weave`.
 
         Raises:
-            WireError: There is nothing to give back in it.
+            WireError: There is nothing to do in it.
         """
-        if self.reply is None:
+        if not self.is_read:
             raise WireError("this answer needs no reading", status=500)
-        return EventStream(self.reply)
+        return EventStream(self.reply, self.reading, weave)
 
 
 class GuardSettings(TypedDict, total=False):
@@ -141,6 +162,7 @@ class GuardSettings(TypedDict, total=False):
     not_credentials: Sequence[str]
     takes_sessions: bool
     cache_control: bool
+    recall: Store | bool
 
 
 class Guard:
@@ -167,6 +189,8 @@ class Guard:
         not_credentials: Headers and parameters by which they are not, such as a tracing header of your own.
         takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot keep them.
         cache_control: Mark up to four prefixes of a request to Anthropic for its cache, where the client marks none.
+        recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
+            get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
         on_report: Is called with the report on each request; `report.session` is the session that the client named.
 
     Attributes:
@@ -191,6 +215,7 @@ class Guard:
         not_credentials: Sequence[str] = (),
         takes_sessions: bool = True,
         cache_control: bool = False,
+        recall: Store | bool = False,
     ) -> None:
         self._cache_control = cache_control
         self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
@@ -201,6 +226,9 @@ class Guard:
         self.takes_sessions = takes_sessions
         self.on_report = valid_listener(on_report)
         self.metrics: Metrics = Metrics()
+        self._read_back = (
+            None if recall is False else ReadBack(None if recall is True else opened(recall), self.metrics)
+        )
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
         self._values = Values()
@@ -326,7 +354,8 @@ class Guard:
         has_texts = kind is None and request.method == "POST" and request.path.rstrip("/").endswith(TEXT_PATHS)
         encoding = request.headers.get("content-encoding", "")
         if encoding and (kind is not None or has_texts):
-            request = replace(request, body=decoded_request(request.body, encoding, self.max_body))
+            headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
+            request = replace(request, body=decoded_request(request.body, encoding, self.max_body), headers=headers)
         if len(request.body) > self.max_body:
             raise WireError(
                 f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body", status=413
@@ -380,10 +409,17 @@ class Guard:
         thread = self._threads.of(owner, **held)
         self.metrics.add("unknown_threads_total", count=int(thread.redacts))
         keeps = self._keeps(body, retry)
-        chain = self._chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps)
+        book = self._read_back
+        form = None if book is None else book.form(kind, request.path, body)
+        store = None if book is None or form is None else book.store
+        chain = self._chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps, store=store)
         model = model_of(body, request.path)
         stabilizer = chain.stabilizer.with_(counter=self._counters.of(model))
         window = window_for(stabilizer, None, model)
+        billed_to = label_of(model, owner)
+        reading = None if book is None or form is None else Reading(book, kind, form, request, body, owner.scope)
+        if reading is not None:
+            body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
         texts = BodyTexts.of(kind, body, self._check, stabilizer.counter)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
@@ -391,13 +427,16 @@ class Guard:
             stabilizer, chain.adapter, kind.native(body), texts, window=window, tightened=tightened
         )
         if sent is None:
-            return Prepared(request.body, report, None, tokens, report.budget)
+            return Prepared(request.body, report, None, tokens, report.budget, billed_to=billed_to)
         fixed = texts.overhead + report.tokens_by_kind().get("system", (0, 0))[0]
         self._warn_of_fixed(fixed, stabilizer.budget_for(window, with_headroom=True))
         if self._cache_control and kind.api == "anthropic":
             sent = with_breakpoints(sent)
         reply = self._reply(kind, body, report, owner, thread)
-        return Prepared(written_body(sent), report, reply, tokens, report.budget)
+        written = written_body(sent)
+        if reading is not None:
+            reading.sent = Sent(written, report, reply, stabilizer.counter.counter.count)
+        return Prepared(written, report, reply, tokens, report.budget, reading=reading, billed_to=billed_to)
 
     def _warn_of_fixed(self, fixed: int, budget: int) -> None:
         """Warn once where the system prompt and the tools take so much that little is left for the history."""

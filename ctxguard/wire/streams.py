@@ -18,7 +18,10 @@ from ctxguard.wire.events import EventSplitter, data_of, with_data
 from ctxguard.wire.replies import as_json
 
 if TYPE_CHECKING:
+    from ctxguard.formats.answers import Weave
     from ctxguard.pii import UnmaskStream
+    from ctxguard.wire.guard import WireRequest
+    from ctxguard.wire.readback import Reading
     from ctxguard.wire.replies import Reply
 
 Origin = TypeVar("Origin")
@@ -120,14 +123,28 @@ class ReplyEvents(Generic[Origin]):
 class EventStream:
     """Give values back in an answer that comes as server-sent events: `feed` its bytes as they come, then `close`.
 
+    Args:
+        reply: Puts values back; None where there is nothing to put back.
+        reading: Answers the calls by which the model reads back; None where it cannot.
+        weave: Follows the answers that this one goes on with.
+
     Attributes:
         malformed: Events whose data could not be read; they were passed on as they are.
     """
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: Reply | None, reading: Reading | None = None, weave: Weave | None = None) -> None:
         self.malformed = 0
+        self.weave = reading.weave() if reading is not None and weave is None else weave
+        self._reading = reading
         self._splitter = EventSplitter(MOST_EVENT)
-        self._events: ReplyEvents[bytes] = ReplyEvents(reply)
+        self._events: ReplyEvents[bytes] | None = None if reply is None else ReplyEvents(reply)
+
+    def follow(self) -> WireRequest | None:
+        """Return the request that goes on with the answer, now that it is over; None where it is the client's turn."""
+        if self._reading is None or self.weave is None:
+            return None
+        following = self._reading.follow(self.weave.items)
+        return following if self.weave.goes_on else None
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what can be sent now."""
@@ -141,7 +158,8 @@ class EventStream:
         return b"".join(self._rest()) + rest
 
     def _rest(self) -> Iterator[bytes]:
-        return (with_data(origin, as_json(event)) for event, origin in self._events.close())
+        held = () if self._events is None else self._events.close()
+        return (with_data(origin, as_json(event)) for event, origin in held)
 
     def _restored(self, raw: bytes) -> Iterator[bytes]:
         event = data_of(raw)
@@ -149,10 +167,14 @@ class EventStream:
             is_done = b"[DONE]" in raw
             self.malformed += not is_done and b"data:" in raw
             yield from self._rest() if is_done else ()
-            yield raw
+            if not (is_done and self.weave is not None and self.weave.goes_on):
+                yield raw
             return
         try:
-            restored = self._events.feed(event, raw)
+            shown = event if self.weave is None else self.weave.feed(event)
+            if shown is None:
+                return
+            restored = [(shown, raw)] if self._events is None else self._events.feed(shown, raw)
         except CtxguardError:
             raise
         except Exception:  # noqa: BLE001 - an event of a form that no API has must not end the answer

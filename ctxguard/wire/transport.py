@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, Unpack
 
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import CtxguardError
@@ -20,11 +20,14 @@ from ctxguard.stabilizer import Stabilizer
 from ctxguard.wire.bodies import UnreadableError, apieces, awhole, encoding_of, pieces, whole
 from ctxguard.wire.decoding import can_decode
 from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared, WireRequest
+from ctxguard.wire.metering import Billed
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, name_of, status_of
 
 if TYPE_CHECKING:
     import httpx
     import httpx2
+
+    from ctxguard.wire.streams import EventStream
 
     # clients of both libraries take them; at run time it is enough to behave like one
     class _Transport(httpx.BaseTransport, httpx2.BaseTransport):  # type: ignore[misc]
@@ -139,6 +142,41 @@ class AsyncTransport(_AsyncTransport):
         return await self.guard.aagain(asked, prepared, status, answer)
 
 
+class _Way(NamedTuple):
+    """Say how a request goes out; whatever does I/O is asked of a driver, sync or async."""
+
+    guard: Guard
+    request: Any
+    send: Callable[..., object]
+    prepare: Callable[..., object]
+    again: Callable[..., object]
+    read: Callable[..., object]
+
+    def answered(self, asked: WireRequest) -> Generator[Ask, object, tuple[Prepared, Any]]:
+        """Send a request, once more where another try can mend what the provider refuses; return what was sent, too."""
+        library, most = _library(self.request), self.guard.max_answer
+        prepared: Any = yield Ask(self.prepare, (asked,))
+        answer: Any = self._metered((yield Ask(self.send, (_guarded(library, self.request, prepared),))), prepared)
+        while prepared.may_be_sent_again(answer.status_code) and can_decode(encoding_of(answer)):
+            refused: Any = yield Ask(self.read, (answer, most))
+            another: Any = yield Ask(self.again, (asked, prepared, answer.status_code, refused))
+            if another is None:
+                return prepared, _rewritten(library, answer, content=refused)
+            prepared, answer = another, (yield Ask(self.send, (_guarded(library, self.request, another),)))
+            answer = self._metered(answer, prepared)
+        return prepared, answer
+
+    def _metered(self, answer: Any, prepared: Prepared) -> Any:  # noqa: ANN401
+        """Return an answer whose reported tokens are counted as it passes."""
+        billed = Billed(self.guard.metrics, prepared.billed_to)
+        if answer.is_stream_consumed:
+            billed.feed(answer.content)
+            billed.close()
+        else:
+            answer.stream = _stream_of(_library(self.request), _MeteredStream)(answer.stream, billed)
+        return answer
+
+
 def _exchanged(
     guard: Guard,
     request: Any,  # noqa: ANN401 - of either library
@@ -147,34 +185,26 @@ def _exchanged(
     prepare: Callable[..., object],
     again: Callable[..., object],
 ) -> Generator[Ask, object, Any]:
-    """Send one request guarded, and return its answer; whatever does I/O is asked of a driver, sync or async."""
-    library = _library(request)
-    if format_of(request.method, request.url.path) is None and guard.passes_unread(request.url.path):
+    """Send one request guarded, and return its answer."""
+    library, path = _library(request), request.url.path
+    if format_of(request.method, path) is None and guard.passes_unread(path):
         guard.metrics.add("passed_unread_total")
         return _without_ours((yield Ask(send, (request,))))
-    asked = _asked(request, (yield Ask(getattr(request, read))))
+    way = _Way(guard, request, send, prepare, again, awhole if read == "aread" else whole)
+    asked: WireRequest | None = _asked(request, (yield Ask(getattr(request, read))))
+    answer: Any = None
     try:
-        prepared: Any = yield Ask(prepare, (asked,))
+        while asked is not None:
+            prepared, answer = yield from way.answered(asked)
+            _without_ours(answer).headers.update(prepared.headers)
+            if not _is_read(answer, prepared, guard):
+                return answer
+            if _is_stream(answer):
+                return _rewritten(library, answer, stream=_stream_of(library, _GuardedStream)(answer, prepared, way))
+            said: Any = yield Ask(way.read, (answer, guard.max_answer))
+            asked = prepared.follow(said)
     except CtxguardError as error:
-        return _refused(library, guard, error, request.url.path)
-    read_whole = awhole if read == "aread" else whole
-    answer: Any = yield Ask(send, (_guarded(library, request, prepared),))
-    try:
-        while prepared.may_be_sent_again(answer.status_code) and can_decode(encoding_of(answer)):
-            refused: Any = yield Ask(read_whole, (answer, guard.max_answer))
-            another: Any = yield Ask(again, (asked, prepared, answer.status_code, refused))
-            if another is None:
-                answer = _rewritten(library, answer, content=refused)
-                break
-            prepared, answer = another, (yield Ask(send, (_guarded(library, request, another),)))
-        _without_ours(answer).headers.update(prepared.headers)
-        if not _is_restored(answer, prepared, guard):
-            return answer
-        if _is_stream(answer):
-            return _rewritten(library, answer, stream=_stream_of(library)(answer, prepared, guard))
-        said: Any = yield Ask(read_whole, (answer, guard.max_answer))
-    except UnreadableError as error:
-        return _refused(library, guard, error, request.url.path)
+        return _refused(library, guard, error, path)
     return _rewritten(library, answer, content=prepared.whole(said))
 
 
@@ -262,14 +292,14 @@ def _refused(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any
     return library.Response(status, headers=headers, content=error_body(code, str(error), status=status, path=path))
 
 
-def _is_restored(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: ANN401
-    """Tell whether values are put back in an answer; count it where they should be and cannot."""
-    if prepared.reply is None or not 200 <= answer.status_code < 300:
+def _is_read(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: ANN401
+    """Tell whether an answer is read; count it where values should be put back and cannot."""
+    if not prepared.is_read or not 200 <= answer.status_code < 300:
         return False
-    is_read = can_decode(encoding_of(answer))
-    is_restored = is_read and ("json" in answer.headers.get("content-type", "").lower() or _is_stream(answer))
-    guard.metrics.add("unrestored_total", count=int(not is_restored))
-    return is_restored
+    is_known = "json" in answer.headers.get("content-type", "").lower() or _is_stream(answer)
+    is_read = is_known and can_decode(encoding_of(answer))
+    guard.metrics.add("unrestored_total", count=int(not is_read and prepared.reply is not None))
+    return is_read
 
 
 def _is_stream(answer: Any) -> bool:  # noqa: ANN401
@@ -282,34 +312,60 @@ def _rewritten(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN40
 
 
 class _GuardedStream:
-    """Give values back in the events of an answer as they come."""
+    """Give values back in the events of an answer as they come; one that reads back goes on with another answer."""
 
-    def __init__(self, answer: Any, prepared: Prepared, guard: Guard) -> None:  # noqa: ANN401
-        self._answer, self._events, self._guard = answer, prepared.stream(), guard
+    def __init__(self, answer: Any, prepared: Prepared, way: _Way) -> None:  # noqa: ANN401
+        self._way = way
+        self._begin(answer, prepared.stream())
+
+    def _begin(self, answer: Any, events: EventStream) -> None:  # noqa: ANN401
+        self._answer, self._events = answer, events
         # clients that stop at the last event read the rest by a second iterator: it goes on where the first stopped
         self._pieces, self._apieces = pieces(answer), apieces(answer)
 
+    def _next(self, prepared: Prepared, answer: Any) -> None:  # noqa: ANN401
+        """Go on with another answer."""
+        if not 200 <= answer.status_code < 300 or not _is_stream(answer):
+            told = f"the provider refused to go on with this answer (status {answer.status_code})"
+            raise UnreadableError(told, cause="read_back_refused")
+        weave = self._events.weave
+        if weave is not None:
+            weave.again()
+        self._begin(answer, prepared.stream(weave))
+
     def __iter__(self) -> Iterator[bytes]:
-        try:
-            for chunk in self._pieces:
-                if piece := self._events.feed(chunk):
-                    yield piece
-        except Exception:
+        while True:
+            try:
+                for chunk in self._pieces:
+                    if piece := self._events.feed(chunk):
+                        yield piece
+            except Exception:
+                yield from self._rest()
+                raise
             yield from self._rest()
-            raise
-        yield from self._rest()
+            asked = self._events.follow()
+            if asked is None:
+                return
+            self.close()
+            self._next(*drive(self._way.answered(asked)))
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._apieces:
-                if piece := self._events.feed(chunk):
-                    yield piece
-        except Exception:
+        while True:
+            try:
+                async for chunk in self._apieces:
+                    if piece := self._events.feed(chunk):
+                        yield piece
+            except Exception:
+                for rest in self._rest():
+                    yield rest
+                raise
             for rest in self._rest():
                 yield rest
-            raise
-        for rest in self._rest():
-            yield rest
+            asked = self._events.follow()
+            if asked is None:
+                return
+            await self.aclose()
+            self._next(*(await adrive(self._way.answered(asked))))
 
     def _rest(self) -> Iterator[bytes]:
         if rest := self._events.close():
@@ -324,9 +380,35 @@ class _GuardedStream:
         self._note_malformed()
 
     def _note_malformed(self) -> None:
-        self._guard.metrics.add("malformed_events_total", count=self._events.malformed)
+        self._way.guard.metrics.add("malformed_events_total", count=self._events.malformed)
+        self._events.malformed = 0
 
 
-@lru_cache(maxsize=4)
-def _stream_of(library: Any) -> Any:  # noqa: ANN401 - a class that the library takes for a stream of its own
-    return type("GuardedStream", (_GuardedStream, library.SyncByteStream, library.AsyncByteStream), {})
+class _MeteredStream:
+    """Pass the bytes of an answer on, and look at what they report."""
+
+    def __init__(self, stream: Any, billed: Billed) -> None:  # noqa: ANN401
+        self._stream, self._billed = stream, billed
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._stream:
+            self._billed.feed(chunk)
+            yield chunk
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._billed.feed(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        self._billed.close()
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        self._billed.close()
+        await self._stream.aclose()
+
+
+@lru_cache(maxsize=8)
+def _stream_of(library: Any, kind: type) -> Any:  # noqa: ANN401 - a class that the library takes for a stream of its own
+    return type(kind.__name__, (kind, library.SyncByteStream, library.AsyncByteStream), {})
