@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.recent import Recent
@@ -12,13 +11,9 @@ from ctxguard.formats.format import Format
 from ctxguard.formats.responses import ResponsesAdapter
 from ctxguard.pii.mask.vault import SessionVault
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
+from ctxguard.stages import MaskPII
 from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.sessions import Owner, Thread
-
-if TYPE_CHECKING:
-    from ctxguard.draft import Stage
-    from ctxguard.stores import Store
 
 _ITEMS: Final = 4_096
 """Stored items whose texts are remembered."""
@@ -52,24 +47,15 @@ class Chains:
     def __init__(self, stabilizer: Stabilizer, masking: Sequence[WireMasking]) -> None:
         self._stabilizer = stabilizer
         self._masking = masking
-        self._shared: dict[tuple[str, bool, bool, bool, bool], Chain] = {}
-        self._named: Recent[tuple[str, str, str, bool, bool, bool], Chain] = Recent(_NAMED)
+        self._shared: dict[tuple[str, bool, bool, bool], Chain] = {}
+        self._named: Recent[tuple[str, str, str, bool, bool], Chain] = Recent(_NAMED)
         self._items: Recent[tuple[str, str], Mapping[str, str]] = Recent(_ITEMS)
 
     def note_item(self, owner: Owner, name: str, texts: Mapping[str, str]) -> None:
         """Remember which texts of a stored item the client got changed, and what the provider holds."""
         self._items.put((owner.scope, name), texts)
 
-    def of(
-        self,
-        kind: Format,
-        owner: Owner,
-        thread: Thread,
-        *,
-        is_incremental: bool,
-        keep_thinking: bool,
-        store: Store | None = None,
-    ) -> Chain:
+    def of(self, kind: Format, owner: Owner, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> Chain:
         """Return the chain for a request: the one of all requests, or that of the thread it belongs to.
 
         Args:
@@ -78,18 +64,17 @@ class Chains:
             thread: Where its placeholders live.
             is_incremental: Whether the provider holds its history.
             keep_thinking: Whether signed thinking from before a cut is kept.
-            store: Where full texts go, so that views name a handle; None leaves that to the stages.
         """
-        settings: Any = {"is_incremental": is_incremental, "keep_thinking": keep_thinking, "store": store}
+        settings = {"is_incremental": is_incremental, "keep_thinking": keep_thinking}
         name, vault, redacts = thread
         if vault is None:
-            key = (kind.name, is_incremental, keep_thinking, redacts, store is None)
+            key = (kind.name, is_incremental, keep_thinking, redacts)
             if key not in self._shared:
                 self._shared[key] = self._built(kind, thread, **settings)
             return self._shared[key]
         if name is None:
             return self._built(kind, thread, **settings)
-        place = (owner.scope, name, kind.name, is_incremental, keep_thinking, store is None)
+        place = (owner.scope, name, kind.name, is_incremental, keep_thinking)
         chain = self._named.get(place)
         if chain is None or chain.vault is not vault:
             chain = self._built(kind, thread, **settings)
@@ -114,30 +99,17 @@ class Chains:
             kind.history: [_replaced(i, texts) if texts else i for i, texts in zip(items, known, strict=True)],
         }
 
-    def _built(
-        self, kind: Format, thread: Thread, *, is_incremental: bool, keep_thinking: bool, store: Store | None
-    ) -> Chain:
+    def _built(self, kind: Format, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> Chain:
         adapter: Any = kind if not is_incremental else ResponsesAdapter(incremental=True)
         masking = iter(self._masking)
         stages = tuple(
-            next(masking).stage(thread.vault, redacts=thread.redacts)
-            if isinstance(stage, MaskPII)
-            else _storing(stage, store)
+            next(masking).stage(thread.vault, redacts=thread.redacts) if isinstance(stage, MaskPII) else stage
             for stage in self._stabilizer.stages
         )
         stages = chain_for(adapter, stages, keep_thinking=keep_thinking)
         # the body is searched as a whole, once it is written
         checks = tuple(check for check in self._stabilizer.checks if check.name != "NoPII")
         return Chain(self._stabilizer.with_(stages=stages, checks=checks), adapter, thread.vault)
-
-
-def _storing(stage: Stage, store: Store | None) -> Stage:
-    """Return a stage that keeps full texts in a store, where it keeps them nowhere."""
-    if store is None or not isinstance(stage, (BoundToolOutput, StableWindow)) or stage.store is not None:
-        return stage
-    own = copy(stage)
-    own.store = store
-    return own
 
 
 def _replaced(item: object, texts: Mapping[str, str]) -> object:

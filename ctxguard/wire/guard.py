@@ -39,7 +39,7 @@ from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.metering import label_of
 from ctxguard.wire.metrics import Metrics
-from ctxguard.wire.readback import ReadBack, Reading, Sent, Turn
+from ctxguard.wire.readback import ReadBack, Reading, Turn
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.request_json import parsed_body, written_body
 from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads
@@ -235,7 +235,9 @@ class Guard:
         self._warned: set[str] = set()
         self._counters = Counters(stabilizer.counter)
         self._keeps_thinking = keep_thinking
-        self._chains = Chains(stabilizer, self._masking)
+        self._chains = self._reading_chains = Chains(stabilizer, self._masking)
+        if self._read_back is not None:
+            self._reading_chains = Chains(self._read_back.storing(stabilizer), self._masking)
         self._credentials = Credentials.of(credentials, not_credentials)
         self._threads = Threads(vault)
 
@@ -248,11 +250,11 @@ class Guard:
             BudgetExceededError: What must stay does not fit.
             CheckFailedError: A rule matches in something that may not be changed.
         """
-        return drive(self._prepared(request))
+        return drive(self.preparing(request))
 
     async def aprepare(self, request: WireRequest) -> Prepared:
         """Do what `prepare` does where summarizers or stores are async."""
-        return await adrive(self._prepared(request))
+        return await adrive(self.preparing(request))
 
     def passes_unread(self, path: str) -> bool:
         """Return whether requests to a path are sent on unread; warn the first time that a setting allows it."""
@@ -289,13 +291,14 @@ class Guard:
             status: The status of the answer.
             answer: The body of the answer.
         """
-        return drive(self._prepared_again(request, prepared, status, answer))
+        return drive(self.preparing_again(request, prepared, status, answer))
 
     async def aagain(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
         """Do what `again` does where summarizers or stores are async."""
-        return await adrive(self._prepared_again(request, prepared, status, answer))
+        return await adrive(self.preparing_again(request, prepared, status, answer))
 
-    def _prepared(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:
+    def preparing(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:
+        """Do what `prepare` does as a generator that yields an `Ask` for whatever needs I/O."""
         try:
             prepared = yield from self._enforced(request, retry)
         except (CtxguardError, RecursionError) as error:
@@ -306,14 +309,15 @@ class Guard:
         self._note(prepared, request.headers.get(SESSION_HEADER))
         return prepared
 
-    def _prepared_again(
+    def preparing_again(
         self, request: WireRequest, prepared: Prepared, status: int, answer: bytes
     ) -> Generator[Ask, object, Prepared | None]:
+        """Do what `again` does as a generator."""
         found = self._refusal(prepared, status, answer)
         if found is None:
             return None
         try:
-            again = yield from self._prepared(request, found)
+            again = yield from self.preparing(request, found)
         except CtxguardError:  # the provider's own answer says more
             return None
         return replace(again, refused=prepared.refused | {found.why})
@@ -409,15 +413,13 @@ class Guard:
         thread = self._threads.of(owner, **held)
         self.metrics.add("unknown_threads_total", count=int(thread.redacts))
         keeps = self._keeps(body, retry)
-        book = self._read_back
-        form = None if book is None else book.form(kind, request.path, body)
-        store = None if book is None or form is None else book.store
-        chain = self._chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps, store=store)
+        reading = None if self._read_back is None else self._read_back.reading(kind, request, body, owner.scope)
+        chains = self._chains if reading is None else self._reading_chains
+        chain = chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps)
         model = model_of(body, request.path)
         stabilizer = chain.stabilizer.with_(counter=self._counters.of(model))
         window = window_for(stabilizer, None, model)
         billed_to = label_of(model, owner)
-        reading = None if book is None or form is None else Reading(book, kind, form, request, body, owner.scope)
         if reading is not None:
             body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
@@ -433,10 +435,12 @@ class Guard:
         if self._cache_control and kind.api == "anthropic":
             sent = with_breakpoints(sent)
         reply = self._reply(kind, body, report, owner, thread)
-        written = written_body(sent)
+        prepared = Prepared(
+            written_body(sent), report, reply, tokens, report.budget, reading=reading, billed_to=billed_to
+        )
         if reading is not None:
-            reading.sent = Sent(written, report, reply, stabilizer.counter.counter.count)
-        return Prepared(written, report, reply, tokens, report.budget, reading=reading, billed_to=billed_to)
+            reading.sent = prepared
+        return prepared
 
     def _warn_of_fixed(self, fixed: int, budget: int) -> None:
         """Warn once where the system prompt and the tools take so much that little is left for the history."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -25,8 +26,9 @@ from ctxguard.formats.answers import Answers, Item, Weave, answers_of
 from ctxguard.formats.gemini_parts import NO_ID
 from ctxguard.pii import MaskSession
 from ctxguard.stages import MaskPII
-from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
+from ctxguard.stages.bound_tool_output import NAMESPACE, BoundToolOutput, handle_of
 from ctxguard.stages.lexical import passages_for
+from ctxguard.stages.stable_window import StableWindow
 from ctxguard.stores import MemoryStore
 from ctxguard.wire.checking import BodyCheck, BodyTexts
 from ctxguard.wire.replies import Reply, as_json
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.stores import Store
-    from ctxguard.wire.guard import WireRequest
+    from ctxguard.wire.guard import Prepared, WireRequest
     from ctxguard.wire.metrics import Metrics
 
 MOST_ROUNDS: Final = 6
@@ -107,10 +109,18 @@ class ReadBack:
         self.metrics = metrics
         self._turns: Recent[str, list[Item] | None] = Recent(4_096)
 
-    def form(self, kind: Format, path: str, body: Body) -> Answers | None:
-        """Return what describes the answers to a request; None where the tool is not offered."""
-        form = None if path.rstrip("/").endswith(_UNREAD) else answers_of(kind)
-        return form if form is not None and form.is_one(body) else None
+    def storing(self, stabilizer: Stabilizer) -> Stabilizer:
+        """Return a stabilizer whose stages keep full texts, so that what is left of them names a handle."""
+        stages = [copy(stage) for stage in stabilizer.stages]
+        for stage in stages:
+            if isinstance(stage, (BoundToolOutput, StableWindow)) and stage.store is None:
+                stage.store = self.store
+        return stabilizer.with_(stages=stages)
+
+    def reading(self, kind: Format, request: WireRequest, body: Body, scope: str) -> Reading | None:
+        """Begin with a request; None where the tool is not offered."""
+        form = None if request.path.rstrip("/").endswith(_UNREAD) else answers_of(kind)
+        return None if form is None or not form.is_one(body) else Reading(self, kind, form, request, body, scope)
 
     def name(self, kind: Format, body: Body) -> str:
         """Return the name of the tool in a request of a client."""
@@ -202,22 +212,6 @@ def _result_key(run: Sequence[Artifact], called: set[str | None]) -> str | None:
     return next((f"result {a.answers}" for a in run if a.kind is Kind.TOOL and a.answers not in called), None)
 
 
-class Sent(NamedTuple):
-    """Hold what was sent of a request, and what its answer needs.
-
-    Attributes:
-        body: The body.
-        report: What was done.
-        reply: Puts values back; None where there is nothing to put back.
-        count: Counts the tokens of a text.
-    """
-
-    body: bytes
-    report: Report
-    reply: Reply | None
-    count: Count
-
-
 @dataclass(slots=True)
 class Reading:
     """Answer the calls in the answers to one request of a client.
@@ -230,6 +224,7 @@ class Reading:
         body: Its body; from `begun` on with the tool and the whole history.
         scope: Stands for the credential.
         name: The name of the tool.
+        count: Counts the tokens of a text.
         sent: What was sent.
     """
 
@@ -239,11 +234,13 @@ class Reading:
     request: WireRequest
     body: Body
     scope: str
-    name: str = ""
-    sent: Sent | None = None
+    name: str = field(init=False)
+    count: Count = field(init=False)
+    sent: Prepared = field(init=False)
 
     def begun(self, stabilizer: Stabilizer, check: BodyCheck) -> Generator[Ask, object, Body]:
         """Return the body with the tool, and with what was sent in place of the turns that the client has."""
+        self.count = stabilizer.counter.counter.count
         if self.request.turn is not None:  # the guard itself goes on
             self.name = self.request.turn.name
             return self.body
@@ -263,8 +260,8 @@ class Reading:
 
     def whole(self, answer: bytes) -> bytes:
         """Return an answer as the client gets it: with what it said before, and without hidden calls."""
-        body = _parsed(answer)
-        if body is None:
+        body = parse_json(answer.decode("utf-8", "replace"))
+        if not isinstance(body, dict):
             return answer
         items = self.form.items(body)
         before = () if self.request.turn is None else self.request.turn.shown
@@ -273,8 +270,8 @@ class Reading:
 
     def follow_whole(self, answer: bytes) -> WireRequest | None:
         """Do what `follow` does for an answer that came as one JSON text."""
-        body = _parsed(answer)
-        return None if body is None else self.follow(self.form.items(body))
+        body = parse_json(answer.decode("utf-8", "replace"))
+        return self.follow(self.form.items(body)) if isinstance(body, dict) else None
 
     def follow(self, items: Sequence[Item]) -> WireRequest | None:
         """Return the request that goes on with an answer, with its calls answered; None where it is the client's turn.
@@ -285,12 +282,16 @@ class Reading:
         Raises:
             WireError: It goes on asking after it was told that there is no more.
         """
-        turn = self.request.turn or Turn(self.name, before=_last_text(self.kind, self.body))
         calls = [call for item in items if (call := self.form.call(item)) is not None]
         ours = [call for call in calls if call.name == self.name]
-        if not ours and not turn.rounds:
-            return None
-        if turn.rounds > MOST_ROUNDS:
+        turn = self.request.turn
+        if turn is None:
+            if not ours:
+                return None
+            history = self.kind.read(self.kind.native(self.body))
+            turn = Turn(self.name, before=history[-1].text if history else "")
+        is_hidden = bool(ours) and len(ours) == len(calls)
+        if is_hidden and turn.rounds > MOST_ROUNDS:
             asked = f"the model asked {turn.rounds} times in a row to read back what has left"
             raise WireError(f"{asked}; ask again, or with a larger budget", status=502)
         told = self.form.members(self._kept(items))
@@ -303,10 +304,10 @@ class Reading:
             (*turn.plain, *self._plain(told), *self._plain(results)),
             (*turn.masked, *told, *results),
         )
-        if len(ours) == len(calls) and ours:
-            history = self.body.get(self.kind.history)
-            before = history if isinstance(history, list) else self.kind.native(self.body)
-            listed = [*(before if isinstance(before, list) else [history]), *turn.plain[-len(told) - len(results) :]]
+        if is_hidden:
+            held = self.body.get(self.kind.history)
+            before = held if isinstance(held, list) else self.kind.native(self.body)
+            listed = [*(before if isinstance(before, list) else [held]), *turn.plain[-len(told) - len(results) :]]
             body = {**self.body, self.kind.history: listed}
             return replace(self.request, body=as_json(body), turn=turn)
         visible = self.kind.read(self._plain(self.form.members(turn.shown)))
@@ -317,10 +318,8 @@ class Reading:
         return None
 
     @property
-    def _done(self) -> Sent:
-        if self.sent is None:
-            raise WireError("this request was not sent", status=500)
-        return self.sent
+    def _report(self) -> Report:
+        return cast("Report", self.sent.report)
 
     def _is_ours(self, item: Item) -> bool:
         call = self.form.call(item)
@@ -332,9 +331,8 @@ class Reading:
         return [i for i in items if not (is_lost and i.get("type") == "reasoning" and not i.get("encrypted_content"))]
 
     def _plain(self, members: Sequence[Item]) -> list[Item]:
-        return (
-            list(members) if self._done.reply is None else cast("list[Item]", self._done.reply.restored(list(members)))
-        )
+        reply = self.sent.reply
+        return list(members) if reply is None else cast("list[Item]", reply.restored(list(members)))
 
     def _results(self, calls: Sequence[ToolCall], rounds: int) -> list[Item]:
         texts = [self._result(call, number, rounds) for number, call in enumerate(calls)]
@@ -357,47 +355,36 @@ class Reading:
         return self._found(query) if isinstance(query, str) else "[give a handle or a query]"
 
     def _size(self) -> int:
-        return max(1, min(_SIZE, self._done.report.budget // _SHARE))
+        return max(1, min(_SIZE, self.sent.budget // _SHARE))
 
     def _read(self, given: Mapping[str, Any]) -> str:
         """Return lines of a text; all of it, and nothing else, where the whole is asked for and not too long."""
         store, handle = self.book.store, str(given["handle"])
-        if handle.encode() not in self._done.body:  # what another conversation left is nobody's business here
+        if (
+            handle.encode("utf-8", "replace") not in self.sent.body
+        ):  # what another conversation left is nobody's business here
             return f"[nothing is saved under handle {handle[:80]!r}]"
         data = store.get(NAMESPACE, handle)
         if data is None:  # a store that is full drops the oldest
-            text = next((a.text for a in self._done.report.masked if handle_of(a.text) == handle), None)
+            text = next((a.text for a in self._report.masked if handle_of(a.text) == handle), None)
             data = None if text is None else store.put_new(NAMESPACE, handle, text.encode("utf-8", "surrogatepass"))
         text = None if data is None else data.decode("utf-8", "surrogatepass")
-        if text is not None and len(given) == 1 and self._done.count(text) <= self._size():
+        if text is not None and len(given) == 1 and self.count(text) <= self._size():
             return text
         lines = {name: given[name] for name in ("first_line", "last_line", "contains") if name in given}
         return recall_tool(store, max_tokens=self._size())(handle, **lines)
 
     def _found(self, query: str) -> str:
         """Return the passages of what has left that match a query best, each with the handle of its text."""
-        left = [artifact for artifact in self._done.report.left if artifact.text]
+        left = [artifact for artifact in self._report.left if artifact.text]
         texts = [artifact.text for artifact in left]
         told, tokens = "", 0
         for number, passage in passages_for(texts, query):
             handle = handle_of(texts[number])
             piece = f"[{left[number].kind.value}, handle {handle}]\n{passage}\n"
-            tokens += self._done.count(piece)
+            tokens += self.count(piece)
             if tokens > self._size():
                 break
             self.book.store.put_new(NAMESPACE, handle, texts[number].encode("utf-8", "surrogatepass"))
             told += piece
         return told or "[nothing that has left this conversation matches]"
-
-
-def _parsed(answer: bytes) -> dict[str, Any] | None:
-    try:
-        body = json.loads(answer)
-    except (ValueError, RecursionError):
-        return None
-    return body if isinstance(body, dict) else None
-
-
-def _last_text(kind: Format, body: Body) -> str:
-    artifacts = kind.read(kind.native(body))
-    return artifacts[-1].text if artifacts else ""

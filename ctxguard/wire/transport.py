@@ -81,8 +81,7 @@ class Transport(_Transport):
         """Send one request guarded, and return its answer with the values back."""
         if self._inner is None:
             self._inner = _library(request).HTTPTransport()
-        guard = self.guard
-        return drive(_exchanged(guard, request, "read", self._inner.handle_request, guard.prepare, guard.again))
+        return drive(_exchanged(self.guard, request, self._inner.handle_request, "read"))
 
 
 class AsyncTransport(_AsyncTransport):
@@ -125,21 +124,9 @@ class AsyncTransport(_AsyncTransport):
         """Send one request guarded, and return its answer with the values back."""
         if self._inner is None:
             self._inner = _library(request).AsyncHTTPTransport()
-        send = self._inner.handle_async_request
-        return await adrive(_exchanged(self.guard, request, "aread", send, self._prepared, self._again))
-
-    def _is_large(self, asked: WireRequest) -> bool:
-        return self._large is not None and len(asked.body) >= self._large
-
-    async def _prepared(self, asked: WireRequest) -> Prepared:
-        if self._is_large(asked):
-            return await asyncio.to_thread(self.guard.prepare, asked)
-        return await self.guard.aprepare(asked)
-
-    async def _again(self, asked: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
-        if self._is_large(asked):
-            return await asyncio.to_thread(self.guard.again, asked, prepared, status, answer)
-        return await self.guard.aagain(asked, prepared, status, answer)
+        return await adrive(
+            _exchanged(self.guard, request, self._inner.handle_async_request, "aread", large=self._large)
+        )
 
 
 class _Way(NamedTuple):
@@ -148,23 +135,29 @@ class _Way(NamedTuple):
     guard: Guard
     request: Any
     send: Callable[..., object]
-    prepare: Callable[..., object]
-    again: Callable[..., object]
     read: Callable[..., object]
+    large: int | None
 
     def answered(self, asked: WireRequest) -> Generator[Ask, object, tuple[Prepared, Any]]:
         """Send a request, once more where another try can mend what the provider refuses; return what was sent, too."""
-        library, most = _library(self.request), self.guard.max_answer
-        prepared: Any = yield Ask(self.prepare, (asked,))
-        answer: Any = self._metered((yield Ask(self.send, (_guarded(library, self.request, prepared),))), prepared)
-        while prepared.may_be_sent_again(answer.status_code) and can_decode(encoding_of(answer)):
-            refused: Any = yield Ask(self.read, (answer, most))
-            another: Any = yield Ask(self.again, (asked, prepared, answer.status_code, refused))
+        prepared: Any = yield from self._prepared(asked, "prepare", "preparing", asked)
+        while True:
+            sent = _guarded(_library(self.request), self.request, prepared)
+            answer = self._metered((yield Ask(self.send, (sent,))), prepared)
+            if not prepared.may_be_sent_again(answer.status_code) or not can_decode(encoding_of(answer)):
+                return prepared, answer
+            refused: Any = yield Ask(self.read, (answer, self.guard.max_answer))
+            given = (asked, prepared, answer.status_code, refused)
+            another: Any = yield from self._prepared(asked, "again", "preparing_again", *given)
             if another is None:
-                return prepared, _rewritten(library, answer, content=refused)
-            prepared, answer = another, (yield Ask(self.send, (_guarded(library, self.request, another),)))
-            answer = self._metered(answer, prepared)
-        return prepared, answer
+                return prepared, _rewritten(_library(self.request), answer, content=refused)
+            prepared = another
+
+    def _prepared(self, asked: WireRequest, sync: str, flow: str, *given: object) -> Generator[Ask, object, object]:
+        """Prepare a request, a large one in a thread."""
+        if self.large is None or len(asked.body) < self.large:
+            return (yield from getattr(self.guard, flow)(*given))
+        return (yield Ask(asyncio.to_thread, (getattr(self.guard, sync), *given)))
 
     def _metered(self, answer: Any, prepared: Prepared) -> Any:  # noqa: ANN401
         """Return an answer whose reported tokens are counted as it passes."""
@@ -180,17 +173,16 @@ class _Way(NamedTuple):
 def _exchanged(
     guard: Guard,
     request: Any,  # noqa: ANN401 - of either library
-    read: str,
     send: Callable[..., object],
-    prepare: Callable[..., object],
-    again: Callable[..., object],
+    read: str,
+    large: int | None = None,
 ) -> Generator[Ask, object, Any]:
     """Send one request guarded, and return its answer."""
     library, path = _library(request), request.url.path
     if format_of(request.method, path) is None and guard.passes_unread(path):
         guard.metrics.add("passed_unread_total")
         return _without_ours((yield Ask(send, (request,))))
-    way = _Way(guard, request, send, prepare, again, awhole if read == "aread" else whole)
+    way = _Way(guard, request, send, awhole if read == "aread" else whole, large)
     asked: WireRequest | None = _asked(request, (yield Ask(getattr(request, read))))
     answer: Any = None
     try:

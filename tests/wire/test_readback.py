@@ -191,6 +191,35 @@ def test_a_loop_of_calls_ends_by_a_limit_that_says_so(api, streams):
     assert len(model.bodies) == len(filled()) + 8
 
 
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", APIS)
+def test_a_model_that_is_told_of_the_limit_goes_on(api, streams):
+    model, client, _ = run(api, [*filled(), *[at([read_log])] * 7, ["Ann."], ["Good bye."]], streams=streams)
+    assert "".join(texts_in_answers(client)) == "Ann."
+    assert "6 read-backs in a row are the limit" in model.raw[-1]
+
+
+def test_calls_of_one_message_are_limited():
+    model, _, guard = run("chat", [*filled(), at([read_log] * 12), ["Ann."]])
+    assert guard.metrics.get("read_backs_total") == 8
+    assert model.raw[-1].count("8 read-backs at once are the limit") == 4
+
+
+def test_a_long_text_is_read_in_parts():
+    long = "\n".join(f"row {n} of many says nothing new at all" for n in range(2_000))
+    model = Model("chat", [[LOOK], [AGAIN], at([read_log]), at([read_on]), ["Done."]])
+    with httpx.Client(transport=Transport(Stabilizer(6_000), transport=model.transport(), recall=True)) as http:
+        Client("chat", http, lambda name, args: long if args["of"] == "log" else OTHER).ask("Read it.")
+    newest = [list(texts_in(history_of_body(body)[-1])) for body in model.bodies[-2:]]
+    first, second = (next(text for text in texts if text.startswith("[lines")).splitlines() for texts in newest)
+    assert first[1:] + second[1:] == long.splitlines()[: len(first) + len(second) - 2]
+
+
+def read_on(body):
+    line = re.findall(r"go on with first_line=(\d+)", json.dumps(history_of_body(body)))[-1]
+    return [("recall", {"handle": HANDLE.search(json.dumps(history_of_body(body)))[1], "first_line": int(line)})]
+
+
 @pytest.mark.parametrize("restarted", [True, False])
 @pytest.mark.parametrize("api", APIS)
 def test_after_a_restart_with_a_store_the_prefix_holds_and_handles_are_read(api, restarted, tmp_path):
