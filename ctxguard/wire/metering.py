@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ctxguard.adapting.fields import get, member_at
+from ctxguard.adapting.fields import member_at
+from ctxguard.errors import WireError
 from ctxguard.formats.format import records_of
 from ctxguard.report.telemetry import export
 from ctxguard.wire.events import EventSplitter, data_of
@@ -17,19 +19,22 @@ if TYPE_CHECKING:
     from ctxguard.wire.metrics import Metrics
     from ctxguard.wire.sessions import Owner
 
-_MOST: Final = 50_000_000
-"""Bytes of an answer or of an event that are looked at."""
-_PLACES: Final = (("usage",), ("usageMetadata",), ("response", "usage"), ("message", "usage"), ("usage", "tokens"))
+_MOST: Final = 8_000_000
+"""Bytes of an answer or of an event that are looked at; what a longer one reports is not known."""
+_PLACES: Final = (("usage",), ("usageMetadata",), ("response", "usage"), ("message", "usage"))
 """Where answers and their events have what was used."""
-_INPUT: Final = ("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens")
-_OUTPUT: Final = ("output_tokens", "completion_tokens", "candidatesTokenCount", "outputTokens")
-_BESIDE: Final = ("thoughtsTokenCount",)
-"""Output that Gemini counts beside the rest of it."""
-_READ: Final = ("cache_read_input_tokens", "cacheReadInputTokens")
-_WRITTEN: Final = ("cache_creation_input_tokens", "cacheWriteInputTokens")
-"""Input that Anthropic and Amazon count beside the rest of it."""
-_CACHED: Final = ("cached_tokens", "cachedContentTokenCount")
-_DETAILS: Final = ("prompt_tokens_details", "input_tokens_details")
+_INNER: Final = ("prompt_tokens_details", "input_tokens_details", "tokens")
+"""Where a part of it stands apart."""
+_NAMES: Final = {
+    "input": "input_tokens prompt_tokens promptTokenCount inputTokens",
+    # Anthropic and Amazon count these beside the rest of the input
+    "read": "cache_read_input_tokens cacheReadInputTokens",
+    "written": "cache_creation_input_tokens cacheWriteInputTokens",
+    "cached": "cached_tokens cachedContentTokenCount",
+    "thoughts": "thoughtsTokenCount",  # Gemini's output beside the rest of it
+    "output": "output_tokens completion_tokens candidatesTokenCount outputTokens",
+}
+_KINDS: Final = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _SHOWN: Final = 8
 """Characters of a hash that are shown."""
 _UNSAFE: Final = re.compile(r"[^\w./:@+-]")
@@ -47,23 +52,16 @@ def usage_of(answer: object) -> dict[str, int]:
 
     `input` is all of it, `cached` and `written` are what was read from a cache and written to one.
     """
-    found: dict[str, int] = {}
-    for used in (record for place in _PLACES if isinstance(record := member_at(answer, place), Mapping)):
-        read, written = _sum(used, _READ), _sum(used, _WRITTEN)
-        cached = _sum(used, _CACHED) + sum(_sum(get(used, name), _CACHED) for name in _DETAILS)
-        counts = {
-            "input": _sum(used, _INPUT) + read + written,
-            "cached": read + cached,
-            "written": written,
-            "output": _sum(used, _OUTPUT) + _sum(used, _BESIDE),
-        }
-        found = {kind: max(count, found.get(kind, 0)) for kind, count in counts.items()}
-    return found
-
-
-def _sum(used: object, names: tuple[str, ...]) -> int:
-    counts = (get(used, name) for name in names)
-    return sum(count for count in counts if isinstance(count, int))
+    places = (member_at(answer, place) for place in _PLACES)
+    used = next((record for record in places if isinstance(record, Mapping)), {})
+    counts: Counter[str] = Counter()
+    for record in (used, *(inner for name in _INNER if isinstance(inner := used.get(name), Mapping))):
+        known = {name: count for name, count in record.items() if name in _KINDS and isinstance(count, int)}
+        for name, count in known.items():
+            counts[_KINDS[name]] = max(count, counts[_KINDS[name]])  # some gateways say it by two names
+    beside = counts["read"] + counts["written"]
+    found = {"input": counts["input"] + beside, "cached": counts["cached"] + counts["read"]}
+    return {**found, "written": counts["written"], "output": counts["output"] + counts["thoughts"]} if used else {}
 
 
 class Billed:
@@ -76,18 +74,23 @@ class Billed:
 
     def __init__(self, metrics: Metrics, label: str = "kind") -> None:
         self._metrics, self._label = metrics, label
-        self._begun = b""
+        self._begun, self._is_lost = b"", False
         self._splitter: EventSplitter | None = None
         self._most: dict[str, int] = {}
 
     def feed(self, chunk: bytes) -> None:
         """Look at some of the body."""
+        if self._is_lost:
+            return
         if self._splitter is None:
             self._begun += chunk[: _MOST - len(self._begun)]
             if self._begun.lstrip()[:1] in (b"", b"{", b"["):
                 return
             self._splitter, chunk = EventSplitter(_MOST), self._begun
-        self._note(raw for raw in self._splitter.feed(chunk) if b"sage" in raw)
+        try:
+            self._note(raw for raw in self._splitter.feed(chunk) if b"sage" in raw)
+        except WireError:  # no events, or one that is too large: that is for others to say
+            self._is_lost = True
 
     def close(self) -> None:
         """Add what was found to the metrics."""

@@ -165,9 +165,11 @@ class _Way(NamedTuple):
         if answer.is_stream_consumed:
             billed.feed(answer.content)
             billed.close()
-        else:
-            answer.stream = _stream_of(_library(self.request), _MeteredStream)(answer.stream, billed)
-        return answer
+            return answer
+        library = _library(self.request)
+        stream = _stream_of(library, _MeteredStream)(answer.stream, billed)
+        headers, extensions = answer.headers.raw, answer.extensions
+        return library.Response(answer.status_code, headers=headers, extensions=extensions, stream=stream)
 
 
 def _exchanged(

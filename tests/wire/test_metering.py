@@ -84,6 +84,47 @@ def test_what_a_tool_is_given_is_not_taken_for_what_is_billed(api):
     assert metrics.get("billed_tokens_total", "output") == 14
 
 
+def test_what_is_no_answer_of_a_known_form_is_passed_over():
+    metrics = Metrics()
+    for raw in (b"\x00\x01binary" * 2_000_000, b"data: " + b"x" * 9_000_000, b"", b"[1, 2]", b"{broken"):
+        billed = Billed(metrics)
+        for begin in range(0, len(raw), 1_000_000):
+            billed.feed(raw[begin : begin + 1_000_000])
+        billed.close()
+    assert metered(metrics) == (0, 0, 0, 0)
+
+
+FORMS = {
+    "thoughts of Gemini": (
+        {"usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 5}},
+        (9, 0, 0, 7),
+    ),
+    "two names": (
+        {"usage": {"prompt_tokens": 9, "input_tokens": 9, "completion_tokens": 2, "output_tokens": 2}},
+        (9, 0, 0, 2),
+    ),
+    "Converse": (
+        {"usage": {"inputTokens": 4, "cacheReadInputTokens": 3, "cacheWriteInputTokens": 2, "outputTokens": 1}},
+        (9, 3, 2, 1),
+    ),
+    "Cohere": (
+        {"usage": {"billed_units": {"input_tokens": 1}, "tokens": {"input_tokens": 9, "output_tokens": 2}}},
+        (9, 0, 0, 2),
+    ),
+    "nothing": ({"usage": None, "id": "x"}, (0, 0, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_of_usage_is_read(form):
+    answer, expected = FORMS[form]
+    metrics = Metrics()
+    billed = Billed(metrics)
+    billed.feed(json.dumps(answer).encode())
+    billed.close()
+    assert metered(metrics) == expected
+
+
 @pytest.mark.recordings
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
 def test_metered_sums_are_the_totals_of_the_recorded_usage(streams):
