@@ -28,7 +28,9 @@ class Weave:
 
     Attributes:
         items: What the model has said in this answer, calls that are hidden included.
-        goes_on: Whether the answer ended with hidden calls alone, so that its end was hidden, too.
+        is_over: Whether the answer has ended.
+        goes_on: Whether it ended with hidden calls alone, so that its end was hidden, too.
+        renamed: The id that the client has for the answer, and that of the provider, where it stores answers.
         round: Number of the answer, from 0 on.
         shown: Items of earlier answers that the client has.
     """
@@ -36,6 +38,7 @@ class Weave:
     def __init__(self, answers: Answers, name: str) -> None:
         self.answers, self.name = answers, name
         self.round = -1
+        self.renamed: tuple[str, str] | None = None
         self.shown: list[Item] = []
         self.items: list[Item] = []
         self.again()
@@ -43,7 +46,7 @@ class Weave:
     def again(self) -> None:
         """Begin with the next answer."""
         self.shown += [item for item in self.items if not self._is_hidden(item)]
-        self.items, self.hidden, self.goes_on = [], set[int](), False
+        self.items, self.hidden, self.goes_on, self.is_over = [], set[int](), False, False
         self.round += 1
 
     def feed(self, event: Event) -> Event | None:
@@ -57,7 +60,7 @@ class Weave:
     def _ends(self) -> bool:
         """Return whether the end of this answer is the client's: it is not where all calls in it are hidden."""
         calls = [self._is_hidden(item) for item in self.items if self.answers.call(item) is not None]
-        self.goes_on = bool(calls) and all(calls)
+        self.is_over, self.goes_on = True, bool(calls) and all(calls)
         return not self.goes_on
 
     def _place(self, number: int) -> int:
@@ -200,6 +203,7 @@ class ChatAnswers(Answers):
 
 class _ResponsesWeave(Weave):
     _last = -1
+    _id: object = None
 
     def feed(self, event: Event) -> Event | None:
         number = event.get("sequence_number")
@@ -216,17 +220,19 @@ class _ResponsesWeave(Weave):
                 self.hidden.add(index)
             if isinstance(item, dict) and kind.endswith(".done"):
                 self.items.append(item)
-            if index in self.hidden:
-                return None
-            return event if self._place(index) == index else {**event, "output_index": self._place(index)}
-        if kind not in ("response.completed", "response.incomplete") or not isinstance(answer, dict):
-            return None if self.round and isinstance(answer, dict) and kind != "response.failed" else event
-        if not self._ends():
-            return None
-        if not self.round and not self.hidden:
+            place = self._place(index)
+            return None if index in self.hidden else event if place == index else {**event, "output_index": place}
+        if not isinstance(answer, dict):
             return event
+        self._id = self._id or answer.get("id")
+        if kind not in ("response.completed", "response.incomplete", "response.failed"):
+            return None if self.round else event
+        is_hidden = kind != "response.failed" and not self._ends()
+        if is_hidden or not (self.round or self.hidden):
+            return None if is_hidden else event
+        self.renamed = (str(self._id), str(answer.get("id")))  # clients refuse an answer whose id changes
         visible = [*self.shown, *(one for one in self.items if not self._is_hidden(one))]
-        return {**event, "response": {**answer, "output": visible}}
+        return {**event, "response": {**answer, "id": self._id, "output": visible}}
 
 
 class ResponsesAnswers(Answers):

@@ -244,6 +244,10 @@ class Reading:
         if self.request.turn is not None:  # the guard itself goes on
             self.name = self.request.turn.name
             return self.body
+        previous = self.body.get("previous_response_id")
+        stored = self.book.store.get(_TURNS, f"{self.scope} answer {previous}") if previous else None
+        if stored is not None:
+            self.body = {**self.body, "previous_response_id": stored.decode()}
         self.name = self.book.name(self.kind, self.body)
         body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
 
@@ -273,15 +277,18 @@ class Reading:
         body = parse_json(answer.decode("utf-8", "replace"))
         return self.follow(self.form.items(body)) if isinstance(body, dict) else None
 
-    def follow(self, items: Sequence[Item]) -> WireRequest | None:
+    def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
         """Return the request that goes on with an answer, with its calls answered; None where it is the client's turn.
 
         Args:
             items: What the model said.
+            renamed: The id of the answer for the client, and for the provider.
 
         Raises:
             WireError: It goes on asking after it was told that there is no more.
         """
+        if renamed is not None:
+            self.book.store.put(_TURNS, f"{self.scope} answer {renamed[0]}", renamed[1].encode())
         calls = [call for item in items if (call := self.form.call(item)) is not None]
         ours = [call for call in calls if call.name == self.name]
         turn = self.request.turn

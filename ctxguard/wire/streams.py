@@ -136,15 +136,22 @@ class EventStream:
         self.malformed = 0
         self.weave = reading.weave() if reading is not None and weave is None else weave
         self._reading = reading
+        self._following: WireRequest | None = None
         self._splitter = EventSplitter(MOST_EVENT)
         self._events: ReplyEvents[bytes] | None = None if reply is None else ReplyEvents(reply)
 
     def follow(self) -> WireRequest | None:
         """Return the request that goes on with the answer, now that it is over; None where it is the client's turn."""
-        if self._reading is None or self.weave is None:
-            return None
-        following = self._reading.follow(self.weave.items)
-        return following if self.weave.goes_on else None
+        return self._following
+
+    def _woven(self, event: Event) -> Event | None:
+        """Return an event as the client gets it; what ends an answer is remembered before: clients may stop there."""
+        if self.weave is None or self._reading is None:
+            return event
+        was_over, shown = self.weave.is_over, self.weave.feed(event)
+        if self.weave.is_over and not was_over:
+            self._following = self._reading.follow(self.weave.items, renamed=self.weave.renamed)
+        return shown
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what can be sent now."""
@@ -171,7 +178,7 @@ class EventStream:
                 yield raw
             return
         try:
-            shown = event if self.weave is None else self.weave.feed(event)
+            shown = self._woven(event)
             if shown is None:
                 return
             restored = [(shown, raw)] if self._events is None else self._events.feed(shown, raw)

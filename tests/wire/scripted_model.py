@@ -7,6 +7,7 @@ without results, results without calls, and two messages of the model in a row.
 from __future__ import annotations
 
 import json
+import sys
 
 import httpx
 
@@ -34,17 +35,18 @@ class Model:
         self.usage = usage or (lambda number: (100 + number, 40, 10, 7))
         self.billed = []
 
-    def transport(self):
-        return httpx.MockTransport(self.handle)
+    def transport(self, library=httpx):
+        return library.MockTransport(self.handle)
 
     def handle(self, request):
+        library = sys.modules[type(request).__module__.partition(".")[0]]  # httpx, or the one like it that an SDK uses
         body = json.loads(request.content)
         self.raw.append(request.content.decode())
         self.bodies.append(body)
         try:
             PAIRS[self.api](body)
         except RefusedError as refusal:
-            return httpx.Response(400, json={"error": {"message": str(refusal)}})
+            return library.Response(400, json={"error": {"message": str(refusal)}})
         number = len(self.bodies)
         reply = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         reply = reply(body) if callable(reply) else reply
@@ -52,8 +54,10 @@ class Model:
         answer = ANSWERS[self.api](reply, number, self.billed[-1])
         if self.streams:
             events = STREAMS[self.api](answer)
-            return httpx.Response(200, headers={"content-type": "text/event-stream"}, content="".join(events).encode())
-        return httpx.Response(200, json=answer)
+            return library.Response(
+                200, headers={"content-type": "text/event-stream"}, content="".join(events).encode()
+            )
+        return library.Response(200, json=answer)
 
 
 def require(holds, message):
@@ -270,9 +274,11 @@ def stream_responses(answer):
         if item["type"] == "message":
             text = item["content"][0]["text"]
             yield numbered("response.output_item.added", output_index=index, item={**empty, "content": []})
+            part = {"type": "output_text", "text": "", "annotations": []}
+            yield numbered("response.content_part.added", **place, content_index=0, part=part)
             for piece in pieces(text):
-                yield numbered("response.output_text.delta", **place, content_index=0, delta=piece)
-            yield numbered("response.output_text.done", **place, content_index=0, text=text)
+                yield numbered("response.output_text.delta", **place, content_index=0, delta=piece, logprobs=[])
+            yield numbered("response.output_text.done", **place, content_index=0, text=text, logprobs=[])
         elif item["type"] == "function_call":
             yield numbered("response.output_item.added", output_index=index, item={**empty, "arguments": ""})
             for piece in pieces(item["arguments"]):

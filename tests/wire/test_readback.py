@@ -7,11 +7,12 @@ import re
 
 import httpx
 import pytest
-from scripted_model import CLIENTS, Client, Model, history_of, question, request
+from scripted_model import CLIENTS, PATHS, Client, Model, history_of, question, request, results
 
 from ctxguard import Stabilizer
 from ctxguard.stores import SQLiteStore
 from ctxguard.wire import AsyncTransport, Guard, Transport
+from ctxguard.wire.guard import WireRequest
 
 APIS = ("chat", "responses", "anthropic", "gemini")
 MAIL = "ann@example.com"
@@ -261,6 +262,38 @@ def test_calls_that_the_provider_holds_are_answered_with_the_clients_results():
     assert answered == {"call_4_0", "call_4_1"}, "the hidden call of the answer on the server is answered, too"
 
 
+def test_a_streamed_answer_keeps_its_id_and_the_next_request_goes_on_from_the_last_one():
+    """Clients refuse a stream in which the id of the answer changes; the provider stores each answer under its own."""
+    model = Model("responses", [*filled(), at([read_log]), ["Ann."], ["Good bye."]], streams=True)
+    with httpx.Client(transport=Transport(Stabilizer(6_000), transport=model.transport(), recall=True)) as http:
+        client = Client("responses", http, tool, streams=True)
+        client.ask("What does the log say?")
+        named = re.findall(r'"id": ?"(resp_\d+)"', client.raw[-1].decode())
+        client.history = [question("responses", "And now?")]
+        body = request("responses", client.history, previous_response_id=named[0], stream=True)
+        http.post("http://provider/v1/responses", json=body)
+    assert set(named) == {"resp_4"}
+    assert model.bodies[-1]["previous_response_id"] == "resp_5"
+
+
+def test_a_client_that_stops_at_the_last_event_is_remembered():
+    model = Model("chat", [*filled(), at([AGAIN, read_log]), ["Ann."]], streams=True)
+    with httpx.Client(transport=Transport(Stabilizer(6_000), transport=model.transport(), recall=True)) as http:
+        client = Client("chat", http, tool, streams=True)
+        client.history = [question("chat", "What does the log say?")]
+        for _ in range(5):
+            body = request("chat", client.history, stream=True)
+            with http.stream("POST", f"http://provider{path_of('chat')}", json=body) as answer:
+                raw = b""
+                for chunk in answer.iter_raw(64):
+                    raw += chunk
+                    if b"[DONE]" in raw:
+                        break
+            members, calls = CLIENTS["chat"](None, raw)
+            client.history += [*members, *results("chat", [(i, name, tool(name, args)) for i, name, args in calls])]
+    assert masked_log(model) in list(texts_in(history_of_body(model.bodies[-1])))
+
+
 @pytest.mark.parametrize("api", APIS)
 def test_a_client_with_a_tool_of_this_name_keeps_it(api):
     model = Model(api, [["Hello."]])
@@ -274,8 +307,6 @@ def test_a_client_with_a_tool_of_this_name_keeps_it(api):
 
 
 def path_of(api):
-    from scripted_model import PATHS
-
     return PATHS[api]
 
 
@@ -287,8 +318,6 @@ def test_without_the_setting_nothing_is_added_and_no_handle_is_named():
 
 @pytest.mark.parametrize("path", ["/v1/messages/count_tokens", "/v1/responses/input_tokens"])
 def test_requests_that_no_model_answers_get_no_tool(path):
-    from ctxguard.wire.guard import WireRequest
-
     api = "anthropic" if "messages" in path else "responses"
     body = json.dumps(request(api, [question(api, "Hi.")])).encode()
     prepared = Guard(Stabilizer(6_000), recall=True).prepare(WireRequest("POST", path, {}, body))
@@ -301,8 +330,6 @@ async def test_async_clients_read_back_too(api):
     transport = AsyncTransport(Stabilizer(6_000), transport=model.transport(), recall=True)
     async with httpx.AsyncClient(transport=transport) as http:
         history = [question(api, "What does the log say?")]
-        from scripted_model import results
-
         while True:
             answer = await http.post(f"http://provider{path_of(api)}", json=request(api, history, stream=True))
             members, calls = CLIENTS[api](None, answer.content)
@@ -317,8 +344,6 @@ def test_streams_are_passed_on_as_they_come():
     """Nothing but the call itself is held back: each event is out before the next one comes."""
     model = Model("chat", [["Let me see. ", ("recall", {"handle": "a" * 20})], ["Done."]], streams=True)
     guard = Guard(Stabilizer(6_000), recall=True)
-    from ctxguard.wire.guard import WireRequest
-
     body = json.dumps(request("chat", [question("chat", "Hi.")])).encode()
     prepared = guard.prepare(WireRequest("POST", "/v1/chat/completions", {}, body))
     stream = prepared.stream()
@@ -332,8 +357,6 @@ def test_streams_are_passed_on_as_they_come():
 def test_other_apis_name_no_handle():
     """Bedrock and Cohere have no read-back on the wire, so nothing there may promise it."""
     guard = Guard(Stabilizer(4_000), recall=True)
-    from ctxguard.wire.guard import WireRequest
-
     history = [question("chat", "Look.")]
     for number in range(8):
         call = {"id": f"c{number}", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
