@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
+import httpx
 import pytest
-from scripted_model import Model
+from scripted_model import CLIENTS as READ
+from scripted_model import PATHS, Model, question, request, results
 from test_readback import AGAIN, LOG, OTHER, at, filled, history_of_body, masked_log, read_log, texts_in
 
 from ctxguard import Stabilizer
+from ctxguard.wire import Guard, proxy_app
+from ctxguard.wire.clients import guarded
+from ctxguard.wire.run import summary
 
 LAST = [["Let me see. ", read_log], [AGAIN, read_log], ["Ann moved it."]]
 
@@ -23,8 +29,6 @@ def look_up(args):
 
 
 def chat_with_openai(openai, client, stream):
-    import json
-
     tools = [{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}}}]
     messages = [{"role": "user", "content": "What does the log say?"}]
     while True:
@@ -45,8 +49,6 @@ def chat_with_openai(openai, client, stream):
 
 
 def responses_with_openai(openai, client, stream):
-    import json
-
     tools = [{"type": "function", "name": "look_up", "parameters": {"type": "object", "properties": {}}}]
     items, said = [{"role": "user", "content": "What does the log say?"}], []
     while True:
@@ -105,6 +107,25 @@ def anthropic_client(model):
     return anthropic, anthropic.Anthropic(api_key="none", base_url="http://provider", http_client=http, max_retries=0)
 
 
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+async def test_clients_of_the_proxy_read_back(streams):
+    model = Model("chat", [*filled(), *map(at, LAST)], streams=streams)
+    guard = Guard(Stabilizer(6_000), recall=True)
+    app = proxy_app(guard, "http://provider", transport=model.transport())
+    history, said = [question("chat", "What does the log say?")], []
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://proxy") as http:
+        for _ in range(5):
+            answer = await http.post(PATHS["chat"], json=request("chat", history, stream=streams))
+            members, calls = READ["chat"](None if streams else answer.json(), answer.content)
+            history += [*members, *results("chat", [(i, name, look_up(args)) for i, name, args in calls])]
+            said += [member["content"] or "" for member in members]
+        metrics = (await http.get("/metrics")).text
+    assert said == ["", "", "", "Let me see. ", "Ann moved it."]
+    assert 'ctxguard_read_backs_total{by="handle"} 2' in metrics
+    assert guard.metrics.get("billed_tokens_total", "input") == sum(billed[0] for billed in model.billed)
+    assert "the model read back 2 times what was shortened or had left" in list(summary(guard.metrics))
+
+
 CLIENTS = {
     "chat": (openai_client, chat_with_openai),
     "responses": (openai_client, responses_with_openai),
@@ -115,8 +136,6 @@ CLIENTS = {
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", CLIENTS)
 def test_official_clients_never_notice(api, stream):
-    from ctxguard.wire.clients import guarded
-
     made, run = CLIENTS[api]
     model = Model(api, [*filled(), *map(at, LAST)], streams=stream)
     sdk, client = made(model)
