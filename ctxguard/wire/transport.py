@@ -22,12 +22,13 @@ from ctxguard.wire.decoding import can_decode
 from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared, WireRequest
 from ctxguard.wire.metering import Billed
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, name_of, status_of
+from ctxguard.wire.uploads import is_upload
 
 if TYPE_CHECKING:
     import httpx
     import httpx2
 
-    from ctxguard.wire.streams import EventStream
+    from ctxguard.formats.answers import Weave
 
     # clients of both libraries take them; at run time it is enough to behave like one
     class _Transport(httpx.BaseTransport, httpx2.BaseTransport):  # type: ignore[misc]
@@ -42,6 +43,7 @@ else:
 _LOG: Final = logging.getLogger("ctxguard.wire")
 UNFORWARDED: Final = "ctxguard.unforwarded"
 """The extension of a request that holds headers which the client sent to the proxy alone."""
+_FRAMES: Final = "application/vnd.amazon.eventstream"
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
 
 
@@ -181,9 +183,8 @@ def _exchanged(
 ) -> Generator[Ask, object, Any]:
     """Send one request guarded, and return its answer."""
     library, path = _library(request), request.url.path
-    if format_of(request.method, path) is None and guard.passes_unread(path):
-        guard.metrics.add("passed_unread_total")
-        return _without_ours((yield Ask(send, (request,))))
+    if format_of(request.method, path) is None and not is_upload(request.method, path) and guard.passes_unread(path):
+        return (yield from _passed_on(guard, request, send))
     way = _Way(guard, request, send, awhole if read == "aread" else whole, large)
     asked: WireRequest | None = _asked(request, (yield Ask(getattr(request, read))))
     answer: Any = None
@@ -200,6 +201,16 @@ def _exchanged(
     except CtxguardError as error:
         return _refused(library, guard, error, path)
     return _rewritten(library, answer, content=prepared.whole(said))
+
+
+def _passed_on(guard: Guard, request: Any, send: Callable[..., object]) -> Generator[Ask, object, Any]:  # noqa: ANN401
+    """Send a request on unread."""
+    guard.metrics.add("passed_unread_total")
+    try:
+        guard.record(request.url.path, request.headers, None)
+    except CtxguardError as error:
+        return _refused(_library(request), guard, error, request.url.path)
+    return _without_ours((yield Ask(send, (request,))))
 
 
 def _without_ours(answer: Any) -> Any:  # noqa: ANN401
@@ -297,7 +308,7 @@ def _is_read(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: AN
 
 
 def _is_stream(answer: Any) -> bool:  # noqa: ANN401
-    return str(answer.headers.get("content-type", "")).lower().startswith("text/event-stream")
+    return str(answer.headers.get("content-type", "")).lower().startswith(("text/event-stream", _FRAMES))
 
 
 def _rewritten(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN401
@@ -310,10 +321,11 @@ class _GuardedStream:
 
     def __init__(self, answer: Any, prepared: Prepared, way: _Way) -> None:  # noqa: ANN401
         self._way = way
-        self._begin(answer, prepared.stream())
+        self._begin(answer, prepared)
 
-    def _begin(self, answer: Any, events: EventStream) -> None:  # noqa: ANN401
-        self._answer, self._events = answer, events
+    def _begin(self, answer: Any, prepared: Prepared, weave: Weave | None = None) -> None:  # noqa: ANN401
+        is_framed = answer.headers["content-type"].lower().startswith(_FRAMES)
+        self._answer, self._events = answer, prepared.stream(weave, is_framed=is_framed)
         # clients that stop at the last event read the rest by a second iterator: it goes on where the first stopped
         self._pieces, self._apieces = pieces(answer), apieces(answer)
 
@@ -325,7 +337,7 @@ class _GuardedStream:
         weave = self._events.weave
         if weave is not None:
             weave.again()
-        self._begin(answer, prepared.stream(weave))
+        self._begin(answer, prepared, weave)
 
     def __iter__(self) -> Iterator[bytes]:
         while True:
