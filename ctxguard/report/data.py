@@ -114,6 +114,19 @@ class ReportData:
         return bool(host) and any(name.search(text) for text in said)
 
     @cached_property
+    def masked(self) -> tuple[Artifact, ...]:
+        """The history as the last masking stage gave it, before anything was shortened or left out."""
+        changes = self._draft.changes
+        last = max((n for n, change in enumerate(changes, 1) if change.stage.startswith("Mask")), default=0)
+        return next((change.before for change in changes[last:]), self._draft.artifacts)
+
+    @property
+    def left(self) -> list[Artifact]:
+        """What of the history is not in the result as it was: masked, in order, and whole."""
+        sent = {(id(artifact.root), artifact.text) for artifact in self._draft.artifacts}
+        return [artifact for artifact in self.masked if (id(artifact.root), artifact.text) not in sent]
+
+    @cached_property
     def first_changed(self) -> int | None:
         """Position of the first artifact of the result that is not the one of the history; None if all are."""
         if not self._draft.changes:

@@ -63,6 +63,7 @@ class Guarding:
     credential: str = ""
     not_credential: str = ""
     cache_control: bool = False
+    recall: bool = False
     audit: Path | None = None
     mode: Literal["enforce", "observe"] | None = None
 
@@ -173,10 +174,13 @@ def require_server() -> None:
 def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
     """Return the guard that the options and the configuration describe."""
     from ctxguard.config import load_context_config
+    from ctxguard.stores import open_store
     from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
 
-    vault = guarding.vault(known.store)
+    vault, place = guarding.vault(known.store), guarding.store or known.store
+    if guarding.recall and workers > 1 and place is None:
+        raise ConfigError("--recall with several workers needs --store URL, which they share", setting="recall")
     return Guard(
         chain.stabilizer(known, default=DEFAULT_BUDGET, changes={"mode": guarding.mode}),
         strategy=guarding.strategy,
@@ -189,6 +193,7 @@ def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
         tools=load_context_config(chain.config).pii.tools or {},
+        recall=guarding.recall and (place is None or open_store(place)),
         audit=None if guarding.audit is None else AuditLog(guarding.audit),
     )
 

@@ -21,6 +21,9 @@ from ctxguard.wire import events, frames
 from ctxguard.wire.replies import as_json
 
 if TYPE_CHECKING:
+    from ctxguard.formats.answers import Weave
+    from ctxguard.wire.guard import WireRequest
+    from ctxguard.wire.readback import Reading
     from ctxguard.wire.replies import Reply
 
 Origin = TypeVar("Origin")
@@ -149,15 +152,43 @@ class EventStream:
         reply: Gives values back.
         is_framed: Whether the events come in Amazon's frames; else they are server-sent events.
 
+    Args:
+        reply: Puts values back; None where there is nothing to put back.
+        reading: Answers the calls by which the model reads back; None where it cannot.
+        weave: Follows the answers that this one goes on with.
+
     Attributes:
         malformed: Events whose data could not be read; they were passed on as they are.
     """
 
-    def __init__(self, reply: Reply, *, is_framed: bool = False) -> None:
+    def __init__(
+        self,
+        reply: Reply | None,
+        reading: Reading | None = None,
+        weave: Weave | None = None,
+        *,
+        is_framed: bool = False,
+    ) -> None:
         self.malformed = 0
+        self.weave = reading.weave() if reading is not None and weave is None else weave
+        self._reading = reading
+        self._following: WireRequest | None = None
         self._form = frames if is_framed else events
         self._splitter = self._form.EventSplitter(MOST_EVENT)
-        self._events: ReplyEvents[bytes] = ReplyEvents(reply)
+        self._events: ReplyEvents[bytes] | None = None if reply is None else ReplyEvents(reply)
+
+    def follow(self) -> WireRequest | None:
+        """Return the request that goes on with the answer, now that it is over; None where it is the client's turn."""
+        return self._following
+
+    def _woven(self, event: Event) -> Event | None:
+        """Return an event as the client gets it; what ends an answer is remembered before: clients may stop there."""
+        if self.weave is None or self._reading is None:
+            return event
+        was_over, shown = self.weave.is_over, self.weave.feed(event)
+        if self.weave.is_over and not was_over:
+            self._following = self._reading.follow(self.weave.items, renamed=self.weave.renamed)
+        return shown
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what can be sent now."""
@@ -173,7 +204,8 @@ class EventStream:
         return b"".join(self._rest()) + rest
 
     def _rest(self) -> Iterator[bytes]:
-        return (self._form.with_data(origin, as_json(event)) for event, origin in self._events.close())
+        held = () if self._events is None else self._events.close()
+        return (self._form.with_data(origin, as_json(event)) for event, origin in held)
 
     def _restored(self, raw: bytes) -> Iterator[bytes]:
         event = self._form.data_of(raw)
@@ -181,10 +213,14 @@ class EventStream:
             is_done = b"[DONE]" in raw
             self.malformed += not is_done and b"data:" in raw
             yield from self._rest() if is_done else ()
-            yield raw
+            if not (is_done and self.weave is not None and self.weave.goes_on):
+                yield raw
             return
         try:
-            restored = self._events.feed(event, raw)
+            shown = self._woven(event)
+            if shown is None:
+                return
+            restored = [(shown, raw)] if self._events is None else self._events.feed(shown, raw)
         except CtxguardError:
             raise
         except Exception:  # noqa: BLE001 - an event of a form that no API has must not end the answer
