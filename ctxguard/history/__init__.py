@@ -1,4 +1,4 @@
-"""The one model of a conversation: pairs, exchanges, turns, what must stay, and who really wrote a message."""
+"""The model of a conversation: pairs, exchanges, turns, mandatory messages, and who really wrote a message."""
 
 from ctxguard.settings import names_in_stub
 

@@ -1,7 +1,7 @@
-"""Find personal data, hide it, give it back, and prove that it is gone.
+"""Find personal data, mask it, restore it, and check that none is left.
 
-`STANDARD.find(text)` says where it stands; `Masker` hides it (redacted, pseudonymized, hashed, in part); `Vault` keeps
-what pseudonyms stand for; `MaskSession.unmask` gives it back; `validate_no_pii` checks on a path of its own.
+`STANDARD.find(text)` returns the places; `Masker` masks (redacts, pseudonymizes, hashes, or shows in part); `Vault`
+stores the values of pseudonyms; `MaskSession.unmask` restores them; `validate_no_pii` checks independently.
 """
 
 from ctxguard.settings import names_in_stub

@@ -40,7 +40,7 @@ def scan_files(
     report: Literal["text", "json"] = "text",
     output: Path | None = None,
 ) -> None:
-    """Search files for personal data: print type and place of each finding, never the value.
+    """Search files for personal data: print type and position of each finding, never the value.
 
     Exit codes: 0 nothing was found; 1 something was found; 2 a file cannot be read.
     """
@@ -68,7 +68,7 @@ def mask_file(
     strategy: Literal["redact", "pseudonymize", "partial"] | None = None,
     output: Path | None = None,
 ) -> None:
-    """Print a file with personal data masked; JSON stays JSON, and everything else stays as it was."""
+    """Print a file with personal data masked; JSON stays valid, and all other text stays unchanged."""
     from ctxguard.config import load_context_config
     from ctxguard.harness.recordings import read_text
     from ctxguard.pii.scanning import mask_file_text
@@ -140,7 +140,7 @@ def write_config(file: Path = Path("ctxguard.yaml")) -> None:
 
 
 def _detectors(names: str | None, config: Path | None) -> list[Detector]:
-    """Return what the names stand for: rule sets joined into one, with those of the configuration, and Presidio."""
+    """Return the detectors of some names: rule sets joined into one, with the configuration's, and Presidio."""
     from ctxguard.config import load_context_config
     from ctxguard.pii.detectors import PresidioDetector
     from ctxguard.pii.own_rules import configured_rules
@@ -177,7 +177,7 @@ def _scan_json(found: Mapping[str, Sequence[Place]], rules: str) -> str:
 
 
 def _rates(score: Score) -> tuple[float | None, ...]:
-    """Return precision, recall, F1, and F2; None for what would be a share of nothing."""
+    """Return precision, recall, F1, and F2; None if undefined, because the denominator is 0."""
     precision = score.precision if score.predicted else None
     recall = score.recall if score.gold else None
     f1, f2 = (None, None) if precision is None or recall is None else (score.f(1), score.f(2))

@@ -16,18 +16,18 @@ from ctxguard.pii.mask.strategies import Strategies
 from ctxguard.pii.rule_sets import RuleSet
 from ctxguard.pii.spans import Span, resolve
 
-_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")  # `str.splitlines` would also split at characters that JSON strings hold
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")  # `str.splitlines` also splits inside JSON strings
 UNNAMED: Final = "PII"
-"""The label of a value that only shows by what stands around it."""
+"""The label of a value that only its context reveals."""
 
 
 class Place(NamedTuple):
-    """Say where a finding is, never what it is.
+    """The position of a finding, without its value.
 
     Attributes:
         line: counted from 1.
         column: characters from the start of the line, counted from 1.
-        label: what was found: `EMAIL`, `IBAN`, ….
+        label: the label of the finding: `EMAIL`, `IBAN`, ….
     """
 
     line: int
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 def mask_file_text(text: str, rules: Rules, *, strategy: Strategies = "redact") -> str:
-    """Return the text of a file masked; what was JSON is JSON still, and the rest of the layout stays as it was.
+    """Return the text of a file masked; JSON stays valid, and the rest of the layout stays unchanged.
 
     The same value gets the same pseudonym throughout.
     """
@@ -45,7 +45,7 @@ def mask_file_text(text: str, rules: Rules, *, strategy: Strategies = "redact") 
 
 
 def scan_file_text(text: str, rules: Rules) -> list[Place]:
-    """Return where in the text of a file masking would change something, in the order of the text."""
+    """Return the positions in the text of a file that masking would change, in the order of the text."""
     masker = Masker(rules)
     session = masker.session()
     places: list[Place] = []
@@ -109,7 +109,7 @@ def _judged(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[s
 
 
 def _records(text: str) -> Sequence[str]:
-    """Return what is masked on its own: each line where every line is a JSON document, else the whole text."""
+    """Return the units that are masked separately: each line if every line is a JSON document, else the whole text."""
     lines = _LINE.findall(text)
     filled = [line for line in lines if line.strip()]
     return lines if len(filled) > 1 and all(map(is_json, filled)) else (text,)
@@ -126,7 +126,7 @@ def _spans(masker: Masker, record: str, masked: str) -> Iterator[Span]:
 
 
 def _in_token(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> Iterator[Span]:
-    """Walk what is found in a token that masking changes: as it is written, in its value, or after its key."""
+    """Yield the findings in a token that masking changes: in the raw token, in its value, or after its key."""
     inside = [span for span in spans if token.start <= span.start and span.end <= token.end]
     if inside:
         yield from inside

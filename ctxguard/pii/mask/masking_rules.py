@@ -50,7 +50,7 @@ class MaskingRules:
         self._check_placeholders()
 
     def find(self, text: str) -> Sequence[Span]:
-        """Return what the detectors find together.
+        """Return the findings of all detectors together.
 
         Raises:
             DetectorError: a detector failed.
@@ -64,7 +64,7 @@ class MaskingRules:
         return found
 
     def find_joined(self, text: str) -> Sequence[Span]:
-        """Return what the detectors find together, without the cache."""
+        """Return the findings of all detectors together, without the cache."""
         if len(self.detectors) == 1:
             return self.detectors[0].find(text)
         return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
