@@ -121,6 +121,7 @@ class Costs:
         channel: added for an assistant's message that says or thinks something.
         system: framing of a system message.
         result: framing of a tool's result.
+        quotes_results: whether the text of a result stands in a JSON object, where it is not one itself.
         call: framing of a tool call.
         call_names: how often the tool's name is written for a call and its result, beyond the call itself.
         parallel: added for each of several calls of one message.
@@ -144,6 +145,7 @@ class Costs:
     channel: int = 0
     system: int = 4
     result: int = 4
+    quotes_results: bool = False
     call: int = 5
     call_names: int = 1
     parallel: int = 0

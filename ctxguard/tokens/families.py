@@ -140,6 +140,7 @@ _GEMINI: Final = Costs(  # fitted: 155 requests of Gemini 2.0 to 3.6
     message=0,
     system=0,
     result=4,
+    quotes_results=True,
     call=10,
     call_names=1,
     name=0,

@@ -15,7 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
 from ctxguard.adapting.fields import get
@@ -29,6 +29,7 @@ from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
+from ctxguard.wire.audit import Audit, hidden_values, version_of
 from ctxguard.wire.caching import with_breakpoints
 from ctxguard.wire.chains import Chains
 from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts
@@ -42,6 +43,7 @@ from ctxguard.wire.request_json import parsed_body, written_body
 from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads
 from ctxguard.wire.streams import EventStream
 from ctxguard.wire.texts import Use, Values
+from ctxguard.wire.uploads import divided, is_upload
 
 if TYPE_CHECKING:
     from ctxguard.pii.mask.strategies import Strategies
@@ -116,15 +118,15 @@ class Prepared:
         """Return the body of an answer with the values back."""
         return answer if self.reply is None else self.reply.whole(answer)
 
-    def stream(self) -> EventStream:
-        """Begin with an answer that comes as server-sent events.
+    def stream(self, *, is_framed: bool = False) -> EventStream:
+        """Begin with an answer that comes as server-sent events, or in Amazon's frames.
 
         Raises:
             WireError: There is nothing to give back in it.
         """
         if self.reply is None:
             raise WireError("this answer needs no reading", status=500)
-        return EventStream(self.reply)
+        return EventStream(self.reply, is_framed=is_framed)
 
 
 class GuardSettings(TypedDict, total=False):
@@ -136,6 +138,7 @@ class GuardSettings(TypedDict, total=False):
     vault: Vault | None
     keep_thinking: bool | None
     on_report: OnReport | None
+    audit: Audit | None
     max_answer: int
     credentials: Sequence[str]
     not_credentials: Sequence[str]
@@ -153,9 +156,9 @@ class Guard:
         stabilizer: Does the work; its rules say what is personal data. A chain without `MaskPII` masks nothing.
         strategy: How values are hidden where the stabilizer has no masker of its own: `pseudonymize` lets answers have
             them back.
-        on_unreadable: `refuse` requests that the guard cannot read, such as uploads, or a list of paths to which they
-            are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the end of a path.
-            Requests that the guard reads are never sent on unread.
+        on_unreadable: `refuse` requests that the guard cannot read, such as uploads of images, or a list of paths to
+            which they are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the end of a
+            path. Requests that the guard reads, uploads of texts among them, are never sent on unread.
         max_body: Bytes that the body of a request may have.
         vault: Where the placeholders of sessions, conversations and stored answers live; all workers that serve the
             same clients must share its store. None means in this process.
@@ -168,6 +171,8 @@ class Guard:
         takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot keep them.
         cache_control: Mark up to four prefixes of a request to Anthropic for its cache, where the client marks none.
         on_report: Is called with the report on each request; `report.session` is the session that the client named.
+        audit: Is called with the record of each request and the body that is sent, before it is: an
+            `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent.
 
     Attributes:
         metrics: Counts of what was done.
@@ -186,6 +191,7 @@ class Guard:
         vault: Vault | None = None,
         keep_thinking: bool | None = None,
         on_report: OnReport | None = None,
+        audit: Audit | None = None,
         max_answer: int = 50_000_000,
         credentials: Sequence[str] = (),
         not_credentials: Sequence[str] = (),
@@ -200,9 +206,11 @@ class Guard:
         self.max_answer = max_answer
         self.takes_sessions = takes_sessions
         self.on_report = valid_listener(on_report)
+        self._audit = audit
         self.metrics: Metrics = Metrics()
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
+        self._rules = version_of([detector for masking in self._masking for detector in masking.detectors])
         self._values = Values()
         self._warned: set[str] = set()
         self._counters = Counters(stabilizer.counter)
@@ -228,7 +236,7 @@ class Guard:
 
     def passes_unread(self, path: str) -> bool:
         """Return whether requests to a path are sent on unread; warn the first time that a setting allows it."""
-        if path.rstrip("/").endswith(TEXT_PATHS):
+        if path.rstrip("/").endswith(TEXT_PATHS) or format_of("POST", path) is not None:
             return False
         found = next((p for p in self.unread_paths if fnmatchcase(path.rstrip("/"), f"*{p.rstrip('/')}")), None)
         if found is None:
@@ -272,11 +280,43 @@ class Guard:
             prepared = yield from self._enforced(request, retry)
         except (CtxguardError, RecursionError) as error:
             if self.stabilizer.mode == "enforce":
-                is_deep = isinstance(error, RecursionError)
-                raise WireError("the body is nested too deeply") if is_deep else error from None
+                refusal = WireError("the body is nested too deeply") if isinstance(error, RecursionError) else error
+                self.record(request.path, request.headers, refusal)
+                raise refusal from None
             prepared = Prepared(request.body)
+        self.record(request.path, request.headers, prepared)
         self._note(prepared, request.headers.get(SESSION_HEADER))
         return prepared
+
+    def record(self, path: str, headers: Mapping[str, str], done: Prepared | Exception | None) -> None:
+        """Record what becomes of a request, before it is sent.
+
+        Args:
+            path: The path of its URL.
+            headers: Its headers, with their names in lower case.
+            done: What is sent, or why nothing is; None where the request is sent on unread.
+
+        Raises:
+            AuditError: It cannot be recorded.
+        """
+        if self._audit is None:
+            return
+        record: dict[str, object] = {"path": path, "session": headers.get(SESSION_HEADER), "rules": self._rules}
+        body = done.body if isinstance(done, Prepared) else None
+        report = done.report if isinstance(done, Prepared) else None
+        if isinstance(done, Exception):
+            record["refused"] = type(done).__name__
+        elif body and (report is not None or done.is_redacted is not None):  # type: ignore[union-attr]
+            parsed = parsed_body(body)
+            record |= {"model": model_of(parsed, path), "hidden": hidden_values(parsed)}
+        if report is not None:
+            record |= {"decisions": report.brief(), "observed": report.observed}
+        told = {key: self._shown(value) if isinstance(value, str) else value for key, value in record.items()}
+        self._audit(told, body)
+
+    def _shown(self, text: str) -> str:
+        """Return a text in which no rule matches: clients choose the names of sessions, models and paths."""
+        return "…" if self._check.found(text, Use.TEXT) else text
 
     def _prepared_again(
         self, request: WireRequest, prepared: Prepared, status: int, answer: bytes
@@ -324,13 +364,16 @@ class Guard:
     def _enforced(self, request: WireRequest, retry: Retry | None) -> Generator[Ask, object, Prepared]:
         kind = format_of(request.method, request.path)
         has_texts = kind is None and request.method == "POST" and request.path.rstrip("/").endswith(TEXT_PATHS)
+        uploads = is_upload(request.method, request.path)
         encoding = request.headers.get("content-encoding", "")
-        if encoding and (kind is not None or has_texts):
+        if encoding and (kind is not None or has_texts or uploads):
             request = replace(request, body=decoded_request(request.body, encoding, self.max_body))
         if len(request.body) > self.max_body:
             raise WireError(
                 f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body", status=413
             )
+        upload = divided(request.headers, request.body) if uploads else None
+        has_texts = has_texts or upload is not None
         self.metrics.add("requests_total", "api", "texts" if has_texts else "unknown" if kind is None else kind.api)
         if kind is None and not request.body:
             return Prepared(b"")
@@ -340,17 +383,23 @@ class Guard:
             why = "the client signed the request, so that nobody can change it on its way"
             raise WireError(f"{why} (for boto3: ctxguard_bedrock.guarded)", status=403)
         if kind is None:
-            if self.stabilizer.mode == "observe":
-                return Prepared(request.body)
-            body = parsed_body(request.body)
-            cleaned = self._check.cleaned(body, body)
-            return Prepared(written_body(cleaned), is_redacted=cleaned is not body)
+            return self._redacted(request, upload)
         try:
             body = self._with_shared_messages(kind, parsed_body(request.body))
             kind.native(body)
         except (HistoryError, WireError) as error:
             raise WireError(str(error)) from error
         return (yield from self._stabilized(kind, request, body, retry))
+
+    def _redacted(self, request: WireRequest, upload: tuple[str, list[str]] | None) -> Prepared:
+        """Return a request that holds texts and no history, as JSON or as an upload, with its values redacted."""
+        if self.stabilizer.mode == "observe":
+            return Prepared(request.body)
+        divider, parts = upload or ("", [])
+        body: Mapping[str, Any] = parsed_body(request.body) if upload is None else {"parts": parts}
+        cleaned: Mapping[str, Any] = self._check.cleaned(body, body)
+        sent = written_body(cleaned) if upload is None else divider.join(cleaned["parts"]).encode()
+        return Prepared(sent, is_redacted=cleaned is not body)
 
     def _with_shared_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
         """Return a body in which messages equal to those of earlier requests are these objects: none is read twice."""

@@ -14,7 +14,7 @@ from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
-from ctxguard.wire.events import EventSplitter, data_of, with_data
+from ctxguard.wire import events, frames
 from ctxguard.wire.replies import as_json
 
 if TYPE_CHECKING:
@@ -118,15 +118,20 @@ class ReplyEvents(Generic[Origin]):
 
 
 class EventStream:
-    """Give values back in an answer that comes as server-sent events: `feed` its bytes as they come, then `close`.
+    """Give values back in an answer that comes as events: `feed` its bytes as they come, then `close`.
+
+    Args:
+        reply: Gives values back.
+        is_framed: Whether the events come in Amazon's frames; else they are server-sent events.
 
     Attributes:
         malformed: Events whose data could not be read; they were passed on as they are.
     """
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: Reply, *, is_framed: bool = False) -> None:
         self.malformed = 0
-        self._splitter = EventSplitter(MOST_EVENT)
+        self._form = frames if is_framed else events
+        self._splitter = self._form.EventSplitter(MOST_EVENT)
         self._events: ReplyEvents[bytes] = ReplyEvents(reply)
 
     def feed(self, chunk: bytes) -> bytes:
@@ -135,16 +140,18 @@ class EventStream:
 
     def close(self) -> bytes:
         """Return what was held back; the stream is over."""
-        rest = self._splitter.close()
-        if rest and data_of(rest) is not None:  # some providers do not end their last event
+        rest: bytes = self._splitter.close()
+        if (
+            rest and self._form is events and events.data_of(rest) is not None
+        ):  # some providers do not end their last event
             rest = b"".join(self._restored(rest + b"\n\n"))
         return b"".join(self._rest()) + rest
 
     def _rest(self) -> Iterator[bytes]:
-        return (with_data(origin, as_json(event)) for event, origin in self._events.close())
+        return (self._form.with_data(origin, as_json(event)) for event, origin in self._events.close())
 
     def _restored(self, raw: bytes) -> Iterator[bytes]:
-        event = data_of(raw)
+        event = self._form.data_of(raw)
         if event is None:
             is_done = b"[DONE]" in raw
             self.malformed += not is_done and b"data:" in raw
@@ -159,4 +166,4 @@ class EventStream:
             self.malformed += 1
             yield raw
             return
-        yield from (raw if now is event else with_data(origin, as_json(now)) for now, origin in restored)
+        yield from (raw if now is event else self._form.with_data(origin, as_json(now)) for now, origin in restored)

@@ -21,6 +21,7 @@ from ctxguard.wire.bodies import UnreadableError, apieces, awhole, encoding_of, 
 from ctxguard.wire.decoding import can_decode
 from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared, WireRequest
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, name_of, status_of
+from ctxguard.wire.uploads import is_upload
 
 if TYPE_CHECKING:
     import httpx
@@ -39,6 +40,7 @@ else:
 _LOG: Final = logging.getLogger("ctxguard.wire")
 UNFORWARDED: Final = "ctxguard.unforwarded"
 """The extension of a request that holds headers which the client sent to the proxy alone."""
+_FRAMES: Final = "application/vnd.amazon.eventstream"
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
 
 
@@ -149,14 +151,14 @@ def _exchanged(
 ) -> Generator[Ask, object, Any]:
     """Send one request guarded, and return its answer; whatever does I/O is asked of a driver, sync or async."""
     library = _library(request)
-    if format_of(request.method, request.url.path) is None and guard.passes_unread(request.url.path):
-        guard.metrics.add("passed_unread_total")
-        return _without_ours((yield Ask(send, (request,))))
+    path = request.url.path
+    if format_of(request.method, path) is None and not is_upload(request.method, path) and guard.passes_unread(path):
+        return (yield from _passed_on(guard, request, send))
     asked = _asked(request, (yield Ask(getattr(request, read))))
     try:
         prepared: Any = yield Ask(prepare, (asked,))
     except CtxguardError as error:
-        return _refused(library, guard, error, request.url.path)
+        return _refused(library, guard, error, path)
     read_whole = awhole if read == "aread" else whole
     answer: Any = yield Ask(send, (_guarded(library, request, prepared),))
     try:
@@ -174,8 +176,18 @@ def _exchanged(
             return _rewritten(library, answer, stream=_stream_of(library)(answer, prepared, guard))
         said: Any = yield Ask(read_whole, (answer, guard.max_answer))
     except UnreadableError as error:
-        return _refused(library, guard, error, request.url.path)
+        return _refused(library, guard, error, path)
     return _rewritten(library, answer, content=prepared.whole(said))
+
+
+def _passed_on(guard: Guard, request: Any, send: Callable[..., object]) -> Generator[Ask, object, Any]:  # noqa: ANN401
+    """Send a request on unread."""
+    guard.metrics.add("passed_unread_total")
+    try:
+        guard.record(request.url.path, request.headers, None)
+    except CtxguardError as error:
+        return _refused(_library(request), guard, error, request.url.path)
+    return _without_ours((yield Ask(send, (request,))))
 
 
 def _without_ours(answer: Any) -> Any:  # noqa: ANN401
@@ -273,7 +285,7 @@ def _is_restored(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa
 
 
 def _is_stream(answer: Any) -> bool:  # noqa: ANN401
-    return str(answer.headers.get("content-type", "")).lower().startswith("text/event-stream")
+    return str(answer.headers.get("content-type", "")).lower().startswith(("text/event-stream", _FRAMES))
 
 
 def _rewritten(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN401
@@ -285,7 +297,8 @@ class _GuardedStream:
     """Give values back in the events of an answer as they come."""
 
     def __init__(self, answer: Any, prepared: Prepared, guard: Guard) -> None:  # noqa: ANN401
-        self._answer, self._events, self._guard = answer, prepared.stream(), guard
+        is_framed = answer.headers["content-type"].lower().startswith(_FRAMES)
+        self._answer, self._events, self._guard = answer, prepared.stream(is_framed=is_framed), guard
         # clients that stop at the last event read the rest by a second iterator: it goes on where the first stopped
         self._pieces, self._apieces = pieces(answer), apieces(answer)
 
