@@ -1,9 +1,14 @@
-"""Reject settings that cannot work as soon as they are given, each with one line that says what to write instead."""
+"""Reject settings that cannot work as soon as they are given, each with one line that says what to write instead.
+
+And what every room needs to be cheap to import: public names that are loaded when they are asked for.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Final, NoReturn, TypeVar, get_args
 
@@ -14,6 +19,8 @@ T = TypeVar("T")
 
 
 _BUDGET: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kK%]?)")
+_PUBLIC: Final = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+"""A line of a stub."""
 _QUOTED: Final = 16
 """Characters that a text in an error may have."""
 DISTRIBUTION: Final = "ctxguard-stabilizer"
@@ -47,6 +54,30 @@ def install_command(extra: str) -> str:
     else:
         what = f"{DISTRIBUTION}[{extra}] @ {url}"
     return f"pip install {'-e ' if origin.get('dir_info', {}).get('editable') else ''}{shlex.quote(what)}"
+
+
+def names_in_stub(package: str, file: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__all__`, `__getattr__` and `__dir__` of a package whose public names are loaded when they are asked for.
+
+    Args:
+        package: its `__name__`. No public name may be that of a module in it: Python would give the module instead.
+        file: its `__file__`; beside it is the stub, `__init__.pyi`, which says where each public name is defined.
+    """
+    homes = {
+        name: module for module, name in _PUBLIC.findall(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    }
+
+    def load(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(sys.modules[package], name, value)  # Python asks no second time
+        return value
+
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return sorted(homes), load, listed
 
 
 class OfOneProcess:

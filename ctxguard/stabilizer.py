@@ -18,7 +18,7 @@ from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, 
 from ctxguard.draft.asking import ask_provider
 from ctxguard.draft.own_objects import in_own_objects, with_own_count
 from ctxguard.errors import BESIDE, BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
-from ctxguard.history import Overflows
+from ctxguard.history.overflows import Overflows
 from ctxguard.policies import POLICIES, default_stages, not_taken, settings_taken, stabilizer_defaults, suiting
 from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch

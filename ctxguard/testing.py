@@ -39,7 +39,7 @@ from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.stores.conformance import StoreConformance
-from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
+from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS, REPLY_TOKENS
 
 __all__ = ["AdapterConformance", "StoreConformance", "broken_histories", "histories", "law_findings"]
 

@@ -18,8 +18,8 @@ from ctxguard.config import (
     TruncationConfig,
     get_truncation_config,
     load_context_config,
-    settings_source,
 )
+from ctxguard.config.loading import settings_source
 from ctxguard.errors import ConfigError
 from ctxguard.stabilizer import Stabilizer
 

@@ -20,7 +20,7 @@ _TEXTS: Final[Mapping[str, PartKind]] = {
     "reasoning": "reasoning",
     "refusal": "refusal",
 }
-REASONING_FIELDS: Final = (*_TEXTS, "reasoning_details")
+REASONING_FIELDS: Final[tuple[str, ...]] = (*_TEXTS, "reasoning_details")
 """The fields next to the content that contain reasoning and refusals."""
 _SIGNED_FORMAT: Final = "anthropic"
 """Prefix of the detail formats whose signatures cover everything before them."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from ctxguard.cli.options import AdapterName, CountingOptions, SessionFile, settings_of, spread
+from ctxguard.cli.options import CountingOptions, settings_of, spread
 from ctxguard.cli.sessions import naming, sessions_of
 from ctxguard.report.printing import out
 from ctxguard.report.progress import working
@@ -18,20 +18,13 @@ if TYPE_CHECKING:
     from ctxguard.report import CheckResult
 
 
-@spread(budget="that of the configuration; without one any length is fine")
+@spread("check")
 def check(
-    session: SessionFile,
+    session: str,
     counting: CountingOptions,
-    adapter: AdapterName = None,
-    pii: Annotated[
-        bool,
-        typer.Option(
-            "--pii/--no-pii",
-            help="Also search for personal data by the rules of the configuration, or the standard ones, which find no "
-            "names and postal addresses; list type and place.",
-        ),
-    ] = False,
-    report: Annotated[Literal["text", "json"], typer.Option("--report", "-r", help="What is printed.")] = "text",
+    adapter: str | None = None,
+    pii: bool = False,
+    report: Literal["text", "json"] = "text",
 ) -> None:
     """Validate a session without changing it; list the problems and exit with 1 if there are any.
 

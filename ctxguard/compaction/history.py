@@ -24,11 +24,13 @@ from ctxguard.compaction.transcript import head_and_tail
 from ctxguard.config import CompactionConfig, load_context_config
 from ctxguard.draft import Ask, Draft, Follower, StageResult
 from ctxguard.errors import ConfigError, SummarizerError
-from ctxguard.history import SUMMARY, leading_records, write_record
+from ctxguard.history import SUMMARY, write_record
+from ctxguard.history.records import leading_records
 from ctxguard.settings import OfOneProcess, install_command, instance, opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.followed import FollowedStage
-from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
+from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
+from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS
 from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:

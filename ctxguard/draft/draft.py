@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 from ctxguard.artifacts import Artifact
 from ctxguard.draft.drivers import Ask
 from ctxguard.errors import BudgetExceededError, HistoryError
-from ctxguard.history import History, Overflow
+from ctxguard.history import History
+from ctxguard.history.overflows import Overflow
 from ctxguard.tokens import ArtifactCounter
 
 if TYPE_CHECKING:

@@ -22,8 +22,9 @@ from ctxguard.adapting.fields import (
 )
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested
 from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
-from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.artifacts import Artifact, Field, Kind, Part, ToolCall
 from ctxguard.formats.chat import PARTS
+from ctxguard.tokens.costs import Costs
 
 Item: TypeAlias = Mapping[str, object]
 """An input item: a dict, or an object of the SDK with the same fields."""
@@ -126,10 +127,12 @@ def _stays(items: tuple[object, ...]) -> bool:
 def view(items: tuple[Item, ...]) -> MessageView:
     """Return the view of an artifact's consecutive items; the places begin with the number of the item.
 
+    Each item costs what a message does, and the artifact is counted as one: the others are added.
     The calls that a program makes are part of its run: they have no separate results.
     """
     first, kinds = items[0], list(map(item_type, items))
     answers, runs = _is_in(first, kinds[0], _CALL_OF), "program" in kinds
+    framed: list[PlacedField] = [((), Field("", "", tokens=Costs().message)) for _ in items[1:]]
     calling = [n for n, item in enumerate(items) if not runs and _is_in(item, kinds[n], _OUTPUT_OF)]
     role = str(get(first, "role")) if kinds[0] == "message" else None
     return MessageView(
@@ -141,7 +144,7 @@ def view(items: tuple[Item, ...]) -> MessageView:
         name=text_of(first, "name") if answers or role else None,
         role=None if role in _ROLES else role,
         pinned=_stays(items),
-        fields=[placed for number, item in enumerate(items) for placed in nested(number, _fields(item))],
+        fields=[placed for number, item in enumerate(items) for placed in nested(number, _fields(item))] + framed,
     )
 
 

@@ -30,7 +30,8 @@ from ctxguard.harness.replay import Recorded
 from ctxguard.harness.requests import WireReader, pair_faults
 from ctxguard.harness.sessions import Session
 from ctxguard.pii import STANDARD, Masker
-from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
+from ctxguard.tokens import ArtifactCounter, find_counter
+from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
 SUMMARY_CHARACTERS: Final = 2_000
 _LINE: Final = 100

@@ -11,7 +11,7 @@ from ctxguard.errors import BudgetExceededError
 from ctxguard.harness.contestants import ChatContestant, Course, GaveUpError, Message
 from ctxguard.history import exchanges
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.tokens import REPLY_TOKENS
+from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
 
 class Ours:

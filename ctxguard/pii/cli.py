@@ -7,12 +7,12 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from ctxguard.cli.groups import Command, command_group
-from ctxguard.cli.options import Config, rule_names, settings_of
+from ctxguard.cli.options import rule_names, settings_of, spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, out, printable, refuse_overwriting
 from ctxguard.report.progress import working
@@ -24,19 +24,6 @@ if TYPE_CHECKING:
 
 app = command_group("pii", "Find, mask, and score personal data.")
 PRESIDIO = "presidio"
-RuleNames = Annotated[
-    str | None,
-    typer.Option(
-        "--rules",
-        metavar="NAME,NAME",
-        help="What counts as personal data: standard, people (names and addresses), digits, ssn, or presidio. "
-        "Several are separated by commas; people alone leaves out the standard rules.",
-        show_default="those of the configuration, or standard",
-    ),
-]
-File = Annotated[
-    str, typer.Argument(metavar="FILE", help="Text, JSON, or JSONL, .gz too; - is standard input.", show_default=False)
-]
 
 
 @app.callback()
@@ -45,20 +32,13 @@ def main() -> None:
 
 
 @app.command("scan", cls=Command)
+@spread("pii scan")
 def scan_files(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILES", help="Text, JSON, or JSONL, .gz too; - is standard input."),
-    ],
-    rules: RuleNames = None,
-    config: Config = None,
-    report: Annotated[Literal["text", "json"], typer.Option("--report", "-r", help="What is printed.")] = "text",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write what is printed to this file.", show_default="standard output"
-        ),
-    ] = None,
+    files: list[str],
+    rules: str | None = None,
+    config: Path | None = None,
+    report: Literal["text", "json"] = "text",
+    output: Path | None = None,
 ) -> None:
     """Search files for personal data: print type and position of each finding, never the value.
 
@@ -80,28 +60,13 @@ def scan_files(
 
 
 @app.command("mask", cls=Command)
+@spread("pii mask")
 def mask_file(
-    file: File,
-    rules: RuleNames = None,
-    config: Config = None,
-    strategy: Annotated[
-        Literal["redact", "pseudonymize", "partial"] | None,
-        typer.Option(
-            "--strategy",
-            help="redact: [REDACTED_EMAIL]; pseudonymize: <EMAIL_1>, one per value; partial: last digits.",
-            show_default="that of the configuration, or redact",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the masked text to this file, gzipped if its name ends in .gz.",
-            show_default="standard output",
-        ),
-    ] = None,
+    file: str,
+    rules: str | None = None,
+    config: Path | None = None,
+    strategy: Literal["redact", "pseudonymize", "partial"] | None = None,
+    output: Path | None = None,
 ) -> None:
     """Print a file with personal data masked; JSON stays valid, and all other text stays unchanged."""
     from ctxguard.config import load_context_config
@@ -120,16 +85,13 @@ def mask_file(
 
 
 @app.command("eval", cls=Command)
+@spread("pii eval")
 def evaluate_file(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help='JSONL, .gz too: {"text", "spans": [{"start", "end", "label"}]}.')
-    ],
-    rules: RuleNames = None,
-    config: Config = None,
-    labels: Annotated[
-        str, typer.Option(metavar="LABEL,LABEL", help="Labels that count, separated by commas.", show_default="all")
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    file: str,
+    rules: str | None = None,
+    config: Path | None = None,
+    labels: str = "",
+    as_json: bool = False,
 ) -> None:
     """Score rules on a gold file: precision, recall, F1, and F2 by label, and throughput."""
     from ctxguard.pii.evaluation import evaluate, read_gold
@@ -144,7 +106,8 @@ def evaluate_file(
 
 
 @app.command("explain", cls=Command)
-def explain_file(file: File, rules: RuleNames = None, config: Config = None) -> None:
+@spread("pii explain")
+def explain_file(file: str, rules: str | None = None, config: Path | None = None) -> None:
     """Say for each finding which rule made it, and for each near miss what it lacks; never print the value.
 
     A near miss lacks one thing only: a word before it, right check digits, or that you do not allow it.
@@ -163,11 +126,8 @@ def explain_file(file: File, rules: RuleNames = None, config: Config = None) -> 
 
 
 @app.command("init", cls=Command)
-def write_config(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; an existing one stays.")] = Path(
-        "ctxguard.yaml"
-    ),
-) -> None:
+@spread("pii init")
+def write_config(file: Path = Path("ctxguard.yaml")) -> None:
     """Write a configuration file to start from: each setting for rules of your own, as a comment."""
     from importlib import resources
 

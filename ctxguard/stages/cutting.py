@@ -13,8 +13,10 @@ from itertools import takewhile
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.history import RECALLED, TASK_SHARE, TRAIL, record_title, records_in, write_record
+from ctxguard.history import RECALLED, TRAIL, record_title, write_record
+from ctxguard.history.conversation import TASK_SHARE
 from ctxguard.history.phrases import is_standing
+from ctxguard.history.records import records_in
 from ctxguard.stages.bound_tool_output import bounded, handle_of
 from ctxguard.stages.file_tools import stale_among
 from ctxguard.stages.squeezing import water_level

@@ -8,7 +8,8 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.draft import Draft
-from ctxguard.history import JOINT, MESSAGES, is_synthetic, pieces_of
+from ctxguard.history import MESSAGES, is_synthetic
+from ctxguard.history.records import JOINT, pieces_of
 
 _REASON: Final = "the message behind it holds its text: roles take turns"
 _SPLIT: Final = "a record was joined to it in an earlier result"

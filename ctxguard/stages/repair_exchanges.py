@@ -9,7 +9,8 @@ from typing import Final, Literal, TypeAlias
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Draft, Follower
 from ctxguard.errors import ConfigError, PairingError
-from ctxguard.history import Pairing, holds_all_results, pair, whole_until
+from ctxguard.history import Pairing, pair
+from ctxguard.history.pairing import holds_all_results, whole_until
 from ctxguard.stages.followed import FollowedStage
 
 INTERRUPTED: Final = "[no result: the call was interrupted]"

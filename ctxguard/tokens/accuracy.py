@@ -1,8 +1,9 @@
 """The measured error of our counts for each model family, and the headroom that follows from it.
 
-`python benchmarks/usage.py --table` writes `MEASURED` from recorded requests with reported input tokens; a test checks
-that the table is current. The margin of a family covers 99 of 100 of its recorded requests, without media and the
-provider's own tools. With few records it has a minimum, because few requests cannot show a small error (`_LEAST`).
+`python benchmarks/usage.py --table` writes `MEASURED` from the requests whose reported input tokens were recorded; a
+test holds the table to them. The margin of a family is what covers 99 of 100 of its recorded requests, media and
+tools of the provider left out, but never less than what 100 requests could show (`_LEAST`). Where requests of more than
+10,000 tokens were recorded, it covers 95 of 100 of them as well (`LONG` in the benchmark).
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Measured:
 
 
 MEASURED: Final[dict[str, Measured]] = {
-    "claude-4": Measured(68, 0.87, 0, 1.031, Margin(0.06, 10)),
+    "claude-4": Measured(68, 0.87, 0, 1.031, Margin(0.17, 10)),
     "claude-4.7": Measured(12, 1, 0, 1.005, Margin(0.06, 20)),
     "deepseek": Measured(6, 0.83, 0, 1.089, Margin(0.06, 10)),
     "deepseek-4": Measured(5, 1, 0, 0.965, Margin(0.06, 10)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -98,6 +99,8 @@ class ArtifactCounter:
         costs = self.costs
         total = self._framing.get(artifact.kind, costs.message)
         content = artifact.content
+        if artifact.kind is Kind.TOOL and costs.quotes_results:
+            content = tuple(map(_quoted, (Part("text", content),) if isinstance(content, str) else content))
         total += self.text(content) if isinstance(content, str) else sum(map(self.part, content))
         if content and artifact.kind is Kind.ASSISTANT:
             total += costs.channel
@@ -193,6 +196,13 @@ class ArtifactCounter:
     def schema(self, schema: Mapping[str, object] | None) -> int:
         """Return the tokens of the schema that the reply must follow; None costs nothing."""
         return self.costs.schema.schema(schema, self.text) if schema else 0
+
+
+def _quoted(part: Part) -> Part:
+    """Return the text of a result as the JSON object in which it is sent."""
+    if part.media is not None or not part.text or part.text.startswith("{"):
+        return part
+    return replace(part, text=json.dumps({"output": part.text}, ensure_ascii=False, separators=(",", ":")), tokens=None)
 
 
 def _found(function: Function, found: frozenset[str]) -> Function:

@@ -1,7 +1,7 @@
 """The token costs of a model family besides the text itself, as data: framing, tools, schemas, hidden prompts, media.
 
-The figures of each family are in `ctxguard.tokens.families`; both ways of counting use them: `ArtifactCounter`, for the
-adapters, and `count_request`.
+The figures of each family stand in `data/models.toml`; both ways of counting read them here and nowhere else:
+`ArtifactCounter`, which the adapters use, and `count_request`.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ class Costs:
         channel: added for an assistant message with text or thinking.
         system: framing of a system message.
         result: framing of a tool's result.
+        quotes_results: whether the text of a result stands in a JSON object, where it is not one itself.
         call: framing of a tool call.
         call_names: how often the tool's name is written for a call and its result, in addition to the call itself.
         parallel: added for each call if a message has several.
@@ -144,6 +145,7 @@ class Costs:
     channel: int = 0
     system: int = 4
     result: int = 4
+    quotes_results: bool = False
     call: int = 5
     call_names: int = 1
     parallel: int = 0

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
@@ -44,98 +44,28 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 class Listening:
     """The address and port at which the proxy listens."""
 
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, metavar="N", help="Port to listen on.")] = 8787
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--workers", min=1, metavar="N", help="Processes. Several need --store for sessions that clients name."
-        ),
-    ] = 1
+    host: str = "127.0.0.1"
+    port: int = 8787
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarding:
     """How requests are guarded, apart from the chain."""
 
-    on_unreadable: Annotated[
-        str,
-        typer.Option(
-            "--on-unreadable",
-            metavar="refuse|PATH,PATH",
-            help="What happens to requests that cannot be read: refuse all, or send those to these paths on unread.",
-        ),
-    ] = "refuse"
-    strategy: Annotated[
-        Literal["pseudonymize", "redact"],
-        typer.Option("--strategy", help="How values are hidden; answers get back what is pseudonymized."),
-    ] = "pseudonymize"
-    max_body: Annotated[int, typer.Option("--max-body", min=1, metavar="N", help="Bytes that a body may have.")] = (
-        50_000_000
-    )
-    max_answer: Annotated[
-        int,
-        typer.Option(
-            "--max-answer", min=1, metavar="N", help="Bytes that an answer may have, after decompression; not a stream."
-        ),
-    ] = 50_000_000
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store",
-            metavar="URL",
-            help="File or database of the vault in which sessions live, shared by all workers and restarts; "
-            "CTXGUARD_STABILIZER__STORE keeps a password off the command line.",
-            show_default="that of the configuration, or in memory",
-        ),
-    ] = None
-    vault_key_file: Annotated[
-        str | None,
-        typer.Option(
-            "--vault-key-file",
-            metavar="FILE",
-            envvar="CTXGUARD_VAULT_KEY_FILE",
-            help="Holds the key of the vault, as ctxguard.pii.new_key makes it; without it CTXGUARD_VAULT_KEY does.",
-            show_default=False,
-        ),
-    ] = None
-    vault_ttl: Annotated[
-        int,
-        typer.Option("--vault-ttl", min=1, metavar="SECONDS", help="How long the vault keeps a value; 30 days."),
-    ] = 2_592_000
-    credential: Annotated[
-        str,
-        typer.Option(
-            "--credential",
-            metavar="NAME,NAME",
-            help="Headers and query parameters that keep sessions apart, beside all that may be credentials.",
-        ),
-    ] = ""
-    not_credential: Annotated[
-        str,
-        typer.Option("--not-credential", metavar="NAME,NAME", help="Headers and query parameters that do not."),
-    ] = ""
-    cache_control: Annotated[
-        bool,
-        typer.Option("--cache-control", help="Mark prefixes for Anthropic's prompt cache where the client marks none."),
-    ] = False
-    audit: Annotated[
-        Path | None,
-        typer.Option(
-            "--audit",
-            metavar="FILE",
-            help="Record each request before it is sent, a line each: counts, and a hash of the body by the key in "
-            "CTXGUARD_AUDIT_KEY. What cannot be recorded is refused.",
-        ),
-    ] = None
-    mode: Annotated[
-        Literal["enforce", "observe"] | None,
-        typer.Option(
-            "--mode",
-            help="observe reports what would be done and sends the original.",
-            show_default="that of the configuration, or enforce",
-        ),
-    ] = None
+    on_unreadable: str = "refuse"
+    strategy: Literal["pseudonymize", "redact"] = "pseudonymize"
+    max_body: int = 50_000_000
+    max_answer: int = 50_000_000
+    store: str | None = None
+    vault_key_file: str | None = None
+    vault_ttl: int = 2_592_000
+    credential: str = ""
+    not_credential: str = ""
+    cache_control: bool = False
+    recall: bool = False
+    audit: Path | None = None
+    mode: Literal["enforce", "observe"] | None = None
 
     def vault(self, configured: str | None) -> Vault | None:
         """Return the vault in which sessions are stored; None keeps them in the memory of each process.
@@ -166,27 +96,13 @@ class Guarding:
         return Vault(open_store(place), key=key, ttl=self.vault_ttl)
 
 
-@spread(budget="that of the configuration, or 80% of the model's window")
+@spread("serve")
 def serve(
-    upstream: Annotated[
-        list[str],
-        typer.Option(
-            "--upstream",
-            "-u",
-            metavar="URL",
-            help="URL of the provider: https://api.openai.com. With several, a request goes to the one whose host its "
-            "path begins with, else to that of its API.",
-        ),
-    ],
+    upstream: list[str],
     chain: ChainOptions,
     listening: Listening,
     guarding: Guarding,
-    grace: Annotated[
-        int,
-        typer.Option(
-            "--grace", min=0, metavar="N", help="Seconds that open answers have to end when the proxy is stopped."
-        ),
-    ] = 30,
+    grace: int = 30,
 ) -> None:
     """Guard every request of any OpenAI- or Anthropic-compatible client: a proxy in front of a provider.
 
@@ -257,10 +173,14 @@ def require_server() -> None:
 
 def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
     """Return the guard that options and configuration describe."""
+    from ctxguard.config import load_context_config
+    from ctxguard.stores import open_store
     from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
 
-    vault = guarding.vault(known.store)
+    vault, place = guarding.vault(known.store), guarding.store or known.store
+    if guarding.recall and workers > 1 and place is None:
+        raise ConfigError("--recall with several workers needs --store URL, which they share", setting="recall")
     return Guard(
         chain.stabilizer(known, default=DEFAULT_BUDGET, changes={"mode": guarding.mode}),
         strategy=guarding.strategy,
@@ -272,6 +192,8 @@ def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *
         not_credentials=guarding.not_credential.split(","),
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
+        tools=load_context_config(chain.config).pii.tools or {},
+        recall=guarding.recall and (place is None or open_store(place)),
         audit=None if guarding.audit is None else AuditLog(guarding.audit),
     )
 
@@ -285,10 +207,8 @@ def audit() -> None:
 
 
 @audit_app.command("verify", cls=Command)
-def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What --audit wrote; full files beside it count, too.")],
-    body: Annotated[str, typer.Argument(metavar="BODY", help="The body of a request; - is standard input.")],
-) -> None:
+@spread("audit verify")
+def verify(file: Path, body: str) -> None:
     """Say when these very bytes were sent, by the key in CTXGUARD_AUDIT_KEY; exit with 1 if they never were."""
     from ctxguard.report.printing import out
     from ctxguard.wire.audit import AuditLog
@@ -317,7 +237,7 @@ def begin_log() -> None:
     """Log cuts and failures to standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and in the mode observe what would be done
-    logging.getLogger("uvicorn.error").addFilter(_is_a_failure)
+    logging.getLogger("uvicorn.error").addFilter(is_a_failure)
 
 
 def _run(app: Starlette, host: str, port: int, grace: int) -> None:
@@ -354,9 +274,17 @@ def uvicorn_settings(grace: int) -> dict[str, Any]:
     }
 
 
-def _is_a_failure(record: logging.LogRecord) -> bool:
+_WEB_SOCKETS: Final = (
+    "Unsupported upgrade",
+    "No supported WebSocket",
+    "ASGI callable returned without completing hand",
+)
+"""How the server's words on web sockets begin, which are answered with 426."""
+
+
+def is_a_failure(record: logging.LogRecord) -> bool:
     """Return whether a record is a failure, not a web socket or a response that was aborted at shutdown."""
-    if record.getMessage().startswith(("Unsupported upgrade", "No supported WebSocket")):  # they are answered with 426
+    if record.getMessage().startswith(_WEB_SOCKETS):
         return False
     broken = (asyncio.CancelledError, KeyboardInterrupt)
     is_traced = record.exc_info is not None and isinstance(record.exc_info[1], broken)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import typer
@@ -23,7 +23,7 @@ import yaml
 from ctxguard.cli.options import ChainOptions, settings_of, spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, note
-from ctxguard.wire.cli import Guarding, guard_of, require_server, uvicorn_settings
+from ctxguard.wire.cli import Guarding, guard_of, is_a_failure, require_server, uvicorn_settings
 from ctxguard.wire.proxy import proxy_app
 
 if TYPE_CHECKING:
@@ -35,18 +35,13 @@ _WARNINGS: Final = 5
 """Different warnings that are shown at the end; all of them are in the log."""
 
 
-@spread(budget="that of the configuration, or 80% of the model's window")
+@spread("run")
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="CLIENT …", help="The client, with its own arguments.")],
+    command: list[str],
     chain: ChainOptions,
     guarding: Guarding,
-    port: Annotated[
-        int,
-        typer.Option("--port", min=0, max=65_535, metavar="N", help="Port of the guard.", show_default="a free one"),
-    ] = 0,
-    log: Annotated[
-        Path | None, typer.Option("--log", metavar="FILE", help="Write cuts and failures to this file.")
-    ] = None,
+    port: int = 0,
+    log: Path | None = None,
 ) -> None:
     """Run a client with every request guarded: ctxguard run -- codex, or claude, gemini, qwen, opencode, aider, llm.
 
@@ -185,6 +180,7 @@ def _logged(file: Path | None) -> Iterator[list[str]]:
     before = root.handlers[:]
     root.handlers[:] = handlers
     logging.getLogger("ctxguard").setLevel(logging.INFO)
+    logging.getLogger("uvicorn.error").addFilter(is_a_failure)
     try:
         yield warnings
     finally:
@@ -210,8 +206,12 @@ def summary(metrics: Metrics) -> Iterator[str]:
     yield f"{counted(requests, 'request')}{f', {refused} refused' if refused else ''}"
     if came:
         yield f"input tokens: {came:,} came in, {sent:,} were sent ({sent / came:.0%})"
-    billed, cached, output = (metrics.get("billed_tokens_total", kind) for kind in ("input", "cached", "output"))
+    kinds = ("input", "cached", "written", "output")
+    billed, cached, written, output = (metrics.get("billed_tokens_total", kind) for kind in kinds)
     if billed:
-        yield f"the provider reported {billed:,} input ({cached:,} cached) and {output:,} output tokens"
+        told = f"{cached:,} cached" + (f", {written:,} written to the cache" if written else "")
+        yield f"the provider reported {billed:,} input ({told}) and {output:,} output tokens"
     masked, cuts = metrics.get("masked_requests_total"), metrics.get("cuts_total")
     yield f"personal data was masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"
+    if read := metrics.get("read_backs_total"):
+        yield f"the model read back {counted(read, 'time')} what was shortened or had left"

@@ -12,6 +12,10 @@ import pytest
 
 from ctxguard import Stabilizer
 from ctxguard.errors import BudgetExceededError, CtxguardError
+from ctxguard.formats.counting import count_sent
+from ctxguard.formats.registry import format_of
+from ctxguard.tokens import ArtifactCounter, find_counter
+from ctxguard.wire.counting import model_of
 from ctxguard.wire.guard import Guard, WireRequest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -192,6 +196,16 @@ def test_a_made_up_session_is_never_refused_from_what_must_stay_up(api, steps, l
     _, tried, refused = refusals(asked(api, *made_up(steps, lines, parallel)))
     assert tried > 10
     assert refused == []
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(("steps", "lines", "parallel"), [(10, 30, 1), (4, 6, 4)])
+def test_the_chain_counts_a_session_as_the_body_is_counted(api, steps, lines, parallel):
+    path, body = api(*made_up(steps, lines, parallel))
+    kind, count = format_of("POST", path), ArtifactCounter(find_counter(model=model_of(body, path)))
+    rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
+    chain = count_sent({**rest, kind.history: []}, kind, count).tokens + count.artifacts(kind.read(kind.native(body)))
+    assert abs(chain - count_sent(body, kind, count).tokens) <= 4
 
 
 @pytest.mark.parametrize("api", APIS)
