@@ -119,6 +119,10 @@ class Format:
         """Return the artifacts of a history, see `ctxguard.adapting.Adapter`."""
         raise NotImplementedError
 
+    def write(self, native: Any, artifacts: Iterable[Artifact]) -> Any:  # noqa: ANN401 - each format has its own
+        """Return the history of artifacts, see `ctxguard.adapting.Adapter`."""
+        raise NotImplementedError
+
     def sent(self, body: Body) -> Sent:
         """Return what the provider bills of a request."""
         raise NotImplementedError

@@ -31,6 +31,7 @@ _COUNTERS: Final = {
     "findings": "{finding}",
     "input.tokens": "{token}",
     "output.tokens": "{token}",
+    "billed.tokens": "{token}",
     "compressions": "{compression}",
     "checkpoints": "{checkpoint}",
 }

@@ -15,6 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
@@ -27,6 +28,7 @@ from ctxguard.formats.format import Format
 from ctxguard.formats.registry import format_of
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
+from ctxguard.settings import opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.wire.audit import Audit, hidden_values, version_of
@@ -37,7 +39,9 @@ from ctxguard.wire.counting import Counters, model_of
 from ctxguard.wire.decoding import decoded_request
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.masking import WireMasking
+from ctxguard.wire.metering import label_of
 from ctxguard.wire.metrics import Metrics
+from ctxguard.wire.readback import ReadBack, Reading, Turn
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.request_json import parsed_body, written_body
 from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads
@@ -46,7 +50,9 @@ from ctxguard.wire.texts import Use, Values
 from ctxguard.wire.uploads import divided, is_upload
 
 if TYPE_CHECKING:
+    from ctxguard.formats.answers import Weave
     from ctxguard.pii.mask.strategies import Strategies
+    from ctxguard.stores import Store
 
 OnUnreadable = Literal["refuse"] | Sequence[str]
 
@@ -71,6 +77,7 @@ class WireRequest:
         headers: Its headers, with their names in lower case.
         body: Its body, not compressed.
         query: The query of its URL, as it is sent.
+        turn: What it goes on with, where the guard itself asks.
     """
 
     method: str
@@ -78,6 +85,7 @@ class WireRequest:
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     query: str = field(default="", repr=False)
+    turn: Turn | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,8 @@ class Prepared:
         budget: Tokens there were.
         refused: What earlier tries of this request were refused for.
         is_redacted: Whether values were redacted in a request that holds texts and no history; None for all others.
+        reading: Answers the calls by which the model reads back; None where it cannot.
+        billed_to: The labels under which what is billed for it is counted.
     """
 
     body: bytes = field(repr=False)
@@ -101,6 +111,8 @@ class Prepared:
     budget: int = 0
     refused: frozenset[Refused] = frozenset()
     is_redacted: bool | None = None
+    reading: Reading | None = field(default=None, repr=False)
+    billed_to: str = "kind"
 
     @property
     def headers(self) -> dict[str, str]:
@@ -114,19 +126,31 @@ class Prepared:
         """Tell whether an answer may refuse the request for something that another try can mend."""
         return self.report is not None and status in RETRIED_STATUSES
 
+    @property
+    def is_read(self) -> bool:
+        """Whether answers are read: to put values back, or to answer what the model reads back."""
+        return self.reply is not None or self.reading is not None
+
+    def follow(self, answer: bytes) -> WireRequest | None:
+        """Return the request that goes on with an answer, where it is not the client's turn yet."""
+        return None if self.reading is None else self.reading.follow_whole(answer)
+
     def whole(self, answer: bytes) -> bytes:
-        """Return the body of an answer with the values back."""
+        """Return the body of an answer as the client gets it: with the values back, and without calls of the guard."""
+        answer = answer if self.reading is None else self.reading.whole(answer)
         return answer if self.reply is None else self.reply.whole(answer)
 
-    def stream(self, *, is_framed: bool = False) -> EventStream:
+    def stream(self, weave: Weave | None = None, *, is_framed: bool = False) -> EventStream:
         """Begin with an answer that comes as server-sent events, or in Amazon's frames.
 
+        One that goes on with another has its `weave`.
+
         Raises:
-            WireError: There is nothing to give back in it.
+            WireError: There is nothing to do in it.
         """
-        if self.reply is None:
+        if not self.is_read:
             raise WireError("this answer needs no reading", status=500)
-        return EventStream(self.reply, is_framed=is_framed)
+        return EventStream(self.reply, self.reading, weave, is_framed=is_framed)
 
 
 class GuardSettings(TypedDict, total=False):
@@ -139,11 +163,13 @@ class GuardSettings(TypedDict, total=False):
     keep_thinking: bool | None
     on_report: OnReport | None
     audit: Audit | None
+    tools: Mapping[str, bool]
     max_answer: int
     credentials: Sequence[str]
     not_credentials: Sequence[str]
     takes_sessions: bool
     cache_control: bool
+    recall: Store | bool
 
 
 class Guard:
@@ -170,7 +196,11 @@ class Guard:
         not_credentials: Headers and parameters by which they are not, such as a tracing header of your own.
         takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot keep them.
         cache_control: Mark up to four prefixes of a request to Anthropic for its cache, where the client marks none.
+        recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
+            get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
         on_report: Is called with the report on each request; `report.session` is the session that the client named.
+        tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
+            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
         audit: Is called with the record of each request and the body that is sent, before it is: an
             `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent.
 
@@ -192,11 +222,13 @@ class Guard:
         keep_thinking: bool | None = None,
         on_report: OnReport | None = None,
         audit: Audit | None = None,
+        tools: Mapping[str, bool] = MappingProxyType({}),
         max_answer: int = 50_000_000,
         credentials: Sequence[str] = (),
         not_credentials: Sequence[str] = (),
         takes_sessions: bool = True,
         cache_control: bool = False,
+        recall: Store | bool = False,
     ) -> None:
         self._cache_control = cache_control
         self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
@@ -207,15 +239,22 @@ class Guard:
         self.takes_sessions = takes_sessions
         self.on_report = valid_listener(on_report)
         self._audit = audit
+        self._tools = tools
         self.metrics: Metrics = Metrics()
+        self._read_back = (
+            None if recall is False else ReadBack(None if recall is True else opened(recall), self.metrics)
+        )
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
-        self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
-        self._rules = version_of([detector for masking in self._masking for detector in masking.detectors])
+        self._detectors = [detector for masking in self._masking for detector in masking.detectors]
+        self._check = BodyCheck(self._detectors)
+        self._rules = version_of(self._detectors)
         self._values = Values()
         self._warned: set[str] = set()
         self._counters = Counters(stabilizer.counter)
         self._keeps_thinking = keep_thinking
-        self._chains = Chains(stabilizer, self._masking)
+        self._chains = self._reading_chains = Chains(stabilizer, self._masking)
+        if self._read_back is not None:
+            self._reading_chains = Chains(self._read_back.storing(stabilizer), self._masking)
         self._credentials = Credentials.of(credentials, not_credentials)
         self._threads = Threads(vault)
 
@@ -228,11 +267,11 @@ class Guard:
             BudgetExceededError: What must stay does not fit.
             CheckFailedError: A rule matches in something that may not be changed.
         """
-        return drive(self._prepared(request))
+        return drive(self.preparing(request))
 
     async def aprepare(self, request: WireRequest) -> Prepared:
         """Do what `prepare` does where summarizers or stores are async."""
-        return await adrive(self._prepared(request))
+        return await adrive(self.preparing(request))
 
     def passes_unread(self, path: str) -> bool:
         """Return whether requests to a path are sent on unread; warn the first time that a setting allows it."""
@@ -248,7 +287,7 @@ class Guard:
 
     def warm(self) -> None:
         """Load and compile what the first request would wait for. Nothing of it is sent or counted."""
-        for detector in (detector for masking in self._masking for detector in masking.detectors):
+        for detector in self._detectors:
             detector.find(_SAMPLE)
         for use in Use:
             self._check.found(_SAMPLE, use)
@@ -269,13 +308,14 @@ class Guard:
             status: The status of the answer.
             answer: The body of the answer.
         """
-        return drive(self._prepared_again(request, prepared, status, answer))
+        return drive(self.preparing_again(request, prepared, status, answer))
 
     async def aagain(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
         """Do what `again` does where summarizers or stores are async."""
-        return await adrive(self._prepared_again(request, prepared, status, answer))
+        return await adrive(self.preparing_again(request, prepared, status, answer))
 
-    def _prepared(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:
+    def preparing(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:
+        """Do what `prepare` does as a generator that yields an `Ask` for whatever needs I/O."""
         try:
             prepared = yield from self._enforced(request, retry)
         except (CtxguardError, RecursionError) as error:
@@ -307,7 +347,7 @@ class Guard:
         if isinstance(done, Exception):
             record["refused"] = type(done).__name__
         elif body and (report is not None or done.is_redacted is not None):  # type: ignore[union-attr]
-            parsed = parsed_body(body)
+            parsed = parsed_body(body) if body.lstrip()[:1] == b"{" else {"upload": body.decode("utf-8", "replace")}
             record |= {"model": model_of(parsed, path), "hidden": hidden_values(parsed)}
         if report is not None:
             record |= {"decisions": report.brief(), "observed": report.observed}
@@ -318,14 +358,15 @@ class Guard:
         """Return a text in which no rule matches: clients choose the names of sessions, models and paths."""
         return "…" if self._check.found(text, Use.TEXT) else text
 
-    def _prepared_again(
+    def preparing_again(
         self, request: WireRequest, prepared: Prepared, status: int, answer: bytes
     ) -> Generator[Ask, object, Prepared | None]:
+        """Do what `again` does as a generator."""
         found = self._refusal(prepared, status, answer)
         if found is None:
             return None
         try:
-            again = yield from self._prepared(request, found)
+            again = yield from self.preparing(request, found)
         except CtxguardError:  # the provider's own answer says more
             return None
         return replace(again, refused=prepared.refused | {found.why})
@@ -367,7 +408,8 @@ class Guard:
         uploads = is_upload(request.method, request.path)
         encoding = request.headers.get("content-encoding", "")
         if encoding and (kind is not None or has_texts or uploads):
-            request = replace(request, body=decoded_request(request.body, encoding, self.max_body))
+            headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
+            request = replace(request, body=decoded_request(request.body, encoding, self.max_body), headers=headers)
         if len(request.body) > self.max_body:
             raise WireError(
                 f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body", status=413
@@ -412,7 +454,7 @@ class Guard:
         """Pass on what the guard cannot read, where that is allowed; else refuse it."""
         if self.passes_unread(request.path):
             return Prepared(request.body)
-        shown = shown_place(request.path, [d for masking in self._masking for d in masking.detectors])
+        shown = shown_place(request.path, self._detectors)
         raise WireError(
             f"{request.method} requests to this path are of no kind that ctxguard reads; to send them on unread and "
             f"unmasked, name the path: on_unreadable=[{shown!r}] (serve: --on-unreadable {shown})",
@@ -429,10 +471,15 @@ class Guard:
         thread = self._threads.of(owner, **held)
         self.metrics.add("unknown_threads_total", count=int(thread.redacts))
         keeps = self._keeps(body, retry)
-        chain = self._chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps)
+        reading = None if self._read_back is None else self._read_back.reading(kind, request, body, owner.scope)
+        chains = self._chains if reading is None else self._reading_chains
+        chain = chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps)
         model = model_of(body, request.path)
         stabilizer = chain.stabilizer.with_(counter=self._counters.of(model))
         window = window_for(stabilizer, None, model)
+        billed_to = label_of(model, owner)
+        if reading is not None:
+            body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
         texts = BodyTexts.of(kind, body, self._check, stabilizer.counter)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
@@ -440,13 +487,18 @@ class Guard:
             stabilizer, chain.adapter, kind.native(body), texts, window=window, tightened=tightened
         )
         if sent is None:
-            return Prepared(request.body, report, None, tokens, report.budget)
+            return Prepared(request.body, report, None, tokens, report.budget, billed_to=billed_to)
         fixed = texts.overhead + report.tokens_by_kind().get("system", (0, 0))[0]
         self._warn_of_fixed(fixed, stabilizer.budget_for(window, with_headroom=True))
         if self._cache_control and kind.api == "anthropic":
             sent = with_breakpoints(sent)
         reply = self._reply(kind, body, report, owner, thread)
-        return Prepared(written_body(sent), report, reply, tokens, report.budget)
+        prepared = Prepared(
+            written_body(sent), report, reply, tokens, report.budget, reading=reading, billed_to=billed_to
+        )
+        if reading is not None:
+            reading.sent = prepared
+        return prepared
 
     def _warn_of_fixed(self, fixed: int, budget: int) -> None:
         """Warn once where the system prompt and the tools take so much that little is left for the history."""
@@ -480,6 +532,8 @@ class Guard:
             kind,
             session,
             wants_json=kind.wants_json(body),
+            tools=self._tools,
+            names_host=report.user_names,
             on_id=(lambda name: self._threads.note_answer(owner, name, thread, session.pseudonyms))
             if is_stored
             else None,

@@ -17,7 +17,6 @@ from ctxguard.errors import ConfigError, CtxguardError, WireError
 from ctxguard.formats.registry import format_of
 from ctxguard.settings import install_command
 from ctxguard.wire.guard import Guard
-from ctxguard.wire.metrics import Billed
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, error_event, status_of
 from ctxguard.wire.transport import UNFORWARDED, AsyncTransport
 
@@ -146,7 +145,8 @@ class _Forward:
         self._guard = guard
         self._upstreams = upstreams
         self._sender = sender
-        self._timeouts = {"connect": 10.0, "read": read_timeout, "write": read_timeout, "pool": 60.0}
+        # connecting has to wait for many requests that come at once to be prepared
+        self._timeouts = {"connect": 30.0, "read": read_timeout, "write": read_timeout, "pool": 60.0}
         self._stall_timeout = stall_timeout
         self._body_timeout = body_timeout
         self.open = 0
@@ -273,10 +273,8 @@ class _Forward:
             headers = [(name, value) for name, value in headers if name not in (b"content-encoding", b"content-length")]
             headers.append((b"content-length", str(len(answer.content)).encode()))
         await client.start(answer.status_code, headers)
-        billed = Billed(self._guard.metrics)
         try:
             async for chunk in _chunks(answer):
-                billed.feed(chunk)
                 await client.more(chunk)
         except (httpx.TransportError, CtxguardError) as error:
             self._failed("upstream_broke_off", answer.status_code)
@@ -284,7 +282,6 @@ class _Forward:
                 raise  # the server closes the connection, by which the client sees that the answer is not whole
             told = str(error) if isinstance(error, CtxguardError) else "the provider broke the answer off"
             await client.more(error_event("upstream_broke_off", told))
-        billed.close()
         await client.end()
 
     def _upstream(self, path: str) -> tuple[httpx.URL, str]:
@@ -319,7 +316,8 @@ class _Forward:
 
     def _failed(self, cause: str, status: int) -> None:
         self._guard.metrics.add("failures_total", "cause", cause)
-        _LOG.warning("an answer did not end as it should: %s (status %d)", cause, status)
+        level = logging.INFO if status == _CLIENT_LEFT else logging.WARNING  # some leave once they have what they need
+        _LOG.log(level, "an answer did not end as it should: %s (status %d)", cause, status)
 
 
 async def _left(receive: Receive) -> None:

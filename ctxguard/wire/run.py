@@ -23,7 +23,7 @@ import yaml
 from ctxguard.cli.options import ChainOptions, settings_of, spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, note
-from ctxguard.wire.cli import Guarding, guard_of, require_server, uvicorn_settings
+from ctxguard.wire.cli import Guarding, guard_of, is_a_failure, require_server, uvicorn_settings
 from ctxguard.wire.proxy import proxy_app
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ def _logged(file: Path | None) -> Iterator[list[str]]:
     before = root.handlers[:]
     root.handlers[:] = handlers
     logging.getLogger("ctxguard").setLevel(logging.INFO)
+    logging.getLogger("uvicorn.error").addFilter(is_a_failure)
     try:
         yield warnings
     finally:
@@ -205,8 +206,12 @@ def summary(metrics: Metrics) -> Iterator[str]:
     yield f"{counted(requests, 'request')}{f', {refused} refused' if refused else ''}"
     if came:
         yield f"input tokens: {came:,} came in, {sent:,} were sent ({sent / came:.0%})"
-    billed, cached, output = (metrics.get("billed_tokens_total", kind) for kind in ("input", "cached", "output"))
+    kinds = ("input", "cached", "written", "output")
+    billed, cached, written, output = (metrics.get("billed_tokens_total", kind) for kind in kinds)
     if billed:
-        yield f"the provider reported {billed:,} input ({cached:,} cached) and {output:,} output tokens"
+        told = f"{cached:,} cached" + (f", {written:,} written to the cache" if written else "")
+        yield f"the provider reported {billed:,} input ({told}) and {output:,} output tokens"
     masked, cuts = metrics.get("masked_requests_total"), metrics.get("cuts_total")
     yield f"personal data was masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"
+    if read := metrics.get("read_backs_total"):
+        yield f"the model read back {counted(read, 'time')} what was shortened or had left"

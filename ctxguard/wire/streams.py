@@ -14,11 +14,16 @@ from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
+from ctxguard.pii import UnmaskStream
+from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms
+from ctxguard.pii.mask.unmask import gets_values
 from ctxguard.wire import events, frames
 from ctxguard.wire.replies import as_json
 
 if TYPE_CHECKING:
-    from ctxguard.pii import UnmaskStream
+    from ctxguard.formats.answers import Weave
+    from ctxguard.wire.guard import WireRequest
+    from ctxguard.wire.readback import Reading
     from ctxguard.wire.replies import Reply
 
 Origin = TypeVar("Origin")
@@ -42,6 +47,17 @@ class _Channel(Generic[Origin]):
     delta: Delta
 
 
+def _named(value: object, place: object = None) -> Iterator[tuple[object, str]]:
+    """Walk the names of tools in an event, each with the number of its call in the answer."""
+    if isinstance(value, dict):
+        places = (value.get(key) for key in ("output_index", "contentBlockIndex", "index"))
+        place = next((number for number in places if number is not None), place)
+        if isinstance(value.get("name"), str):
+            yield place, value["name"]
+    for member in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _named(member, place)
+
+
 class ReplyEvents(Generic[Origin]):
     """Give values back in the events of one answer: `feed` each as it comes, then `close`.
 
@@ -52,10 +68,13 @@ class ReplyEvents(Generic[Origin]):
         self._reply = reply
         self._format = reply.format
         self._channels: dict[Channel, _Channel[Origin]] = {}
+        self._tools: dict[object, str] = {}
         self._added = 0
 
     def feed(self, event: Event, origin: Origin) -> list[tuple[Event, Origin]]:
         """Return the events to send now; the last is the very event where nothing was changed."""
+        if self._reply.tools:
+            self._tools.update(_named(event))
         deltas = list(self._format.deltas(event))
         ends = self._format.ends(event)
         now = self._pieces(event, origin, deltas, ends) if deltas else self._whole(event)
@@ -87,7 +106,16 @@ class ReplyEvents(Generic[Origin]):
         known = self._channels.get(delta.channel)
         if known is None:
             is_json = delta.is_arguments or self._reply.wants_json
-            known = _Channel(self._reply.session.unmask_stream(arguments=is_json), origin, delta)
+            tool = (
+                self._tools.get([part for part in delta.channel if part is not None][-1], "")
+                if delta.is_arguments
+                else ""
+            )
+            if delta.is_arguments and not gets_values(self._reply.tools, tool):
+                unmask = UnmaskStream(MemoryPseudonyms())
+            else:
+                unmask = self._reply.session.unmask_stream(arguments=is_json, names_host=self._reply.names_host)
+            known = _Channel(unmask, origin, delta)
             self._channels[delta.channel] = known
         known.origin, known.delta = origin, delta
         return known
@@ -124,15 +152,43 @@ class EventStream:
         reply: Gives values back.
         is_framed: Whether the events come in Amazon's frames; else they are server-sent events.
 
+    Args:
+        reply: Puts values back; None where there is nothing to put back.
+        reading: Answers the calls by which the model reads back; None where it cannot.
+        weave: Follows the answers that this one goes on with.
+
     Attributes:
         malformed: Events whose data could not be read; they were passed on as they are.
     """
 
-    def __init__(self, reply: Reply, *, is_framed: bool = False) -> None:
+    def __init__(
+        self,
+        reply: Reply | None,
+        reading: Reading | None = None,
+        weave: Weave | None = None,
+        *,
+        is_framed: bool = False,
+    ) -> None:
         self.malformed = 0
+        self.weave = reading.weave() if reading is not None and weave is None else weave
+        self._reading = reading
+        self._following: WireRequest | None = None
         self._form = frames if is_framed else events
         self._splitter = self._form.EventSplitter(MOST_EVENT)
-        self._events: ReplyEvents[bytes] = ReplyEvents(reply)
+        self._events: ReplyEvents[bytes] | None = None if reply is None else ReplyEvents(reply)
+
+    def follow(self) -> WireRequest | None:
+        """Return the request that goes on with the answer, now that it is over; None where it is the client's turn."""
+        return self._following
+
+    def _woven(self, event: Event) -> Event | None:
+        """Return an event as the client gets it; what ends an answer is remembered before: clients may stop there."""
+        if self.weave is None or self._reading is None:
+            return event
+        was_over, shown = self.weave.is_over, self.weave.feed(event)
+        if self.weave.is_over and not was_over:
+            self._following = self._reading.follow(self.weave.items, renamed=self.weave.renamed)
+        return shown
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what can be sent now."""
@@ -148,7 +204,8 @@ class EventStream:
         return b"".join(self._rest()) + rest
 
     def _rest(self) -> Iterator[bytes]:
-        return (self._form.with_data(origin, as_json(event)) for event, origin in self._events.close())
+        held = () if self._events is None else self._events.close()
+        return (self._form.with_data(origin, as_json(event)) for event, origin in held)
 
     def _restored(self, raw: bytes) -> Iterator[bytes]:
         event = self._form.data_of(raw)
@@ -156,10 +213,14 @@ class EventStream:
             is_done = b"[DONE]" in raw
             self.malformed += not is_done and b"data:" in raw
             yield from self._rest() if is_done else ()
-            yield raw
+            if not (is_done and self.weave is not None and self.weave.goes_on):
+                yield raw
             return
         try:
-            restored = self._events.feed(event, raw)
+            shown = self._woven(event)
+            if shown is None:
+                return
+            restored = [(shown, raw)] if self._events is None else self._events.feed(shown, raw)
         except CtxguardError:
             raise
         except Exception:  # noqa: BLE001 - an event of a form that no API has must not end the answer

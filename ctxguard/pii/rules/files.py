@@ -3,8 +3,8 @@
 A file has named fragments of regular expressions, and groups of rules. In an expression, `{START}` is replaced by a
 fragment of the file or of `pieces.toml`, and `{birth}` by all words of a section (see `words`). An expression may
 extend over several lines; their indentation is not part of it. A rule with a table `each` becomes one rule per entry:
-`{NAME}` and `{EACH}` in it are the key and the value. `validate` and `walk` name functions in `ctxguard.pii.detect`; `check` names a
-module of python-stdnum that verifies the check digits (`br.cpf`).
+`{NAME}` and `{EACH}` in it are the key and the value. `validate` and `walk` name functions in `ctxguard.pii.detect`;
+`check` names a module of python-stdnum that verifies the check digits (`br.cpf`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,397 @@
+"""Let a model read what was shortened or has left: a tool whose calls the guard answers, unseen by the client.
+
+The guard is a client of itself. It appends the model's message and the result to the history as it came in, and sends
+that as another request, which is masked and fitted like every other. Of a turn with such calls, the client gets a
+shorter form; in later requests what was sent stands in its place, so that pairs and prefix hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from ctxguard.adapting.fields import member_at, parse_json
+from ctxguard.adapting.recent import Recent
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind, ToolCall
+from ctxguard.content import recall_tool
+from ctxguard.draft import Ask
+from ctxguard.errors import WireError
+from ctxguard.files.results import RECALL_SCHEMA
+from ctxguard.formats.answers import Answers, Item, Weave, answers_of
+from ctxguard.formats.gemini_parts import NO_ID
+from ctxguard.pii import MaskSession
+from ctxguard.stages import MaskPII
+from ctxguard.stages.bound_tool_output import NAMESPACE, BoundToolOutput, handle_of
+from ctxguard.stages.lexical import passages_for
+from ctxguard.stages.stable_window import StableWindow
+from ctxguard.stores import MemoryStore
+from ctxguard.wire.checking import BodyCheck, BodyTexts
+from ctxguard.wire.replies import Reply, as_json
+
+if TYPE_CHECKING:
+    from ctxguard.content.views import Count
+    from ctxguard.formats.format import Body, Format
+    from ctxguard.report import Report
+    from ctxguard.stabilizer import Stabilizer
+    from ctxguard.stores import Store
+    from ctxguard.wire.guard import Prepared, WireRequest
+    from ctxguard.wire.metrics import Metrics
+
+MOST_ROUNDS: Final = 6
+"""Read-backs in a row that are answered; then the model is told so once, and the next one ends the answer."""
+MOST_CALLS: Final = 8
+"""Calls of one message that are answered."""
+_SIZE: Final = 2_000
+"""Tokens that one call may return, and"""
+_SHARE: Final = 4
+"""the part of the budget, a quarter."""
+_MEMORY: Final = 256_000_000
+"""Bytes that the store in memory holds; the oldest texts make room."""
+_TURNS: Final = "read-back"
+"""Where turns with hidden calls stand in a store, masked."""
+_UNBOUNDED: Final = 10**12
+_UNREAD: Final = ("/count_tokens", "/input_tokens", "/compact", ":countTokens")
+"""How the paths of requests end that no model answers."""
+_HANDLE: Final = "The handle that a shortened result names, or that stands in brackets in the list of earlier steps."
+_PARAMETERS: Final = cast("dict[str, Any]", RECALL_SCHEMA["parameters"])
+Plain = Callable[[list[Item]], Generator[Ask, object, list[Item]]]
+SCHEMA: Final = {
+    "name": "recall",
+    "description": "Read what was shortened or has left this conversation: lines of a text by its handle, or the "
+    "passages that match a query best.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            **_PARAMETERS["properties"],
+            "handle": {"type": "string", "description": _HANDLE},
+            "query": {"type": "string", "description": "Words to search for, in place of a handle."},
+        },
+    },
+}
+"""The tool that is added to requests."""
+
+
+class Turn(NamedTuple):
+    """Hold what a turn of the model stands for: members of the history as they came in, and as they were sent.
+
+    Attributes:
+        name: the name of the tool.
+        rounds: answers with hidden calls so far.
+        before: the text in front of the turn.
+        shown: items that the client gets, as the provider wrote them.
+        plain: what stands in the history, with its values.
+        masked: the same as the provider has it.
+    """
+
+    name: str = ""
+    rounds: int = 0
+    before: str = ""
+    shown: tuple[Item, ...] = ()
+    plain: tuple[Item, ...] = ()
+    masked: tuple[Item, ...] = ()
+
+
+class ReadBack:
+    """Offer the tool, and remember turns with hidden calls.
+
+    Args:
+        store: Holds the full texts and the turns, all of them masked; None means one in memory.
+        metrics: Counts the calls that are answered.
+    """
+
+    def __init__(self, store: Store | None, metrics: Metrics) -> None:
+        self.store: Store = MemoryStore(max_bytes=_MEMORY) if store is None else store
+        self.metrics = metrics
+        self._turns: Recent[str, list[Item] | None] = Recent(4_096)
+
+    def storing(self, stabilizer: Stabilizer) -> Stabilizer:
+        """Return a stabilizer whose stages keep full texts, so that what is left of them names a handle."""
+        stages = [copy(stage) for stage in stabilizer.stages]
+        for stage in stages:
+            if isinstance(stage, (BoundToolOutput, StableWindow)) and stage.store is None:
+                stage.store = self.store
+        return stabilizer.with_(stages=stages)
+
+    def reading(self, kind: Format, request: WireRequest, body: Body, scope: str) -> Reading | None:
+        """Begin with a request; None where the tool is not offered."""
+        form = None if request.path.rstrip("/").endswith(_UNREAD) else answers_of(kind)
+        return None if form is None or not form.is_one(body) else Reading(self, kind, form, request, body, scope)
+
+    def name(self, kind: Format, body: Body) -> str:
+        """Return the name of the tool in a request of a client."""
+        tools = json.dumps(member_at(body, kind.tools_at(body)[:1]))
+        return "ctxguard_recall" if '"name": "recall"' in tools else "recall"
+
+    def remember(self, scope: str, key: str | None, turn: Turn) -> None:
+        """Remember what a turn stands for, by the form in which the client has it."""
+        if key is not None:
+            self._turns.put(f"{scope} {key}", list(turn.plain))
+            self.store.put(_TURNS, f"{scope} {key}", as_json(turn.masked))
+
+    def expanded(self, kind: Format, body: Body, scope: str, plain: Plain) -> Generator[Ask, object, Body]:
+        """Return a request in which what was sent stands in place of the turns that the client has.
+
+        Args:
+            kind: Its format.
+            body: The request.
+            scope: Stands for the credential.
+            plain: Puts the values back into what an earlier process stored.
+        """
+        native = kind.native(body)
+        artifacts: list[Artifact] = []
+        is_changed, before, called = False, "", set[str | None]()
+        for is_said, group in groupby(kind.read(native), key=lambda artifact: artifact.kind is Kind.ASSISTANT):
+            run = list(group)
+            key = _turn_key(before, run) if is_said else _result_key(run, called)
+            found = [] if key is None else (yield from self._known(f"{scope} {key}", plain))
+            artifacts += kind.read(found) if found else ()
+            artifacts += run if not (found and is_said) else ()
+            is_changed, before = is_changed or bool(found), run[-1].text
+            called.update(call.id for artifact in run for call in artifact.calls)
+        return kind.written(body, kind.write(native, artifacts)) if is_changed else body
+
+    def _known(self, name: str, plain: Plain) -> Generator[Ask, object, list[Item]]:
+        found = self._turns.get(name)
+        if found is None:
+            stored = self.store.get(_TURNS, name)
+            found = [] if stored is None else (yield from plain(json.loads(stored)))
+            self._turns.put(name, found)
+        return found
+
+
+def plain_by(kind: Format, stabilizer: Stabilizer, artifacts: Callable[[], Sequence[Artifact]]) -> Plain:
+    """Return what puts values back into masked members of a history, by the placeholders that the history gives.
+
+    Args:
+        kind: The format of the history.
+        stabilizer: Its stages up to the last that masks are run.
+        artifacts: Returns the history, with what is sent beside it.
+    """
+
+    def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
+        last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
+        masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
+        report = (yield from masking.flow(artifacts())).report
+        session = next((one for mask in report.masks if isinstance(one := mask.__self__, MaskSession)), None)  # type: ignore[attr-defined]
+        return members if session is None else cast("list[Item]", Reply(kind, session).restored(members))
+
+    return plain
+
+
+def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
+    """Return what tells a turn of the model: the id of its first call, else what it says and to what.
+
+    White space does not count: clients join and trim what was streamed.
+    """
+    calls = [call for artifact in run for call in artifact.calls]
+    ids = [call.id for call in calls if call.id and call.id != BY_POSITION and not call.id.startswith(NO_ID)]
+    if ids:
+        return f"call {ids[0]}"
+    said = "".join("".join(text.split()) for artifact in run for text in _said(artifact))
+    if not (said or calls):
+        return None
+    told = json.dumps([before, said, [(call.name, call.arguments) for call in calls]])
+    return f"said {hashlib.blake2b(told.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+
+
+def _said(artifact: Artifact) -> list[str]:
+    """Return what a client is sure to keep: no reasoning."""
+    parts = artifact.content
+    return (
+        [parts] if isinstance(parts, str) else [part.text or "" for part in parts if part.kind in ("text", "refusal")]
+    )
+
+
+def _result_key(run: Sequence[Artifact], called: set[str | None]) -> str | None:
+    """Return what tells a result whose call is on the server."""
+    return next((f"result {a.answers}" for a in run if a.kind is Kind.TOOL and a.answers not in called), None)
+
+
+@dataclass(slots=True)
+class Reading:
+    """Answer the calls in the answers to one request of a client.
+
+    Attributes:
+        book: Remembers turns, and has the store.
+        kind: The format of the request.
+        form: Describes its answers.
+        request: The request as it came.
+        body: Its body; from `begun` on with the tool and the whole history.
+        scope: Stands for the credential.
+        name: The name of the tool.
+        count: Counts the tokens of a text.
+        sent: What was sent.
+    """
+
+    book: ReadBack
+    kind: Format
+    form: Answers
+    request: WireRequest
+    body: Body
+    scope: str
+    name: str = field(init=False)
+    count: Count = field(init=False)
+    sent: Prepared = field(init=False)
+
+    def begun(self, stabilizer: Stabilizer, check: BodyCheck) -> Generator[Ask, object, Body]:
+        """Return the body with the tool, and with what was sent in place of the turns that the client has."""
+        self.count = stabilizer.counter.counter.count
+        if self.request.turn is not None:  # the guard itself goes on
+            self.name = self.request.turn.name
+            return self.body
+        previous = self.body.get("previous_response_id")
+        stored = self.book.store.get(_TURNS, f"{self.scope} answer {previous}") if previous else None
+        if stored is not None:
+            self.body = {**self.body, "previous_response_id": stored.decode()}
+        self.name = self.book.name(self.kind, self.body)
+        body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
+
+        def joined() -> Sequence[Artifact]:
+            beside = BodyTexts.of(self.kind, body, check, stabilizer.counter).beside
+            return beside.joined(self.kind.read(self.kind.native(body)))
+
+        self.body = yield from self.book.expanded(self.kind, body, self.scope, plain_by(self.kind, stabilizer, joined))
+        return self.body
+
+    def weave(self) -> Weave:
+        """Begin with a streamed answer."""
+        return self.form.weave(self.form, self.name)
+
+    def whole(self, answer: bytes) -> bytes:
+        """Return an answer as the client gets it: with what it said before, and without hidden calls."""
+        body = parse_json(answer.decode("utf-8", "replace"))
+        if not isinstance(body, dict):
+            return answer
+        items = self.form.items(body)
+        before = () if self.request.turn is None else self.request.turn.shown
+        visible = [*before, *(item for item in items if not self._is_ours(item))]
+        return answer if visible == items else as_json(self.form.answer(body, visible))
+
+    def follow_whole(self, answer: bytes) -> WireRequest | None:
+        """Do what `follow` does for an answer that came as one JSON text."""
+        body = parse_json(answer.decode("utf-8", "replace"))
+        return self.follow(self.form.items(body)) if isinstance(body, dict) else None
+
+    def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
+        """Return the request that goes on with an answer, with its calls answered; None where it is the client's turn.
+
+        Args:
+            items: What the model said.
+            renamed: The id of the answer for the client, and for the provider.
+
+        Raises:
+            WireError: It goes on asking after it was told that there is no more.
+        """
+        if renamed is not None:
+            self.book.store.put(_TURNS, f"{self.scope} answer {renamed[0]}", renamed[1].encode())
+        calls = [call for item in items if (call := self.form.call(item)) is not None]
+        ours = [call for call in calls if call.name == self.name]
+        turn = self.request.turn
+        if turn is None:
+            if not ours:
+                return None
+            history = self.kind.read(self.kind.native(self.body))
+            turn = Turn(self.name, before=history[-1].text if history else "")
+        is_hidden = bool(ours) and len(ours) == len(calls)
+        if is_hidden and turn.rounds > MOST_ROUNDS:
+            asked = f"the model asked {turn.rounds} times in a row to read back what has left"
+            raise WireError(f"{asked}; ask again, or with a larger budget", status=502)
+        told = self.form.members(self._kept(items))
+        results = self._results(ours, turn.rounds)
+        turn = Turn(
+            self.name,
+            turn.rounds + 1,
+            turn.before,
+            (*turn.shown, *(item for item in items if not self._is_ours(item))),
+            (*turn.plain, *self._plain(told), *self._plain(results)),
+            (*turn.masked, *told, *results),
+        )
+        if is_hidden:
+            held = self.body.get(self.kind.history)
+            before = held if isinstance(held, list) else self.kind.native(self.body)
+            listed = [*(before if isinstance(before, list) else [held]), *turn.plain[-len(told) - len(results) :]]
+            body = {**self.body, self.kind.history: listed}
+            return replace(self.request, body=as_json(body), turn=turn)
+        visible = self.kind.read(self._plain(self.form.members(turn.shown)))
+        self.book.remember(self.scope, _turn_key(turn.before, visible), turn)
+        for call in calls if results else ():
+            pending = Turn(plain=tuple(self._plain(results)), masked=tuple(results))
+            self.book.remember(self.scope, f"result {call.id}", pending)
+        return None
+
+    @property
+    def _report(self) -> Report:
+        return cast("Report", self.sent.report)
+
+    def _is_ours(self, item: Item) -> bool:
+        call = self.form.call(item)
+        return call is not None and call.name == self.name
+
+    def _kept(self, items: Sequence[Item]) -> list[Item]:
+        """Return items that the provider takes back: what it does not store, it knows by its seal alone."""
+        is_lost = self.kind.api == "responses" and self.body.get("store") is False
+        return [i for i in items if not (is_lost and i.get("type") == "reasoning" and not i.get("encrypted_content"))]
+
+    def _plain(self, members: Sequence[Item]) -> list[Item]:
+        reply = self.sent.reply
+        return list(members) if reply is None else cast("list[Item]", reply.restored(list(members)))
+
+    def _results(self, calls: Sequence[ToolCall], rounds: int) -> list[Item]:
+        texts = [self._result(call, number, rounds) for number, call in enumerate(calls)]
+        results = [Artifact(Kind.TOOL, text, answers=c.id, name=c.name) for c, text in zip(calls, texts, strict=True)]
+        return list(self.kind.write([], results)) if results else []
+
+    def _result(self, call: ToolCall, number: int, rounds: int) -> str:
+        """Return what a call gets to read, masked."""
+        asked = parse_json(call.arguments)
+        if rounds >= MOST_ROUNDS:
+            return f"[no more: {rounds} read-backs in a row are the limit; go on with what you have]"
+        if number >= MOST_CALLS:
+            return f"[no more: {MOST_CALLS} read-backs at once are the limit; ask for the rest in the next step]"
+        given = {k: v for k, v in asked.items() if v not in (None, "")} if isinstance(asked, dict) else {}
+        kind = "handle" if "handle" in given else "query"
+        self.book.metrics.add("read_backs_total", "by", kind)
+        if kind == "handle":
+            return self._read(given)
+        query = given.get("query")
+        return self._found(query) if isinstance(query, str) else "[give a handle or a query]"
+
+    def _size(self) -> int:
+        return max(1, min(_SIZE, self.sent.budget // _SHARE))
+
+    def _read(self, given: Mapping[str, Any]) -> str:
+        """Return lines of a text; all of it, and nothing else, where the whole is asked for and not too long."""
+        store, handle = self.book.store, str(given["handle"])
+        if (
+            handle.encode("utf-8", "replace") not in self.sent.body
+        ):  # what another conversation left is nobody's business here
+            return f"[nothing is saved under handle {handle[:80]!r}]"
+        data = store.get(NAMESPACE, handle)
+        if data is None:  # a store that is full drops the oldest
+            text = next((a.text for a in self._report.masked if handle_of(a.text) == handle), None)
+            data = None if text is None else store.put_new(NAMESPACE, handle, text.encode("utf-8", "surrogatepass"))
+        text = None if data is None else data.decode("utf-8", "surrogatepass")
+        if text is not None and len(given) == 1 and self.count(text) <= self._size():
+            return text
+        lines = {name: given[name] for name in ("first_line", "last_line", "contains") if name in given}
+        return recall_tool(store, max_tokens=self._size())(handle, **lines)
+
+    def _found(self, query: str) -> str:
+        """Return the passages of what has left that match a query best, each with the handle of its text."""
+        left = [artifact for artifact in self._report.left if artifact.text]
+        texts = [artifact.text for artifact in left]
+        told, tokens = "", 0
+        for number, passage in passages_for(texts, query):
+            handle = handle_of(texts[number])
+            piece = f"[{left[number].kind.value}, handle {handle}]\n{passage}\n"
+            tokens += self.count(piece)
+            if tokens > self._size():
+                break
+            self.book.store.put_new(NAMESPACE, handle, texts[number].encode("utf-8", "surrogatepass"))
+            told += piece
+        return told or "[nothing that has left this conversation matches]"
