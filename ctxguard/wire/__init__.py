@@ -5,6 +5,7 @@
 | `guard` | `Guard`: what is sent in place of a request |
 | `texts`, `checking`, `counting` | every text of a body: found, searched, counted |
 | `replies`, `streams`, `events` | values are given back in answers, whole and streamed |
+| `readback`, `metering` | what a model reads back, and what providers report |
 | `sessions` | placeholders of conversations whose history the provider holds |
 | `audit` | a record of what was sent |
 | `transport` | the guard as a transport of httpx |

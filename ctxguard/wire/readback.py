@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ctxguard.adapting.fields import member_at, parse_json
 from ctxguard.adapting.recent import Recent
-from ctxguard.artifacts import BY_POSITION, Artifact, Kind, ToolCall
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
 from ctxguard.content import recall_tool
 from ctxguard.draft import Ask
 from ctxguard.errors import WireError
@@ -25,10 +25,9 @@ from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.answers import Answers, Item, Weave, answers_of
 from ctxguard.formats.gemini_parts import NO_ID
 from ctxguard.pii import MaskSession
-from ctxguard.stages import MaskPII
-from ctxguard.stages.bound_tool_output import NAMESPACE, BoundToolOutput, handle_of
+from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
+from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import passages_for
-from ctxguard.stages.stable_window import StableWindow
 from ctxguard.stores import MemoryStore
 from ctxguard.wire.checking import BodyCheck, BodyTexts
 from ctxguard.wire.replies import Reply, as_json
@@ -140,7 +139,7 @@ class ReadBack:
             kind: Its format.
             body: The request.
             scope: Stands for the credential.
-            plain: Puts the values back into what an earlier process stored.
+            plain: Puts values back into what an earlier process stored.
         """
         native = kind.native(body)
         artifacts: list[Artifact] = []
@@ -164,25 +163,6 @@ class ReadBack:
         return found
 
 
-def plain_by(kind: Format, stabilizer: Stabilizer, artifacts: Callable[[], Sequence[Artifact]]) -> Plain:
-    """Return what puts values back into masked members of a history, by the placeholders that the history gives.
-
-    Args:
-        kind: The format of the history.
-        stabilizer: Its stages up to the last that masks are run.
-        artifacts: Returns the history, with what is sent beside it.
-    """
-
-    def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
-        last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
-        masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
-        report = (yield from masking.flow(artifacts())).report
-        session = next((one for mask in report.masks if isinstance(one := mask.__self__, MaskSession)), None)  # type: ignore[attr-defined]
-        return members if session is None else cast("list[Item]", Reply(kind, session).restored(members))
-
-    return plain
-
-
 def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
     """Return what tells a turn of the model: the id of its first call, else what it says and to what.
 
@@ -201,10 +181,8 @@ def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
 
 def _said(artifact: Artifact) -> list[str]:
     """Return what a client is sure to keep: no reasoning."""
-    parts = artifact.content
-    return (
-        [parts] if isinstance(parts, str) else [part.text or "" for part in parts if part.kind in ("text", "refusal")]
-    )
+    parts = (Part("text", artifact.content),) if isinstance(artifact.content, str) else artifact.content
+    return [part.text or "" for part in parts if part.kind in ("text", "refusal")]
 
 
 def _result_key(run: Sequence[Artifact], called: set[str | None]) -> str | None:
@@ -251,11 +229,18 @@ class Reading:
         self.name = self.book.name(self.kind, self.body)
         body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
 
-        def joined() -> Sequence[Artifact]:
+        def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
+            last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
+            masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
             beside = BodyTexts.of(self.kind, body, check, stabilizer.counter).beside
-            return beside.joined(self.kind.read(self.kind.native(body)))
+            history = beside.joined(self.kind.read(self.kind.native(body)))
+            masks = (yield from masking.flow(history)).report.masks
+            session = next(
+                (one for mask in masks if isinstance(one := getattr(mask, "__self__", None), MaskSession)), None
+            )
+            return members if session is None else cast("list[Item]", Reply(self.kind, session).restored(members))
 
-        self.body = yield from self.book.expanded(self.kind, body, self.scope, plain_by(self.kind, stabilizer, joined))
+        self.body = yield from self.book.expanded(self.kind, body, self.scope, plain)
         return self.body
 
     def weave(self) -> Weave:
