@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctxguard.adapting.fields import member_at, parse_json
 from ctxguard.adapting.recent import Recent
@@ -29,6 +29,7 @@ from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import passages_for
 from ctxguard.stores import MemoryStore
+from ctxguard.wire.asked import Turn, WireRequest
 from ctxguard.wire.checking import BodyCheck, BodyTexts
 from ctxguard.wire.replies import Reply, as_json
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.stores import Store
-    from ctxguard.wire.guard import Prepared, WireRequest
     from ctxguard.wire.metrics import Metrics
 
 MOST_ROUNDS: Final = 6
@@ -73,26 +73,6 @@ SCHEMA: Final = {
     },
 }
 """The tool that is added to requests."""
-
-
-class Turn(NamedTuple):
-    """Hold what a turn of the model stands for: members of the history as they came in, and as they were sent.
-
-    Attributes:
-        name: the name of the tool.
-        rounds: answers with hidden calls so far.
-        before: the text in front of the turn.
-        shown: items that the client gets, as the provider wrote them.
-        plain: what stands in the history, with its values.
-        masked: the same as the provider has it.
-    """
-
-    name: str = ""
-    rounds: int = 0
-    before: str = ""
-    shown: tuple[Item, ...] = ()
-    plain: tuple[Item, ...] = ()
-    masked: tuple[Item, ...] = ()
 
 
 class ReadBack:
@@ -203,7 +183,9 @@ class Reading:
         scope: Stands for the credential.
         name: The name of the tool.
         count: Counts the tokens of a text.
-        sent: What was sent.
+        sent: The body that was sent.
+        report: What was done with it.
+        reply: Puts values back; None where there is nothing to put back.
     """
 
     book: ReadBack
@@ -214,7 +196,9 @@ class Reading:
     scope: str
     name: str = field(init=False)
     count: Count = field(init=False)
-    sent: Prepared = field(init=False)
+    sent: bytes = field(init=False)
+    report: Report = field(init=False)
+    reply: Reply | None = field(init=False)
 
     def begun(self, stabilizer: Stabilizer, check: BodyCheck) -> Generator[Ask, object, Body]:
         """Return the body with the tool, and with what was sent in place of the turns that the client has."""
@@ -242,6 +226,10 @@ class Reading:
 
         self.body = yield from self.book.expanded(self.kind, body, self.scope, plain)
         return self.body
+
+    def done(self, sent: bytes, report: Report, reply: Reply | None) -> None:
+        """Take in what was sent."""
+        self.sent, self.report, self.reply = sent, report, reply
 
     def weave(self) -> Weave:
         """Begin with a streamed answer."""
@@ -309,10 +297,6 @@ class Reading:
             self.book.remember(self.scope, f"result {call.id}", pending)
         return None
 
-    @property
-    def _report(self) -> Report:
-        return cast("Report", self.sent.report)
-
     def _is_ours(self, item: Item) -> bool:
         call = self.form.call(item)
         return call is not None and call.name == self.name
@@ -323,8 +307,7 @@ class Reading:
         return [i for i in items if not (is_lost and i.get("type") == "reasoning" and not i.get("encrypted_content"))]
 
     def _plain(self, members: Sequence[Item]) -> list[Item]:
-        reply = self.sent.reply
-        return list(members) if reply is None else cast("list[Item]", reply.restored(list(members)))
+        return list(members) if self.reply is None else cast("list[Item]", self.reply.restored(list(members)))
 
     def _results(self, calls: Sequence[ToolCall], rounds: int) -> list[Item]:
         texts = [self._result(call, number, rounds) for number, call in enumerate(calls)]
@@ -347,18 +330,18 @@ class Reading:
         return self._found(query) if isinstance(query, str) else "[give a handle or a query]"
 
     def _size(self) -> int:
-        return max(1, min(_SIZE, self.sent.budget // _SHARE))
+        return max(1, min(_SIZE, self.report.budget // _SHARE))
 
     def _read(self, given: Mapping[str, Any]) -> str:
         """Return lines of a text; all of it, and nothing else, where the whole is asked for and not too long."""
         store, handle = self.book.store, str(given["handle"])
         if (
-            handle.encode("utf-8", "replace") not in self.sent.body
+            handle.encode("utf-8", "replace") not in self.sent
         ):  # what another conversation left is nobody's business here
             return f"[nothing is saved under handle {handle[:80]!r}]"
         data = store.get(NAMESPACE, handle)
         if data is None:  # a store that is full drops the oldest
-            text = next((a.text for a in self._report.masked if handle_of(a.text) == handle), None)
+            text = next((a.text for a in self.report.masked if handle_of(a.text) == handle), None)
             data = None if text is None else store.put_new(NAMESPACE, handle, text.encode("utf-8", "surrogatepass"))
         text = None if data is None else data.decode("utf-8", "surrogatepass")
         if text is not None and len(given) == 1 and self.count(text) <= self._size():
@@ -368,7 +351,7 @@ class Reading:
 
     def _found(self, query: str) -> str:
         """Return the passages of what has left that match a query best, each with the handle of its text."""
-        left = [artifact for artifact in self._report.left if artifact.text]
+        left = [artifact for artifact in self.report.left if artifact.text]
         texts = [artifact.text for artifact in left]
         told, tokens = "", 0
         for number, passage in passages_for(texts, query):
