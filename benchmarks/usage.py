@@ -34,6 +34,8 @@ times as much as we count, a tenth of them less than 1.03 and a tenth more than 
 are below 1.17. `long_requests` prints how many of the recorded requests such a share covers."""
 LONG_FROM = 10_000
 """Tokens from which on a request is long."""
+SOURCE = re.compile(r"[0-9a-f]{8}(?=-)")
+"""The id of a session in the path of its file; its subagents are below it."""
 STEP_CALL = re.compile(r"^(\w+) (\{.*\})$", re.DOTALL)
 
 
@@ -160,7 +162,7 @@ def growth(path: Path) -> None:
 def long_requests(path: Path) -> None:
     """Print how much a share of what we count covers of long requests: what each session had grown by, call after call.
 
-    The sessions are the sources: the share that 95% of the requests of one need is tried on the others.
+    The sessions with their subagents are the sources: the share that 95% of the requests of one need is tried on the others.
     """
     sessions: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     with gzip.open(path, "rt", encoding="utf-8") as lines:
@@ -169,25 +171,21 @@ def long_requests(path: Path) -> None:
             counted, reported = held[-1] if held else (0, 0)
             count = ArtifactCounter(find_counter(model=step["model"]))
             held.append((counted + grown(step["texts"], count), reported + step["grew_by"]))
-    short = {
-        name: [reported / counted - 1 for counted, reported in held if reported >= LONG_FROM]
-        for name, held in sessions.items()
-    }
-    short = {name: sorted(values) for name, values in short.items() if values}
+    sources: defaultdict[str, list[float]] = defaultdict(list)
+    for (name, _), held in sessions.items():
+        found = SOURCE.search(name)
+        short = [reported / counted - 1 for counted, reported in held if reported >= LONG_FROM]
+        sources[found[0] if found else name] += short
     shipped = margin_of(find_counter(model="claude-sonnet-4-5")).share
     print(
-        f"\n| session (Claude 4), from {LONG_FROM:,} tokens on | requests | 95% need | covers of the others | shipped |"
+        f"\n| session (Claude 4), from {LONG_FROM:,} tokens on | requests | 95% need | covers of the others | {shipped:.0%} covers |"
     )
     print("|---|---|---|---|---|")
-    for name, values in short.items():
-        needed = values[math.ceil(0.95 * len(values)) - 1]
-        others = [value for other, held in short.items() if other != name for value in held]
-        cells = (
-            f"{needed:.1%}",
-            percent(covered(others, needed)),
-            f"{shipped:.0%} covers {covered(values, shipped):.0%}",
-        )
-        print(f"| {Path(name[0]).stem[:8]} | {len(values)} | {' | '.join(cells)} |")
+    for name, short in sources.items():
+        needed = sorted(short)[math.ceil(0.95 * len(short)) - 1]
+        others = [value for other, held in sources.items() if other != name for value in held]
+        cells = f"{needed:.1%} | {percent(covered(others, needed))} | {percent(covered(short, shipped))}"
+        print(f"| {name} | {len(short)} | {cells} |")
 
 
 def covered(values: list[float], share: float) -> float:

@@ -201,7 +201,7 @@ def _unmasked(request: ToolCallRequest, run: ForRun) -> ToolCallRequest:
     if run.vault is None:
         return request
     call = request.tool_call
-    return request.override(tool_call={**call, "args": unmask_arguments(call["args"], run.vault)})
+    return request.override(tool_call={**call, "args": unmask_arguments(call["args"], run.vault, tool=call["name"])})
 
 
 def _stabilized(

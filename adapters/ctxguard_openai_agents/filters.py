@@ -148,6 +148,6 @@ def _unmasking(
 ) -> FunctionTool:
     async def invoke(context: ToolContext[Any], arguments: str) -> object:
         values = require_vault(vault(context) if callable(vault) else vault)
-        return await tool.on_invoke_tool(context, unmask_arguments(arguments, values))
+        return await tool.on_invoke_tool(context, unmask_arguments(arguments, values, tool=tool.name))
 
     return replace(tool, on_invoke_tool=invoke)

@@ -191,7 +191,7 @@ class ContextGuard(AbstractCapability[Any]):
     ) -> str | dict[str, Any]:
         """Unmask the arguments of a tool."""
         vault = None if self.vault is None or is_fixed(tool_def) else self._per_run.of(ctx).vault
-        return args if vault is None else unmask_arguments(args, vault)
+        return args if vault is None else unmask_arguments(args, vault, tool=tool_def.name)
 
     async def after_tool_execute(
         self,

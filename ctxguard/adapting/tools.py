@@ -40,15 +40,18 @@ def tool_exchange(output: Artifact, tool: str) -> list[Artifact]:
     return [Artifact(Kind.ASSISTANT, "", calls=(call,)), output]
 
 
-def unmask_arguments(arguments: Arguments, vault: SessionVault) -> Arguments:
+def unmask_arguments(arguments: Arguments, vault: SessionVault, *, tool: str = "") -> Arguments:
     """Return the arguments of a tool call with the values that their placeholders stand for, right before it runs.
 
     Args:
         arguments: What the model wrote, as JSON text or as an object; the result is of the same type.
         vault: The vault of the session whose `MaskPII` wrote the placeholders.
+        tool: The name of the tool; the vault may say that it gets no values.
     """
-    from ctxguard.pii.mask.unmask import restore_arguments
+    from ctxguard.pii.mask.unmask import gets_values, restore_arguments
 
+    if not gets_values(vault.tools, tool):
+        return arguments
     if isinstance(arguments, str):
         return cast("Arguments", restore_arguments(arguments, vault).text)
     restored = restore_arguments(json.dumps(arguments, ensure_ascii=False, default=str), vault)

@@ -212,6 +212,8 @@ class PiiConfig(_Settings):
             are rules for.
         strategy: how values are hidden (`redact`, `pseudonymize`, `hash`, `partial`): one strategy, or one by label
             with `*` for the rest; None means what the program or the command line says.
+        tools: which tools get real values in `serve` and `run`: true or false by name or pattern (`crm_*`), by
+            `outward` for those that reach outside (mail, HTTP, messages, a shell), and by `*`; None means all.
     """
 
     rules: list[dict[str, Any]] | None = None
@@ -220,6 +222,7 @@ class PiiConfig(_Settings):
     allow: list[str] | None = None
     countries: SeveralNames | None = None
     strategy: _Strategy | dict[str, _Strategy] | None = None
+    tools: dict[str, bool] | None = None
 
     @property
     def is_default(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 from ctxguard.adapting.adapter import with_adapter_stages
@@ -169,11 +169,10 @@ def replay(session: Session, stabilizer: Stabilizer, *, prices: PriceModel | Non
 def served(session: Session, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
     """Walk the served calls of a replay that nobody judges, which takes a fraction of the time: number and context."""
     recorded = Recorded(session)
-    chain, begin = with_adapter_stages(stabilizer, session.adapter), 0
+    chain = with_adapter_stages(stabilizer, session.adapter)
     running = chain.session(tools=session.tools, overhead=session.overhead(chain.counter))
-    for call, end in enumerate(recorded.ends, start=1):
+    for call, (begin, end) in enumerate(pairwise([0, *recorded.ends]), start=1):
         running.extend(recorded.artifacts[begin:end])
-        begin = end
         with suppress(BudgetExceededError):
             yield call, running.context()
 
@@ -248,10 +247,8 @@ class _Player:
         self.called_at: float | None = None
 
     def play(self) -> SessionReplay:
-        done = 0
-        for end in self.recorded.ends:
-            self.running.extend(self.recorded.artifacts[done:end])
-            done = end
+        for begin, end in pairwise([0, *self.recorded.ends]):
+            self.running.extend(self.recorded.artifacts[begin:end])
             self._call(end)
         if not self.result.figures.pressed:
             self.result.figures.successors = self.result.figures.extended = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,7 +11,7 @@ from functools import cached_property
 from operator import is_not
 from typing import Final
 
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Cut, Draft
 from ctxguard.report.decisions import Decision, decisions_of, masked_artifact
 
@@ -105,6 +106,12 @@ class ReportData:
     def masks(self) -> tuple[Callable[[str], str], ...]:
         """What masks texts as each masking stage did: a method of its `MaskSession` where it gives placeholders."""
         return self._draft.masks
+
+    def user_names(self, host: str) -> bool:
+        """Return whether a user named a host."""
+        name = re.compile(rf"(?<![\w.-]){re.escape(host)}(?![\w-]|\.\w)", re.IGNORECASE)
+        said = (a.text for a in self._draft.history if a.kind is Kind.USER)
+        return bool(host) and any(name.search(text) for text in said)
 
     @cached_property
     def masked(self) -> tuple[Artifact, ...]:

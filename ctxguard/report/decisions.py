@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from ctxguard.artifacts import Artifact
@@ -171,11 +171,16 @@ def _named(draft: Draft, artifact: Artifact) -> Artifact:
     """Return an artifact in whose names, ids and fields no rule matches. They are never masked in what is sent."""
 
     def shown(text: str) -> str:
-        return draft.mask(text) if draft.masks and is_found_in(text, draft.detectors) else text
+        return draft.mask(text) if is_found_in(text, draft.detectors) else text
 
     def optional(text: str | None) -> str | None:
         return None if text is None else shown(text)
 
+    own = (artifact.id, artifact.name, artifact.role, artifact.answers)
+    inner = (*((call.name, call.id) for call in artifact.calls), *((one.place, one.text) for one in artifact.fields))
+    # looked at in each artifact of each report, and next to never found
+    if not draft.masks or not any(text and is_found_in(text, draft.detectors) for text in chain(own, *inner)):
+        return artifact
     named = replace(
         artifact,
         id=optional(artifact.id),

@@ -1,6 +1,6 @@
 """What a model family charges beside the text itself, as data: framing, tools, schemas, hidden prompts, media.
 
-The figures of each family stand in `ctxguard.tokens.families`; both ways of counting read them here and nowhere else:
+The figures of each family stand in `data/models.toml`; both ways of counting read them here and nowhere else:
 `ArtifactCounter`, which the adapters use, and `count_request`.
 """
 

@@ -13,37 +13,15 @@ from functools import lru_cache
 from typing import Final, Self
 
 from ctxguard.settings import whole_number
-from ctxguard.tokens.families import plain_name
+from ctxguard.tokens.families import FACTS, plain_name
 
 AS_OF: Final = "2026-11-23"
 """When the table was last held against the providers' pages, as LangChain's model profiles and genai-prices record
 them; `tests/tokens/test_windows.py` does it again for the versions that are installed."""
 FALLBACK: Final = 128_000
 """The window of a model that nobody knows: that of most models which are served by others than their makers."""
-_INPUT: Final = (
-    (r"gpt-5(\.\d)?-chat|gpt-5\.3(?!-codex)|gpt-5\.3-codex-spark", 128_000),
-    (r"gpt-5(\.[0-3])?(?![.\d])|gpt-5\.4-(mini|nano)", 272_000),  # of 400,000, 128,000 are output
-    (r"gpt-(5\.[4-9]|6)", 922_000),  # of 1,050,000, 128,000 are output
-    (r"gpt-4\.1", 1_047_576),
-    (r"gpt-4-32k", 32_768),
-    (r"(chat)?gpt-4o(?!.*(realtime|transcribe))|gpt-4-(turbo|vision|1106|0125)", 128_000),
-    (r"gpt-4(?!o)", 8_192),
-    (r"gpt-3\.5", 16_385),
-    (r"gpt-oss", 131_072),
-    (r"o1-(mini|preview)", 128_000),
-    (r"o[134]|codex-mini", 200_000),
-    (r"claude-(opus|sonnet)-4[.-][6-9](?!\d)|claude-(opus|sonnet|haiku|fable|mythos)-[5-9]", 1_000_000),
-    (r"claude-(2\.0|instant)", 100_000),
-    (r"claude", 200_000),
-    (r"gemini-2\.5-flash-image", 32_768),
-    (r"gemini-1\.5-pro", 2_097_152),
-    (r"gemini-(?!1\.0|pro$|pro-(vision|1))(?!.*(image|tts|live|embedding|computer-use|omni))", 1_048_576),
-    (r"deepseek-(v4|flash)", 1_000_000),
-    (r"deepseek", 128_000),
-    (r"qwen3-coder", 262_144),
-)
+_PATTERNS: Final = tuple((re.compile(each["models"]), each["tokens"]) for each in FACTS["window"])
 """Input tokens by the beginning of a model's plain name; the first that matches counts."""
-_PATTERNS: Final = tuple((re.compile(pattern), tokens) for pattern, tokens in _INPUT)
 
 
 class Window(int):

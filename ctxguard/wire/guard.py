@@ -15,6 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
@@ -142,6 +143,7 @@ class GuardSettings(TypedDict, total=False):
     keep_thinking: bool | None
     on_report: OnReport | None
     audit: Audit | None
+    tools: Mapping[str, bool]
     max_answer: int
     credentials: Sequence[str]
     not_credentials: Sequence[str]
@@ -177,6 +179,8 @@ class Guard:
         recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
             get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
         on_report: Is called with the report on each request; `report.session` is the session that the client named.
+        tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
+            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
         audit: Is called with the record of each request and the body that is sent, before it is: an
             `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent.
 
@@ -198,6 +202,7 @@ class Guard:
         keep_thinking: bool | None = None,
         on_report: OnReport | None = None,
         audit: Audit | None = None,
+        tools: Mapping[str, bool] = MappingProxyType({}),
         max_answer: int = 50_000_000,
         credentials: Sequence[str] = (),
         not_credentials: Sequence[str] = (),
@@ -214,13 +219,15 @@ class Guard:
         self.takes_sessions = takes_sessions
         self.on_report = valid_listener(on_report)
         self._audit = audit
+        self._tools = tools
         self.metrics: Metrics = Metrics()
         self._read_back = (
             None if recall is False else ReadBack(None if recall is True else opened(recall), self.metrics)
         )
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
-        self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
-        self._rules = version_of([detector for masking in self._masking for detector in masking.detectors])
+        self._detectors = [detector for masking in self._masking for detector in masking.detectors]
+        self._check = BodyCheck(self._detectors)
+        self._rules = version_of(self._detectors)
         self._values = Values()
         self._warned: set[str] = set()
         self._counters = Counters(stabilizer.counter)
@@ -260,7 +267,7 @@ class Guard:
 
     def warm(self) -> None:
         """Load and compile what the first request would wait for. Nothing of it is sent or counted."""
-        for detector in (detector for masking in self._masking for detector in masking.detectors):
+        for detector in self._detectors:
             detector.find(_SAMPLE)
         for use in Use:
             self._check.found(_SAMPLE, use)
@@ -320,7 +327,7 @@ class Guard:
         if isinstance(done, Exception):
             record["refused"] = type(done).__name__
         elif body and (report is not None or done.is_redacted is not None):  # type: ignore[union-attr]
-            parsed = parsed_body(body)
+            parsed = parsed_body(body) if body.lstrip()[:1] == b"{" else {"upload": body.decode("utf-8", "replace")}
             record |= {"model": model_of(parsed, path), "hidden": hidden_values(parsed)}
         if report is not None:
             record |= {"decisions": report.brief(), "observed": report.observed}
@@ -427,7 +434,7 @@ class Guard:
         """Pass on what the guard cannot read, where that is allowed; else refuse it."""
         if self.passes_unread(request.path):
             return Prepared(request.body)
-        shown = shown_place(request.path, [d for masking in self._masking for d in masking.detectors])
+        shown = shown_place(request.path, self._detectors)
         raise WireError(
             f"{request.method} requests to this path are of no kind that ctxguard reads; to send them on unread and "
             f"unmasked, name the path: on_unreadable=[{shown!r}] (serve: --on-unreadable {shown})",
@@ -505,6 +512,8 @@ class Guard:
             kind,
             session,
             wants_json=kind.wants_json(body),
+            tools=self._tools,
+            names_host=report.user_names,
             on_id=(lambda name: self._threads.note_answer(owner, name, thread, session.pseudonyms))
             if is_stored
             else None,

@@ -145,7 +145,8 @@ class _Forward:
         self._guard = guard
         self._upstreams = upstreams
         self._sender = sender
-        self._timeouts = {"connect": 10.0, "read": read_timeout, "write": read_timeout, "pool": 60.0}
+        # connecting has to wait for many requests that come at once to be prepared
+        self._timeouts = {"connect": 30.0, "read": read_timeout, "write": read_timeout, "pool": 60.0}
         self._stall_timeout = stall_timeout
         self._body_timeout = body_timeout
         self.open = 0
@@ -315,7 +316,8 @@ class _Forward:
 
     def _failed(self, cause: str, status: int) -> None:
         self._guard.metrics.add("failures_total", "cause", cause)
-        _LOG.warning("an answer did not end as it should: %s (status %d)", cause, status)
+        level = logging.INFO if status == _CLIENT_LEFT else logging.WARNING  # some leave once they have what they need
+        _LOG.log(level, "an answer did not end as it should: %s (status %d)", cause, status)
 
 
 async def _left(receive: Receive) -> None:

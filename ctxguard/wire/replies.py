@@ -7,9 +7,13 @@ very bytes.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+
+from ctxguard.pii.mask.unmask import NamesHost, gets_values
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Format
@@ -39,8 +43,12 @@ _KEPT: Final = frozenset(
     }
 )
 """Keys of what goes back to the provider as it came, or refers to something."""
+_KEPT_OF_TOOLS: Final = _KEPT | {"arguments", "input", "args"}
 _OBJECTS: Final = ("input", "args")
 """Keys of arguments that come as an object: those of Anthropic and Amazon, and of Gemini."""
+
+
+_MAY_HOLD: Final = re.compile(r"[<>]|&lt;|\\u003[ce]", re.IGNORECASE)
 
 
 class Reply:
@@ -50,6 +58,8 @@ class Reply:
         format: The format of the request.
         session: What its placeholders stand for.
         wants_json: The text of the answer is JSON, so that values are escaped in it.
+        tools: Which tools get values, see `ctxguard.pii.mask.unmask.gets_values`.
+        names_host: Tells whether the user named a host; in links to others, placeholders stay.
         on_id: Is told the id of an answer that the provider stores.
         on_item: Is told the id of a stored item, and which texts of it were changed: what the client gets, and what the
             provider holds.
@@ -61,12 +71,16 @@ class Reply:
         session: MaskSession,
         *,
         wants_json: bool = False,
+        tools: Mapping[str, bool] = MappingProxyType({}),
+        names_host: NamesHost | None = None,
         on_id: OnId | None = None,
         on_item: OnItem | None = None,
     ) -> None:
         self.format = format
         self.session = session
         self.wants_json = wants_json
+        self.tools = tools
+        self.names_host = names_host
         self._on_id = on_id
         self._on_item = on_item
 
@@ -99,7 +113,9 @@ class Reply:
     def _restored_record(self, record: dict[str, object]) -> dict[str, object]:
         if record.get("type") in _KEPT_TYPES or record.get("thought") is True:
             return record
-        fields = {key: value if key in _KEPT else self._restored_field(key, value) for key, value in record.items()}
+        called = record.get("name")
+        kept = _KEPT if not isinstance(called, str) or gets_values(self.tools, called) else _KEPT_OF_TOOLS
+        fields = {key: value if key in kept else self._restored_field(key, value) for key, value in record.items()}
         if all(fields[key] is record[key] for key in fields):
             return record
         name = record.get("id")
@@ -118,16 +134,16 @@ class Reply:
 
     def text(self, text: str) -> str:
         """Return a text with the values back."""
-        if "<" not in text:
+        if _MAY_HOLD.search(text) is None:
             return text
         if self.wants_json and text.lstrip()[:1] in ("{", "["):
             return self.arguments(text)
-        restored = self.session.restore(text)
+        restored = self.session.restore(text, names_host=self.names_host)
         return restored.text if restored.restored else text
 
     def arguments(self, text: str) -> str:
         """Return the arguments of a tool call, as JSON, with the values back."""
-        if "<" not in text and "\\u003c" not in text.lower():
+        if _MAY_HOLD.search(text) is None:
             return text
         restored = self.session.unmask_arguments(text)
         return text if restored == text else restored

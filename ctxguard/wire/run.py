@@ -23,7 +23,7 @@ import yaml
 from ctxguard.cli.options import ChainOptions, settings_of, spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, note
-from ctxguard.wire.cli import Guarding, guard_of, require_server, uvicorn_settings
+from ctxguard.wire.cli import Guarding, guard_of, is_a_failure, require_server, uvicorn_settings
 from ctxguard.wire.proxy import proxy_app
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ def _logged(file: Path | None) -> Iterator[list[str]]:
     before = root.handlers[:]
     root.handlers[:] = handlers
     logging.getLogger("ctxguard").setLevel(logging.INFO)
+    logging.getLogger("uvicorn.error").addFilter(is_a_failure)
     try:
         yield warnings
     finally:

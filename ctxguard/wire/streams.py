@@ -14,12 +14,14 @@ from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
+from ctxguard.pii import UnmaskStream
+from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms
+from ctxguard.pii.mask.unmask import gets_values
 from ctxguard.wire import events, frames
 from ctxguard.wire.replies import as_json
 
 if TYPE_CHECKING:
     from ctxguard.formats.answers import Item, Weave
-    from ctxguard.pii import UnmaskStream
     from ctxguard.wire.asked import WireRequest
     from ctxguard.wire.replies import Reply
 
@@ -44,6 +46,17 @@ class _Channel(Generic[Origin]):
     delta: Delta
 
 
+def _named(value: object, place: object = None) -> Iterator[tuple[object, str]]:
+    """Walk the names of tools in an event, each with the number of its call in the answer."""
+    if isinstance(value, dict):
+        places = (value.get(key) for key in ("output_index", "contentBlockIndex", "index"))
+        place = next((number for number in places if number is not None), place)
+        if isinstance(value.get("name"), str):
+            yield place, value["name"]
+    for member in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _named(member, place)
+
+
 class ReplyEvents(Generic[Origin]):
     """Give values back in the events of one answer: `feed` each as it comes, then `close`.
 
@@ -54,10 +67,13 @@ class ReplyEvents(Generic[Origin]):
         self._reply = reply
         self._format = reply.format
         self._channels: dict[Channel, _Channel[Origin]] = {}
+        self._tools: dict[object, str] = {}
         self._added = 0
 
     def feed(self, event: Event, origin: Origin) -> list[tuple[Event, Origin]]:
         """Return the events to send now; the last is the very event where nothing was changed."""
+        if self._reply.tools:
+            self._tools.update(_named(event))
         deltas = list(self._format.deltas(event))
         ends = self._format.ends(event)
         now = self._pieces(event, origin, deltas, ends) if deltas else self._whole(event)
@@ -89,7 +105,16 @@ class ReplyEvents(Generic[Origin]):
         known = self._channels.get(delta.channel)
         if known is None:
             is_json = delta.is_arguments or self._reply.wants_json
-            known = _Channel(self._reply.session.unmask_stream(arguments=is_json), origin, delta)
+            tool = (
+                self._tools.get([part for part in delta.channel if part is not None][-1], "")
+                if delta.is_arguments
+                else ""
+            )
+            if delta.is_arguments and not gets_values(self._reply.tools, tool):
+                unmask = UnmaskStream(MemoryPseudonyms())
+            else:
+                unmask = self._reply.session.unmask_stream(arguments=is_json, names_host=self._reply.names_host)
+            known = _Channel(unmask, origin, delta)
             self._channels[delta.channel] = known
         known.origin, known.delta = origin, delta
         return known

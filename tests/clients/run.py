@@ -37,8 +37,8 @@ from ctxguard.errors import BudgetExceededError, sensible_budget
 from ctxguard.wire.guard import Guard, WireRequest
 
 PROMPT = "Read every file here, then write a note with one contact line."
-LEAST = 16_000
-"""The smallest budget in tokens that is tried: below it, hardly a file of these fits beside what must stay."""
+READS = 20_000
+"""Tokens of the files that must fit beside what a client always sends: eight of these, and what it says about them."""
 KEPT, KEPT_IN_PARALLEL = 0.90, 0.85
 ENVIRONMENT = {
     "CI": "1",
@@ -334,12 +334,12 @@ def done(command, work, environment, timeout):
 
 
 def smallest(control):
-    """Return the smallest sensible budget in tokens for what a client sends in every request, as the guard names it."""
+    """Return the smallest sensible budget in tokens: as the guard names it for what a client always sends, with `READS`."""
     path, body = control.provider.loop[0]
     try:
         Guard(Stabilizer(1)).prepare(WireRequest("POST", path, {}, json.dumps(body).encode()))
     except BudgetExceededError as error:
-        return max(LEAST, sensible_budget(error.fixed))
+        return max(sensible_budget(error.fixed), 1_000 * -(-(error.fixed + READS) // 1_000))
     raise AssertionError("a budget of one token was enough")
 
 
@@ -366,7 +366,7 @@ def main():
             control = ran(label, client, None, given, parallel=parallel)
             print(control.row(control, 0), flush=True)
             least_prefix = KEPT if parallel == 1 else KEPT_IN_PARALLEL
-            budgets = given.budgets if parallel == 1 else "64000"
+            budgets = given.budgets if parallel == 1 else "64000,smallest"
             for asked in budgets.split(","):
                 if asked == "smallest" and not control.provider.loop:
                     continue

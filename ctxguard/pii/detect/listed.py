@@ -24,8 +24,9 @@ class Listed:
         self._by_first: dict[str, list[tuple[str, str]]] = {}
         for value, label in values:
             lowered = lower(value)
-            self._by_first.setdefault(_first(lowered), []).append((lowered, label))
-        signs = "".join(re.escape(first) for first in self._by_first if not first[0].isalnum())
+            first = _FIRST.match(lowered)
+            self._by_first.setdefault(first[0] if first else "", []).append((lowered, label))
+        signs = "".join(re.escape(first) for first in self._by_first if not first[:1].isalnum())
         self._words = re.compile(r"(?<!\w)[^\W_]+" + (f"|[{signs}]" if signs else ""))
 
     def find(self, text: str) -> Iterator[Span]:
@@ -38,11 +39,6 @@ class Listed:
                 is_part = value[-1].isalnum() and (behind.isalnum() or behind == "_")
                 if lowered.startswith(value, start) and not is_part:
                     yield Span(start, end, label)
-
-
-def _first(value: str) -> str:
-    match = _FIRST.match(value)
-    return value if match is None else match[0]
 
 
 def lower(text: str) -> str:

@@ -85,6 +85,7 @@ class Engine:
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
         self._labels = frozenset((*labels, LITERAL, UNCHECKED))
         self._fits = lru_cache(MEMO)(self._fitting)
+        self._finds_number = lru_cache(MEMO)(self.find)
         self._echoes = tuple(one for one in self._matchers if one.rule.echo)
 
     @cached_property
@@ -243,7 +244,7 @@ class Engine:
 
         Any other text of that shape is searched like the rest of the text.
         """
-        return label in self._labels and not (number and self.find(number))
+        return label in self._labels and not (number and self._finds_number(number))
 
 
 def _is_in_uuid(text: str, start: int) -> bool:
