@@ -58,7 +58,7 @@ class GuardedClient:
     def _sent(self, operation: str, request: Mapping[str, Any]) -> tuple[Prepared, dict[str, Any]]:
         from botocore.exceptions import ClientError
 
-        from ctxguard.wire.guard import WireRequest
+        from ctxguard.wire.asked import WireRequest
 
         blobs: dict[str, bytes] = {}
         body = {key: _as_sent(value, blobs) for key, value in request.items() if key != "modelId"}

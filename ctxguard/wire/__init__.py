@@ -5,6 +5,7 @@
 | `guard` | `Guard`: which request is sent instead |
 | `texts`, `checking`, `counting` | every text of a body: found, searched, counted |
 | `replies`, `streams`, `events` | restoring values in responses, whole and streamed |
+| `readback`, `metering` | what a model reads back, and what providers report |
 | `sessions` | placeholders of conversations whose history is stored at the provider |
 | `audit` | a record of what was sent |
 | `transport` | the guard as a transport of httpx |

@@ -31,6 +31,7 @@ from ctxguard.report import Report
 from ctxguard.settings import opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
+from ctxguard.wire.asked import WireRequest
 from ctxguard.wire.audit import Audit, hidden_values, version_of
 from ctxguard.wire.caching import with_breakpoints
 from ctxguard.wire.chains import Chains
@@ -41,7 +42,7 @@ from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.metering import label_of
 from ctxguard.wire.metrics import Metrics
-from ctxguard.wire.readback import ReadBack, Reading, Turn
+from ctxguard.wire.readback import ReadBack, Reading
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.request_json import parsed_body, written_body
 from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads
@@ -65,27 +66,6 @@ _SIGNED: Final = "AWS4-"
 """Prefix of the signature of a request to Amazon, which covers its body."""
 _SAMPLE: Final = "Write to ada@example.com, or call +1 212 555 0123 about order 4111 1111 1111 1111."
 """A text that most kinds of rules apply to."""
-
-
-@dataclass(frozen=True, slots=True)
-class WireRequest:
-    """A request as a client sends it.
-
-    Attributes:
-        method: The HTTP method.
-        path: The path of its URL.
-        headers: Its headers, with their names in lower case.
-        body: Its body, not compressed.
-        query: The query of its URL, as it is sent.
-        turn: What it goes on with, where the guard itself asks.
-    """
-
-    method: str
-    path: str
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    query: str = field(default="", repr=False)
-    turn: Turn | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,7 +477,7 @@ class Guard:
             written_body(sent), report, reply, tokens, report.budget, reading=reading, billed_to=billed_to
         )
         if reading is not None:
-            reading.sent = prepared
+            reading.done(prepared.body, report, reply)
         return prepared
 
     def _warn_of_fixed(self, fixed: int, budget: int) -> None:

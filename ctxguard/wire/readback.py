@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctxguard.adapting.fields import member_at, parse_json
 from ctxguard.adapting.recent import Recent
-from ctxguard.artifacts import BY_POSITION, Artifact, Kind, ToolCall
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
 from ctxguard.content import recall_tool
 from ctxguard.draft import Ask
 from ctxguard.errors import WireError
@@ -25,11 +25,11 @@ from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.answers import Answers, Item, Weave, answers_of
 from ctxguard.formats.gemini_parts import NO_ID
 from ctxguard.pii import MaskSession
-from ctxguard.stages import MaskPII
-from ctxguard.stages.bound_tool_output import NAMESPACE, BoundToolOutput, handle_of
+from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
+from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import passages_for
-from ctxguard.stages.stable_window import StableWindow
 from ctxguard.stores import MemoryStore
+from ctxguard.wire.asked import Turn, WireRequest
 from ctxguard.wire.checking import BodyCheck, BodyTexts
 from ctxguard.wire.replies import Reply, as_json
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.stores import Store
-    from ctxguard.wire.guard import Prepared, WireRequest
     from ctxguard.wire.metrics import Metrics
 
 MOST_ROUNDS: Final = 6
@@ -74,26 +73,6 @@ SCHEMA: Final = {
     },
 }
 """The tool that is added to requests."""
-
-
-class Turn(NamedTuple):
-    """A turn of the model with hidden calls: its messages with original values, and as they were sent.
-
-    Attributes:
-        name: the name of the tool.
-        rounds: number of responses with hidden calls so far.
-        before: the text before the turn.
-        shown: items for the client, as the provider wrote them.
-        plain: the messages in the history, with original values.
-        masked: the same messages as sent to the provider.
-    """
-
-    name: str = ""
-    rounds: int = 0
-    before: str = ""
-    shown: tuple[Item, ...] = ()
-    plain: tuple[Item, ...] = ()
-    masked: tuple[Item, ...] = ()
 
 
 class ReadBack:
@@ -139,8 +118,8 @@ class ReadBack:
         Args:
             kind: The format of the request.
             body: The request.
-            scope: A hash of the credentials.
-            plain: Restores the values in turns that an earlier process stored.
+            scope: Stands for the credential.
+            plain: Puts values back into what an earlier process stored.
         """
         native = kind.native(body)
         artifacts: list[Artifact] = []
@@ -164,25 +143,6 @@ class ReadBack:
         return found
 
 
-def plain_by(kind: Format, stabilizer: Stabilizer, artifacts: Callable[[], Sequence[Artifact]]) -> Plain:
-    """Return a function that restores values in masked messages, by the placeholders of the history.
-
-    Args:
-        kind: The format of the history.
-        stabilizer: Its stages up to the last masking stage are run.
-        artifacts: Returns the history, with the other texts of the request.
-    """
-
-    def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
-        last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
-        masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
-        report = (yield from masking.flow(artifacts())).report
-        session = next((one for mask in report.masks if isinstance(one := mask.__self__, MaskSession)), None)  # type: ignore[attr-defined]
-        return members if session is None else cast("list[Item]", Reply(kind, session).restored(members))
-
-    return plain
-
-
 def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
     """Return an identifier of a model's turn: the id of its first call, else its text and the message that it answers.
 
@@ -200,11 +160,9 @@ def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
 
 
 def _said(artifact: Artifact) -> list[str]:
-    """Return the part of a message that every client keeps: all but reasoning."""
-    parts = artifact.content
-    return (
-        [parts] if isinstance(parts, str) else [part.text or "" for part in parts if part.kind in ("text", "refusal")]
-    )
+    """Return what a client is sure to keep: no reasoning."""
+    parts = (Part("text", artifact.content),) if isinstance(artifact.content, str) else artifact.content
+    return [part.text or "" for part in parts if part.kind in ("text", "refusal")]
 
 
 def _result_key(run: Sequence[Artifact], called: set[str | None]) -> str | None:
@@ -225,7 +183,9 @@ class Reading:
         scope: Stands for the credential.
         name: The name of the tool.
         count: Counts the tokens of a text.
-        sent: The messages that were sent.
+        sent: The body that was sent.
+        report: What was done with it.
+        reply: Puts values back; None where there is nothing to put back.
     """
 
     book: ReadBack
@@ -236,7 +196,9 @@ class Reading:
     scope: str
     name: str = field(init=False)
     count: Count = field(init=False)
-    sent: Prepared = field(init=False)
+    sent: bytes = field(init=False)
+    report: Report = field(init=False)
+    reply: Reply | None = field(init=False)
 
     def begun(self, stabilizer: Stabilizer, check: BodyCheck) -> Generator[Ask, object, Body]:
         """Return the body with the tool, and with the client's form of stored turns replaced by the sent form."""
@@ -251,12 +213,23 @@ class Reading:
         self.name = self.book.name(self.kind, self.body)
         body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
 
-        def joined() -> Sequence[Artifact]:
+        def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
+            last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
+            masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
             beside = BodyTexts.of(self.kind, body, check, stabilizer.counter).beside
-            return beside.joined(self.kind.read(self.kind.native(body)))
+            history = beside.joined(self.kind.read(self.kind.native(body)))
+            masks = (yield from masking.flow(history)).report.masks
+            session = next(
+                (one for mask in masks if isinstance(one := getattr(mask, "__self__", None), MaskSession)), None
+            )
+            return members if session is None else cast("list[Item]", Reply(self.kind, session).restored(members))
 
-        self.body = yield from self.book.expanded(self.kind, body, self.scope, plain_by(self.kind, stabilizer, joined))
+        self.body = yield from self.book.expanded(self.kind, body, self.scope, plain)
         return self.body
+
+    def done(self, sent: bytes, report: Report, reply: Reply | None) -> None:
+        """Take in what was sent."""
+        self.sent, self.report, self.reply = sent, report, reply
 
     def weave(self) -> Weave:
         """Return an object that follows a streamed response."""
@@ -324,10 +297,6 @@ class Reading:
             self.book.remember(self.scope, f"result {call.id}", pending)
         return None
 
-    @property
-    def _report(self) -> Report:
-        return cast("Report", self.sent.report)
-
     def _is_ours(self, item: Item) -> bool:
         call = self.form.call(item)
         return call is not None and call.name == self.name
@@ -338,8 +307,7 @@ class Reading:
         return [i for i in items if not (is_lost and i.get("type") == "reasoning" and not i.get("encrypted_content"))]
 
     def _plain(self, members: Sequence[Item]) -> list[Item]:
-        reply = self.sent.reply
-        return list(members) if reply is None else cast("list[Item]", reply.restored(list(members)))
+        return list(members) if self.reply is None else cast("list[Item]", self.reply.restored(list(members)))
 
     def _results(self, calls: Sequence[ToolCall], rounds: int) -> list[Item]:
         texts = [self._result(call, number, rounds) for number, call in enumerate(calls)]
@@ -362,16 +330,18 @@ class Reading:
         return self._found(query) if isinstance(query, str) else "[give a handle or a query]"
 
     def _size(self) -> int:
-        return max(1, min(_SIZE, self.sent.budget // _SHARE))
+        return max(1, min(_SIZE, self.report.budget // _SHARE))
 
     def _read(self, given: Mapping[str, Any]) -> str:
         """Return lines of a text; the text alone if the whole is requested and not too long."""
         store, handle = self.book.store, str(given["handle"])
-        if handle.encode("utf-8", "replace") not in self.sent.body:  # texts of other conversations must not be readable
+        if (
+            handle.encode("utf-8", "replace") not in self.sent
+        ):  # what another conversation left is nobody's business here
             return f"[nothing is saved under handle {handle[:80]!r}]"
         data = store.get(NAMESPACE, handle)
-        if data is None:  # a full store drops the oldest
-            text = next((a.text for a in self._report.masked if handle_of(a.text) == handle), None)
+        if data is None:  # a store that is full drops the oldest
+            text = next((a.text for a in self.report.masked if handle_of(a.text) == handle), None)
             data = None if text is None else store.put_new(NAMESPACE, handle, text.encode("utf-8", "surrogatepass"))
         text = None if data is None else data.decode("utf-8", "surrogatepass")
         if text is not None and len(given) == 1 and self.count(text) <= self._size():
@@ -380,8 +350,8 @@ class Reading:
         return recall_tool(store, max_tokens=self._size())(handle, **lines)
 
     def _found(self, query: str) -> str:
-        """Return the passages of evicted texts that match a query best, each with the handle of its text."""
-        left = [artifact for artifact in self._report.left if artifact.text]
+        """Return the passages of what has left that match a query best, each with the handle of its text."""
+        left = [artifact for artifact in self.report.left if artifact.text]
         texts = [artifact.text for artifact in left]
         told, tokens = "", 0
         for number, passage in passages_for(texts, query):

@@ -17,9 +17,10 @@ from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.registry import format_of
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.wire.asked import WireRequest
 from ctxguard.wire.bodies import UnreadableError, apieces, awhole, encoding_of, pieces, whole
 from ctxguard.wire.decoding import can_decode
-from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared, WireRequest
+from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared
 from ctxguard.wire.metering import Billed
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, name_of, status_of
 from ctxguard.wire.uploads import is_upload
