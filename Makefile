@@ -116,7 +116,7 @@ release-check: $(VENV)/.test ## what is still to be done before VERSION=n can be
 
 bench: $(VENV)/.test ## ratios measured side by side
 	for script in $(filter-out benchmarks/pii_corpus.py benchmarks/pii_template_sets.py benchmarks/quality.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
-	$(BIN)/ctxguard bench
+	$(BIN)/ctxguard bench --with benchmarks.peers
 
 goldens: $(VENV)/.test ## rewrite what the default policy leaves of the small sessions in tests/quality; read the change
 	$(BIN)/python tests/quality/goldens.py

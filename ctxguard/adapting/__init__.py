@@ -19,46 +19,6 @@
 | `tools` | bounding a tool's output, restoring its arguments, the recall tool |
 """
 
-from __future__ import annotations
+from ctxguard.settings import names_in_stub
 
-from ctxguard.adapting.adapter import (
-    astabilize_native,
-    astabilize_request,
-    stabilize_native,
-    stabilize_request,
-)
-from ctxguard.adapting.content_format import ContentFormat, read_audio, read_file, read_image, text_reader, with_titles
-from ctxguard.adapting.editing import REMOVED, copy_with
-from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
-from ctxguard.adapting.protocol import Adapter
-from ctxguard.adapting.read_cache import ReadCache
-from ctxguard.adapting.registry import adapter_names, detect_adapter, find_adapter
-from ctxguard.adapting.request import Request
-from ctxguard.adapting.tools import recall_tool_factory, unmask_arguments
-
-__all__ = [
-    "REMOVED",
-    "Adapter",
-    "ContentFormat",
-    "MessageView",
-    "PlacedCall",
-    "PlacedPart",
-    "ReadCache",
-    "Request",
-    "adapter_names",
-    "astabilize_native",
-    "astabilize_request",
-    "copy_with",
-    "detect_adapter",
-    "find_adapter",
-    "read_audio",
-    "read_file",
-    "read_image",
-    "recall_tool_factory",
-    "stabilize_native",
-    "stabilize_request",
-    "text_reader",
-    "unmask_arguments",
-    "with_titles",
-    "write_each",
-]
+__all__, __getattr__, __dir__ = names_in_stub(__name__, __file__)

@@ -20,7 +20,7 @@ _TEXTS: Final[Mapping[str, PartKind]] = {
     "reasoning": "reasoning",
     "refusal": "refusal",
 }
-REASONING_FIELDS: Final = (*_TEXTS, "reasoning_details")
+REASONING_FIELDS: Final[tuple[str, ...]] = (*_TEXTS, "reasoning_details")
 """The fields beside a content in which reasoning and refusals stand."""
 _SIGNED_FORMAT: Final = "anthropic"
 """How the format of details begins whose signatures vouch for all that stands before them."""

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from ctxguard.errors import HistoryError, TokenizerError
 from ctxguard.settings import whole_number
-from ctxguard.tokens import TokenCounter, encoding_of, find_counter
+from ctxguard.tokens import TokenCounter, find_counter
+from ctxguard.tokens.counters import encoding_of
 
 MESSAGE_TOKENS = 4
 CONVERSATION_TOKENS = 2

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
@@ -105,8 +105,26 @@ def _load(
     try:
         return ContextConfig(**values)  # type: ignore[arg-type]
     except ConfigError as error:
-        where = file.name if file is not None and not overrides else "configuration"
+        said = {name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".") for name, _ in overrides}
+        where = "configuration" if file is None or error.setting in said else f"{file.name}{_line(file, error.setting)}"
         raise ConfigError(f"{where}: {error}", setting=error.setting) from None
+
+
+def _line(file: Path, setting: str | None) -> str:
+    """Return `:12` for the line of a setting in a file, or of what is around it; empty where none is written."""
+    import yaml
+
+    node: Any = yaml.compose(file.read_text(encoding="utf-8-sig"), yaml.SafeLoader)
+    line = ""
+    for step in (_SECTION, *(setting or "").split(".")):
+        found = []
+        if isinstance(node, yaml.MappingNode):
+            found = [(key, value) for key, value in node.value if str(key.value) == step]
+        elif isinstance(node, yaml.SequenceNode) and step.isdecimal():
+            found = [(member, member) for member in node.value[int(step) : int(step) + 1]]
+        if found:
+            line, node = f":{found[-1][0].start_mark.line + 1}", found[-1][1]
+    return line
 
 
 def _read(file: Path, *, searched: bool) -> dict[str, object]:
@@ -132,7 +150,28 @@ def _read(file: Path, *, searched: bool) -> dict[str, object]:
         data = data[_SECTION] or {}
         if not isinstance(data, dict):
             raise ConfigError(f"{file}: section {_SECTION!r} holds no settings", setting=_SECTION)
+    if isinstance(data.get("pii"), dict):
+        data = {**data, "pii": _with_word_files(data["pii"], file)}
     return {str(key): value for key, value in data.items()}
+
+
+def _with_word_files(section: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
+    """Return the section `pii` with the words of the files that it names, which are looked for beside its own file."""
+
+    def words(given: object, setting: str) -> object:
+        if not isinstance(given, str):
+            return given
+        try:
+            lines = (file.parent / given).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            told = f"{file.name}{_line(file, setting)}: {given}: {reason_of(error)}; name a file with one word a line"
+            raise ConfigError(told, setting=setting) from None
+        return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+    deny, allow = section.get("deny"), section.get("allow")
+    if isinstance(deny, dict):
+        section = {**section, "deny": {label: words(given, f"pii.deny.{label}") for label, given in deny.items()}}
+    return {**section, "allow": words(allow, "pii.allow")} if "allow" in section else section
 
 
 def _say_ignored(name: str, data: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+_Strategy = Literal["redact", "pseudonymize", "hash", "partial"]
 
 
 def _listed(given: object) -> object:
@@ -199,6 +200,62 @@ class StabilizerConfig(_Settings):
             raise ValueError(f"tokens, 1 or more, or a share of the window such as '80%', not {given!r}") from None
 
 
+class PiiConfig(_Settings):
+    """Set what else counts as personal data, what does not, and how each kind of it is hidden.
+
+    Attributes:
+        rules: rules of your own: `name`, `label`, `pattern`, and what else a rule may have; none by default.
+        fields: labels by the names of fields (`customer_no`, `*_token`) whose values are always found.
+        deny: words that are always found, by their label: a list, or the name of a file with one word a line.
+        allow: values that are never found, and mail domains (`@example.com`): a list, or the name of such a file.
+        countries: countries whose national numbers are looked for, ISO 3166 in two letters; None means all that there
+            are rules for.
+        strategy: how values are hidden (`redact`, `pseudonymize`, `hash`, `partial`): one strategy, or one by label
+            with `*` for the rest; None means what the program or the command line says.
+    """
+
+    rules: list[dict[str, Any]] | None = None
+    fields: dict[str, str] | None = None
+    deny: dict[str, list[str]] | None = None
+    allow: list[str] | None = None
+    countries: SeveralNames | None = None
+    strategy: _Strategy | dict[str, _Strategy] | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nothing is set."""
+        return self == PiiConfig()
+
+    @field_validator("rules")
+    @classmethod
+    def _are_rules(cls, given: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+        from ctxguard.pii.own_rules import own_rules
+
+        own_rules(given or ())
+        return given
+
+    @field_validator("fields", "deny", "strategy")
+    @classmethod
+    def _have_labels(cls, given: object, info: ValidationInfo) -> object:
+        from ctxguard.pii.placeholders import label_of
+
+        for key, value in given.items() if isinstance(given, dict) else ():
+            label = value if info.field_name == "fields" else key
+            if label not in ("*", label_of(label)):
+                told = f"a label is of capital letters and underscores: write {label_of(label)}, not {label!r}"
+                raise ConfigError(told, setting=key)
+        return given
+
+    @field_validator("countries")
+    @classmethod
+    def _have_rules(cls, given: list[str] | None) -> list[str] | None:
+        from ctxguard.pii.rule_sets import country_rules
+
+        if given is not None:
+            country_rules(*given)
+        return given
+
+
 _PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
     "default": {},
     "sql_query": {"rows_head": 20, "rows_tail": 5, "max_cell_length": 200, "max_preview_tokens": 1_500},
@@ -240,6 +297,7 @@ class ContextConfig(_ViewLimits):
             is given for them changes only what it names.
         compaction: when a history is compacted.
         stabilizer: settings of the stabilizer.
+        pii: rules of your own for personal data.
     """
 
     max_tokens_per_file: Positive = 5_000
@@ -275,6 +333,7 @@ class ContextConfig(_ViewLimits):
     truncation: dict[str, TruncationConfig] = Field(default_factory=dict, validate_default=True)
     compaction: CompactionConfig = Field(default_factory=CompactionConfig)
     stabilizer: StabilizerConfig = Field(default_factory=StabilizerConfig)
+    pii: PiiConfig = Field(default_factory=PiiConfig)
 
     @field_validator("truncation", mode="before")
     @classmethod
@@ -286,7 +345,11 @@ class ContextConfig(_ViewLimits):
         return {name: {**_PRESETS.get(name, {}), **changed.get(name, {})} for name in (*_PRESETS, *changed)} | named
 
 
-SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"stabilizer": StabilizerConfig, "compaction": CompactionConfig}
+SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
+    "stabilizer": StabilizerConfig,
+    "compaction": CompactionConfig,
+    "pii": PiiConfig,
+}
 
 
 def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:

@@ -11,19 +11,6 @@
 | `counting`, `usage` | the input tokens of a request, and how far off they were |
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from ctxguard.settings import names_in_stub
 
-if TYPE_CHECKING:
-    from ctxguard.formats.blocks import BlockFormat as BlockFormat
-    from ctxguard.formats.chat import MessageFormat as MessageFormat
-    from ctxguard.formats.format import Format as Format
-
-_HOME_OF = {"BlockFormat": "blocks", "Format": "format", "MessageFormat": "chat"}
-__all__ = [*_HOME_OF]  # noqa: PLE0604 - the names above, which are loaded when they are asked for
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__all__, __getattr__, __dir__ = names_in_stub(__name__, __file__)

@@ -87,7 +87,7 @@ def _thinking(part: object, path: Path) -> list[PlacedPart]:
     return [(place, replace(part, kind="reasoning") if part.kind == "text" else part) for place, part in thought]
 
 
-PARTS: Final = ContentFormat(
+PARTS: Final[ContentFormat] = ContentFormat(
     {
         None: _untyped,
         **dict.fromkeys(("text", "input_text", "output_text"), text_reader("text")),

@@ -39,7 +39,7 @@ from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.formats.blocks import BlockFormat, PlacedBlock
 from ctxguard.formats.format import Body, Delta, Ends, Event, Sent, records_of
-from ctxguard.history import is_record as is_written_by_stage
+from ctxguard.history.records import is_record as is_written_by_stage
 
 Message: TypeAlias = Mapping[str, object]
 """A message: a dict with `role` and `content`, as boto3 takes and returns it."""

@@ -1,4 +1,4 @@
-"""Play recorded sessions with every contestant, and judge what each would send: ours beside the installed peers.
+"""Play recorded sessions with every contestant, and judge what each would send.
 
 All get the same messages, the same budget and the same counter, and are judged by the same rules, which share no code
 with any of them. Only calls under pressure count: those whose history exceeds the budget.
@@ -21,17 +21,17 @@ from warnings import catch_warnings, simplefilter
 
 from ctxguard.adapting.registry import find_adapter
 from ctxguard.errors import CtxguardError
+from ctxguard.harness.contestants import BASELINE, Course, GaveUpError, Message, Peer, peers_with, plain_messages
 from ctxguard.harness.gain import Bits, newest_exchange
 from ctxguard.harness.identity import ByIdentity
-from ctxguard.harness.peers.course import Course, GaveUpError, Message, plain_messages
-from ctxguard.harness.peers.registry import BASELINE, PEERS, Peer
 from ctxguard.harness.pricing import PriceModel, common_prefix
 from ctxguard.harness.recordings import Recording, Skipped, Source, opened
 from ctxguard.harness.replay import Recorded
 from ctxguard.harness.requests import WireReader, pair_faults
 from ctxguard.harness.sessions import Session
 from ctxguard.pii import STANDARD, Masker
-from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
+from ctxguard.tokens import ArtifactCounter, find_counter
+from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
 SUMMARY_CHARACTERS: Final = 2_000
 _LINE: Final = 100
@@ -76,16 +76,24 @@ class BenchCall:
         return self.price is not None and not self.is_over and self.fault is None
 
 
-def contestants(names: Iterable[str] = ()) -> tuple[list[Peer], list[str]]:
-    """Return the contestants that are installed, of those that are named or of all, and a line for each that is not."""
-    wanted = set(names)
-    unknown = wanted - {peer.name for peer in PEERS}
+def contestants(names: Iterable[str] = (), modules: Iterable[str] = ()) -> tuple[list[Peer], list[str]]:
+    """Return the contestants that are installed, and a line for each that is not.
+
+    Args:
+        names: those to compare; none means all.
+        modules: list further ones, see `ctxguard.harness.contestants`.
+
+    Raises:
+        CtxguardError: nobody has one of the names, or a module lists nobody.
+    """
+    wanted, every = set(names), peers_with(modules)
+    unknown = wanted - {peer.name for peer in every}
     if unknown:
-        known = ", ".join(peer.name for peer in PEERS)
+        known = ", ".join(peer.name for peer in every)
         raise CtxguardError(f"no contestant {min(unknown)!r}; there are {known}")
     able: list[Peer] = []
     absent: list[str] = []
-    for peer in PEERS:
+    for peer in every:
         if wanted and peer.name not in wanted and peer.name != BASELINE:
             continue
         if peer.version is None:

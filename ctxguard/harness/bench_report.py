@@ -12,8 +12,8 @@ from textwrap import wrap
 from typing import Any, Final
 
 from ctxguard.harness.bench import BenchCall
+from ctxguard.harness.contestants import BASELINE, Peer
 from ctxguard.harness.gain import SEES, gain, is_installed
-from ctxguard.harness.peers.registry import BASELINE, Peer
 from ctxguard.report.printing import counted
 from ctxguard.settings import install_command
 

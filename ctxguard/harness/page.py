@@ -8,13 +8,12 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ctxguard.artifacts import Artifact
 from ctxguard.errors import CtxguardError
 from ctxguard.harness.document import ReplayReport, RunModel, SessionModel
 from ctxguard.harness.engine import Plan, Results
 from ctxguard.harness.gain import is_installed
 from ctxguard.harness.recordings import Recording, Skipped, opened
-from ctxguard.harness.replay import replay
+from ctxguard.harness.replay import served
 from ctxguard.harness.summary import advice, cost_of_a_call, money, pareto, saved_by, share
 from ctxguard.report import Report
 from ctxguard.report.page import Chart, chart, message_rows, render, shown_text
@@ -109,7 +108,7 @@ class _Seen:
     cuts: list[_Cut] = field(default_factory=list)
     before: dict[int, str] = field(default_factory=dict)
 
-    def __call__(self, call: int, _context: Sequence[Artifact], report: Report) -> None:
+    def __call__(self, call: int, report: Report) -> None:
         """Take a look at a served call."""
         self.call, self.report = call, report
         if report.cut is None or not report.cut.fresh:
@@ -144,7 +143,8 @@ def _replayed(recording: Recording, *, stabilizer: Stabilizer, adapter: str | No
         return None
     seen = _Seen()
     try:
-        replay(session, stabilizer, watch=seen)
+        for call, context in served(session, stabilizer):
+            seen(call, context.report)
     except CtxguardError:
         return None
     return seen

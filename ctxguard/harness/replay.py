@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate
@@ -20,6 +21,7 @@ from ctxguard.harness.pricing import PlainTrim, PriceModel, common_prefix
 from ctxguard.harness.requests import WireReader
 from ctxguard.harness.sessions import Session
 from ctxguard.report import Report
+from ctxguard.session import Context
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import ArtifactCounter
 
@@ -83,10 +85,6 @@ class SessionReplay:
         own, calls = self.figures, max(self.figures.calls, 1)
         lost = 0.0 if own.support is None else 1 - own.support
         return (sum(own.findings.values()), own.refused / calls, round(lost, 6), own.cuts / calls, own.tokens_before)
-
-
-Watcher = Callable[[int, Sequence[Artifact], Report], object]
-"""Called with each served call: its number, the context and the report."""
 
 
 class Held(NamedTuple):
@@ -156,23 +154,28 @@ def _apart(artifacts: Iterable[Artifact]) -> list[Artifact]:
     return apart
 
 
-def replay(
-    session: Session,
-    stabilizer: Stabilizer,
-    *,
-    prices: PriceModel | None = None,
-    watch: Watcher | None = None,
-) -> SessionReplay:
+def replay(session: Session, stabilizer: Stabilizer, *, prices: PriceModel | None = None) -> SessionReplay:
     """Replay one session: append it message by message, and stabilize before each assistant message.
 
     Args:
         session: as recorded.
         stabilizer: does the work.
         prices: of the model; None means relative prices.
-        watch: shown each served call.
     """
-    (result,) = replay_settings(session, [stabilizer], prices=prices, watch=watch)
+    (result,) = replay_settings(session, [stabilizer], prices=prices)
     return result
+
+
+def served(session: Session, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
+    """Walk the served calls of a replay that nobody judges, which takes a fraction of the time: number and context."""
+    recorded = Recorded(session)
+    chain, begin = with_adapter_stages(stabilizer, session.adapter), 0
+    running = chain.session(tools=session.tools, overhead=session.overhead(chain.counter))
+    for call, end in enumerate(recorded.ends, start=1):
+        running.extend(recorded.artifacts[begin:end])
+        begin = end
+        with suppress(BudgetExceededError):
+            yield call, running.context()
 
 
 def replay_settings(
@@ -180,7 +183,6 @@ def replay_settings(
     stabilizers: Iterable[Stabilizer],
     *,
     prices: PriceModel | None = None,
-    watch: Watcher | None = None,
     path: str = "",
     line: int = 1,
 ) -> Iterator[SessionReplay]:
@@ -188,7 +190,7 @@ def replay_settings(
     recorded = Recorded(session)
     for stabilizer in stabilizers:
         result = SessionReplay(session.id, path, line)
-        yield _Player(recorded, stabilizer, prices or PriceModel(), result, watch).play()
+        yield _Player(recorded, stabilizer, prices or PriceModel(), result).play()
 
 
 def replay_sessions(
@@ -226,19 +228,12 @@ _MILLISECONDS: Final = 100_000_000_000
 class _Player:
     """Play one session under one setting."""
 
-    def __init__(
-        self,
-        recorded: Recorded,
-        stabilizer: Stabilizer,
-        prices: PriceModel,
-        result: SessionReplay,
-        watch: Watcher | None = None,
-    ) -> None:
+    def __init__(self, recorded: Recorded, stabilizer: Stabilizer, prices: PriceModel, result: SessionReplay) -> None:
         session = recorded.session
         chain = with_adapter_stages(stabilizer, session.adapter)
         counter = chain.counter
         overhead = session.overhead(counter)
-        self.recorded, self.prices, self.counter, self.watch = recorded, prices, counter, watch
+        self.recorded, self.prices, self.counter = recorded, prices, counter
         self.running = chain.session(tools=session.tools, overhead=overhead)
         self.judge = Judge(session, chain, recorded.reader)
         masker = masker_of(chain)
@@ -286,8 +281,6 @@ class _Player:
         self._holds(end, context.artifacts, is_pressed=before > report.budget)
         prices = self._price(end, context.artifacts, report.tokens_after, is_cold=self._is_cold(end))
         self.result.calls.append(Call(end, before, report.tokens_after, cut, *prices))
-        if self.watch is not None:
-            self.watch(own.calls, context.artifacts, report)
 
     def _refused(self, end: int, error: BudgetExceededError) -> None:
         own = self.result.figures

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ctxguard.cli.options import TextCounting, spread
 from ctxguard.errors import ConfigError, CtxguardError
@@ -19,20 +17,11 @@ if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
 
 
-@spread()
+@spread("tokens")
 def tokens(
-    session: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="A request body, a session, or any text file; - is standard input."),
-    ],
+    session: str,
     counting: TextCounting,
-    usage: Annotated[
-        bool,
-        typer.Option(
-            "--usage",
-            help="FILE is JSONL of recorded requests: {'request', 'input_tokens', 'model'}; print how far off we are.",
-        ),
-    ] = False,
+    usage: bool = False,
 ) -> None:
     """Count the tokens of a request, a session, or a text: their breakdown, and how far off the count may be."""
     from ctxguard.harness.recordings import read_text

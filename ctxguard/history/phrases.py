@@ -1,7 +1,7 @@
-"""What people say that asks for nothing, and what sounds like a rule that holds from now on: word lists by language.
+"""Phrases that ask for nothing, and phrases that state a standing rule: word lists by language.
 
-Lists rather than a model: the same words lead to the same decision everywhere. They only order what people said; a
-message that they miss is kept by its age, as before.
+Lists rather than a model: the same words lead to the same decision everywhere. They only order user messages; a message
+that they miss is kept by its age.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _WORD: Final = re.compile(r"[\w'’-]+")
 
 
 def is_greeting(text: str) -> bool:
-    """Return whether a text is nothing but a greeting: at most six words, all of them of greetings."""
+    """Return whether a text is only a greeting: at most six words, all of them of greetings."""
     if len(text) > 20 * _MOST_WORDS:
         return False
     words = _WORD.findall(text.casefold().replace("’", "'"))
@@ -80,5 +80,5 @@ def is_greeting(text: str) -> bool:
 
 @lru_cache(maxsize=4_096)
 def is_standing(text: str) -> bool:
-    """Return whether a text sounds like an instruction that holds from now on ("never", "must", "from now on")."""
+    """Return whether a text is phrased as a standing instruction ("never", "must", "from now on")."""
     return _RULE.search(text.casefold().replace("’", "'")) is not None

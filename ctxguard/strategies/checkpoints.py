@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError
-from ctxguard.history import CHECKPOINT, records_in, write_record
+from ctxguard.history import CHECKPOINT, write_record
+from ctxguard.history.records import records_in
 from ctxguard.settings import OfOneProcess, whole_number
 from ctxguard.strategies.keep import Choice, Keep, Past
 from ctxguard.strategies.sliding_window import mentions

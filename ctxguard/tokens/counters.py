@@ -17,9 +17,6 @@ from ctxguard.tokens.costs import TEKKEN, Costs
 from ctxguard.tokens.families import Family, family_of
 from ctxguard.tokens.vocabularies import ENCODINGS, exact_counter
 
-COUNTERS: Final = "What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
-"""What an option that names a counter says."""
-
 
 @runtime_checkable
 class TokenCounter(Protocol):

@@ -6,36 +6,11 @@
 | `texts`, `checking`, `counting` | every text of a body: found, searched, counted |
 | `replies`, `streams`, `events` | values are given back in answers, whole and streamed |
 | `sessions` | placeholders of conversations whose history the provider holds |
+| `audit` | a record of what was sent |
 | `transport` | the guard as a transport of httpx |
 | `proxy`, `cli` | the guard as a proxy: `ctxguard serve` |
 """
 
-from __future__ import annotations
+from ctxguard.settings import names_in_stub
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ctxguard.wire.guard import Guard
-    from ctxguard.wire.proxy import proxy_app
-    from ctxguard.wire.transport import AsyncTransport, Transport, guarded_http_client
-
-__all__ = ["AsyncTransport", "Guard", "Transport", "guarded_http_client", "proxy_app"]
-
-_HOME_OF = {
-    "AsyncTransport": "transport",
-    "Guard": "guard",
-    "Transport": "transport",
-    "guarded_http_client": "transport",
-    "proxy_app": "proxy",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__, __getattr__, __dir__ = names_in_stub(__name__, __file__)

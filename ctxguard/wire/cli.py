@@ -8,14 +8,16 @@ import json
 import logging
 import os
 import socket
+import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
+from ctxguard.cli.groups import Command, command_group
 from ctxguard.cli.options import ChainOptions, settings_of, spread
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
@@ -42,89 +44,27 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 class Listening:
     """Hold where the proxy listens."""
 
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, metavar="N", help="Port to listen on.")] = 8787
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--workers", min=1, metavar="N", help="Processes. Several need --store for sessions that clients name."
-        ),
-    ] = 1
+    host: str = "127.0.0.1"
+    port: int = 8787
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarding:
     """Hold how requests are guarded, beside the chain."""
 
-    on_unreadable: Annotated[
-        str,
-        typer.Option(
-            "--on-unreadable",
-            metavar="refuse|PATH,PATH",
-            help="What happens to requests that cannot be read: refuse all, or send those to these paths on unread.",
-        ),
-    ] = "refuse"
-    strategy: Annotated[
-        Literal["pseudonymize", "redact"],
-        typer.Option("--strategy", help="How values are hidden; answers get back what is pseudonymized."),
-    ] = "pseudonymize"
-    max_body: Annotated[int, typer.Option("--max-body", min=1, metavar="N", help="Bytes that a body may have.")] = (
-        50_000_000
-    )
-    max_answer: Annotated[
-        int,
-        typer.Option(
-            "--max-answer", min=1, metavar="N", help="Bytes that an answer may have, after decompression; not a stream."
-        ),
-    ] = 50_000_000
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store",
-            metavar="URL",
-            help="File or database of the vault in which sessions live, shared by all workers and restarts; "
-            "CTXGUARD_STABILIZER__STORE keeps a password off the command line.",
-            show_default="that of the configuration, or in memory",
-        ),
-    ] = None
-    vault_key_file: Annotated[
-        str | None,
-        typer.Option(
-            "--vault-key-file",
-            metavar="FILE",
-            envvar="CTXGUARD_VAULT_KEY_FILE",
-            help="Holds the key of the vault, as ctxguard.pii.new_key makes it; without it CTXGUARD_VAULT_KEY does.",
-            show_default=False,
-        ),
-    ] = None
-    vault_ttl: Annotated[
-        int,
-        typer.Option("--vault-ttl", min=1, metavar="SECONDS", help="How long the vault keeps a value; 30 days."),
-    ] = 2_592_000
-    credential: Annotated[
-        str,
-        typer.Option(
-            "--credential",
-            metavar="NAME,NAME",
-            help="Headers and query parameters that keep sessions apart, beside all that may be credentials.",
-        ),
-    ] = ""
-    not_credential: Annotated[
-        str,
-        typer.Option("--not-credential", metavar="NAME,NAME", help="Headers and query parameters that do not."),
-    ] = ""
-    cache_control: Annotated[
-        bool,
-        typer.Option("--cache-control", help="Mark prefixes for Anthropic's prompt cache where the client marks none."),
-    ] = False
-    mode: Annotated[
-        Literal["enforce", "observe"] | None,
-        typer.Option(
-            "--mode",
-            help="observe reports what would be done and sends the original.",
-            show_default="that of the configuration, or enforce",
-        ),
-    ] = None
+    on_unreadable: str = "refuse"
+    strategy: Literal["pseudonymize", "redact"] = "pseudonymize"
+    max_body: int = 50_000_000
+    max_answer: int = 50_000_000
+    store: str | None = None
+    vault_key_file: str | None = None
+    vault_ttl: int = 2_592_000
+    credential: str = ""
+    not_credential: str = ""
+    cache_control: bool = False
+    audit: Path | None = None
+    mode: Literal["enforce", "observe"] | None = None
 
     def vault(self, configured: str | None) -> Vault | None:
         """Return the vault in which sessions live; None means in each process.
@@ -155,27 +95,13 @@ class Guarding:
         return Vault(open_store(place), key=key, ttl=self.vault_ttl)
 
 
-@spread(budget="that of the configuration, or 80% of the model's window")
+@spread("serve")
 def serve(
-    upstream: Annotated[
-        list[str],
-        typer.Option(
-            "--upstream",
-            "-u",
-            metavar="URL",
-            help="URL of the provider: https://api.openai.com. With several, a request goes to the one whose host its "
-            "path begins with, else to that of its API.",
-        ),
-    ],
+    upstream: list[str],
     chain: ChainOptions,
     listening: Listening,
     guarding: Guarding,
-    grace: Annotated[
-        int,
-        typer.Option(
-            "--grace", min=0, metavar="N", help="Seconds that open answers have to end when the proxy is stopped."
-        ),
-    ] = 30,
+    grace: int = 30,
 ) -> None:
     """Guard every request of any OpenAI- or Anthropic-compatible client: a proxy in front of a provider.
 
@@ -246,6 +172,7 @@ def require_server() -> None:
 
 def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
     """Return the guard that the options and the configuration describe."""
+    from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
 
     vault = guarding.vault(known.store)
@@ -260,7 +187,30 @@ def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *
         not_credentials=guarding.not_credential.split(","),
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
+        audit=None if guarding.audit is None else AuditLog(guarding.audit),
     )
+
+
+audit_app = command_group("audit", "Search the record of what was sent.")
+
+
+@audit_app.callback()
+def audit() -> None:
+    """Search the record of what was sent."""
+
+
+@audit_app.command("verify", cls=Command)
+@spread("audit verify")
+def verify(file: Path, body: str) -> None:
+    """Say when these very bytes were sent, by the key in CTXGUARD_AUDIT_KEY; exit with 1 if they never were."""
+    from ctxguard.report.printing import out
+    from ctxguard.wire.audit import AuditLog
+
+    data = sys.stdin.buffer.read() if body == "-" else Path(body).read_bytes()
+    found = [f"sent at {record['time']} to {record['path']}" for record in AuditLog(file).sent(data)]
+    out("\n".join(found) or "never sent")
+    if not found:
+        raise typer.Exit(1)
 
 
 def worker_app() -> Starlette:

@@ -29,6 +29,7 @@ from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
+from ctxguard.wire.audit import Audit, hidden_values, version_of
 from ctxguard.wire.caching import with_breakpoints
 from ctxguard.wire.chains import Chains
 from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts
@@ -137,6 +138,7 @@ class GuardSettings(TypedDict, total=False):
     vault: Vault | None
     keep_thinking: bool | None
     on_report: OnReport | None
+    audit: Audit | None
     max_answer: int
     credentials: Sequence[str]
     not_credentials: Sequence[str]
@@ -169,6 +171,8 @@ class Guard:
         takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot keep them.
         cache_control: Mark up to four prefixes of a request to Anthropic for its cache, where the client marks none.
         on_report: Is called with the report on each request; `report.session` is the session that the client named.
+        audit: Is called with the record of each request and the body that is sent, before it is: an
+            `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent.
 
     Attributes:
         metrics: Counts of what was done.
@@ -187,6 +191,7 @@ class Guard:
         vault: Vault | None = None,
         keep_thinking: bool | None = None,
         on_report: OnReport | None = None,
+        audit: Audit | None = None,
         max_answer: int = 50_000_000,
         credentials: Sequence[str] = (),
         not_credentials: Sequence[str] = (),
@@ -201,9 +206,11 @@ class Guard:
         self.max_answer = max_answer
         self.takes_sessions = takes_sessions
         self.on_report = valid_listener(on_report)
+        self._audit = audit
         self.metrics: Metrics = Metrics()
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
+        self._rules = version_of([detector for masking in self._masking for detector in masking.detectors])
         self._values = Values()
         self._warned: set[str] = set()
         self._counters = Counters(stabilizer.counter)
@@ -273,11 +280,43 @@ class Guard:
             prepared = yield from self._enforced(request, retry)
         except (CtxguardError, RecursionError) as error:
             if self.stabilizer.mode == "enforce":
-                is_deep = isinstance(error, RecursionError)
-                raise WireError("the body is nested too deeply") if is_deep else error from None
+                refusal = WireError("the body is nested too deeply") if isinstance(error, RecursionError) else error
+                self.record(request.path, request.headers, refusal)
+                raise refusal from None
             prepared = Prepared(request.body)
+        self.record(request.path, request.headers, prepared)
         self._note(prepared, request.headers.get(SESSION_HEADER))
         return prepared
+
+    def record(self, path: str, headers: Mapping[str, str], done: Prepared | Exception | None) -> None:
+        """Record what becomes of a request, before it is sent.
+
+        Args:
+            path: The path of its URL.
+            headers: Its headers, with their names in lower case.
+            done: What is sent, or why nothing is; None where the request is sent on unread.
+
+        Raises:
+            AuditError: It cannot be recorded.
+        """
+        if self._audit is None:
+            return
+        record: dict[str, object] = {"path": path, "session": headers.get(SESSION_HEADER), "rules": self._rules}
+        body = done.body if isinstance(done, Prepared) else None
+        report = done.report if isinstance(done, Prepared) else None
+        if isinstance(done, Exception):
+            record["refused"] = type(done).__name__
+        elif body and (report is not None or done.is_redacted is not None):  # type: ignore[union-attr]
+            parsed = parsed_body(body)
+            record |= {"model": model_of(parsed, path), "hidden": hidden_values(parsed)}
+        if report is not None:
+            record |= {"decisions": report.brief(), "observed": report.observed}
+        told = {key: self._shown(value) if isinstance(value, str) else value for key, value in record.items()}
+        self._audit(told, body)
+
+    def _shown(self, text: str) -> str:
+        """Return a text in which no rule matches: clients choose the names of sessions, models and paths."""
+        return "…" if self._check.found(text, Use.TEXT) else text
 
     def _prepared_again(
         self, request: WireRequest, prepared: Prepared, status: int, answer: bytes

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import typer
@@ -35,18 +35,13 @@ _WARNINGS: Final = 5
 """Different warnings that are shown at the end; all of them are in the log."""
 
 
-@spread(budget="that of the configuration, or 80% of the model's window")
+@spread("run")
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="CLIENT …", help="The client, with its own arguments.")],
+    command: list[str],
     chain: ChainOptions,
     guarding: Guarding,
-    port: Annotated[
-        int,
-        typer.Option("--port", min=0, max=65_535, metavar="N", help="Port of the guard.", show_default="a free one"),
-    ] = 0,
-    log: Annotated[
-        Path | None, typer.Option("--log", metavar="FILE", help="Write cuts and failures to this file.")
-    ] = None,
+    port: int = 0,
+    log: Path | None = None,
 ) -> None:
     """Run a client with every request guarded: ctxguard run -- codex, or claude, gemini, qwen, opencode, aider, llm.
 

@@ -153,8 +153,7 @@ def _exchanged(
     library = _library(request)
     path = request.url.path
     if format_of(request.method, path) is None and not is_upload(request.method, path) and guard.passes_unread(path):
-        guard.metrics.add("passed_unread_total")
-        return _without_ours((yield Ask(send, (request,))))
+        return (yield from _passed_on(guard, request, send))
     asked = _asked(request, (yield Ask(getattr(request, read))))
     try:
         prepared: Any = yield Ask(prepare, (asked,))
@@ -179,6 +178,16 @@ def _exchanged(
     except UnreadableError as error:
         return _refused(library, guard, error, path)
     return _rewritten(library, answer, content=prepared.whole(said))
+
+
+def _passed_on(guard: Guard, request: Any, send: Callable[..., object]) -> Generator[Ask, object, Any]:  # noqa: ANN401
+    """Send a request on unread."""
+    guard.metrics.add("passed_unread_total")
+    try:
+        guard.record(request.url.path, request.headers, None)
+    except CtxguardError as error:
+        return _refused(_library(request), guard, error, request.url.path)
+    return _without_ours((yield Ask(send, (request,))))
 
 
 def _without_ours(answer: Any) -> Any:  # noqa: ANN401

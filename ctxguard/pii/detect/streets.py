@@ -70,7 +70,7 @@ _FLAT: Final = re.compile(r"[ASUF](?<=[ \n].)(?:pt|partment|uite|te|nit|lat|PT|U
 _BEFORE_FLAT: Final = re.compile(
     rf"(?:(?<![^\W_])\d{{1,6}}[A-Za-z]? )?(?:{_NAME} ){{0,4}}(?:{_NAME}|{_NAME} \d{{1,5}}[A-Za-z]?)\Z"
 )
-# Characters behind an address in which its further lines are looked for.
+# Characters after an address that are searched for its further lines.
 _LINES: Final = 200
 _UNIT: Final = (
     rf"(?:(?i:apartment|apt|suite|ste|unit|floor|flat|room|rm|piso|planta|appartement|appt|bât|interno|int"
@@ -131,7 +131,7 @@ def _number_last(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _units(text: str) -> Iterator[tuple[int, int]]:
-    """Walk addresses that have the number of a flat, whatever their street is called."""
+    """Yield addresses with the number of a flat, whatever the street is called."""
     for match in _FLAT.finditer(text):
         begin = max(0, match.start() - _BEFORE)
         found = _BEFORE_FLAT.search(text[begin : match.start()].rstrip(" \n>,"))
@@ -140,7 +140,7 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
 
 
 def owners(text: str) -> Iterator[tuple[int, int]]:
-    """Walk the places of names by what follows: an e-mail address in brackets, where somebody lives, an address."""
+    """Yield the places of names by what follows them: an e-mail address in brackets, a residence, an address."""
     for start in chain(_mails(text), _homes(text)):
         found = _NAME_BEFORE.search(text[max(0, start - _NAME_SIZE) : start].rpartition("\n")[2])
         if found is not None:
@@ -160,7 +160,7 @@ def _homes(text: str) -> Iterator[int]:
 
 
 def _owner(value: str, start: int) -> Iterator[tuple[int, int]]:
-    """Walk the name that a text ends with: `Contact Jane Roe`."""
+    """Yield the name that a text ends with: `Contact Jane Roe`."""
     while value.count(" "):
         place = name(value, "full")
         if place is not None and place[1] == len(value):

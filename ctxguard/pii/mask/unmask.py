@@ -33,7 +33,7 @@ class Restored:
     Attributes:
         text: the text.
         restored: how many placeholders were replaced.
-        unknown: placeholders that were never written, or were altered; they are left in the text.
+        unknown: placeholders that were never assigned, or were altered; they stay in the text.
     """
 
     text: str
@@ -42,7 +42,7 @@ class Restored:
 
 
 def restore(text: str, pseudonyms: Pseudonyms, *, escaped: bool = False) -> Restored:
-    """Replace placeholders by their values; `escaped` writes them as inside a JSON string."""
+    """Replace placeholders by their values; with `escaped`, as inside a JSON string."""
     count = 0
     unknown: list[str] = []
 
@@ -60,7 +60,7 @@ def restore(text: str, pseudonyms: Pseudonyms, *, escaped: bool = False) -> Rest
 
 
 def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
-    """Restore values in tool-call arguments; JSON stays JSON, in strings too, and numbers become numbers again."""
+    """Restore values in tool-call arguments; JSON stays valid, also in strings, and numbers become numbers again."""
     if not is_json(text):
         return restore(text, pseudonyms, escaped=True)
     parts: list[Restored] = []
@@ -80,15 +80,15 @@ def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
 
 
 class GivesBack(ABC):
-    """Restore values: the interface that a masking session and a session vault share."""
+    """The interface for restoring values, which a masking session and a session vault share."""
 
     @property
     @abstractmethod
     def _pseudonyms(self) -> Pseudonyms:
-        """What its placeholders stand for."""
+        """The placeholders and their values."""
 
     def restore(self, text: str) -> Restored:
-        """Put values back into what the model wrote, and say which placeholders were never given.
+        """Restore values in what the model wrote, and list the placeholders that were never assigned.
 
         Raises:
             TypeError: `text` is not a string, such as the None in a message that only calls tools.
@@ -97,7 +97,7 @@ class GivesBack(ABC):
         return restore(text, self._pseudonyms, escaped=is_json(text))
 
     def unmask(self, text: str) -> str:
-        """Return what the model wrote with the values back; invented placeholders stay as they are.
+        """Return what the model wrote with values restored; invented placeholders stay as they are.
 
         Raises:
             TypeError: `text` is not a string.
@@ -106,21 +106,21 @@ class GivesBack(ABC):
         return self.restore(text).text
 
     def unmask_arguments(self, text: str) -> str:
-        """Return tool-call arguments with the values back, right before the tool runs; JSON stays JSON.
+        """Return tool-call arguments with values restored, for use right before the tool runs; JSON stays valid.
 
         Raises:
-            TypeError: they are not a string; `ctxguard.adapting.unmask_arguments` takes an object, too.
+            TypeError: they are not a string; `ctxguard.adapting.unmask_arguments` also accepts an object.
         """
         check_text(text)
         return restore_arguments(text, self._pseudonyms).text
 
     def unmask_call(self, call: ToolCall) -> ToolCall:
-        """Return a tool call with the values back in its arguments, right before the tool runs."""
+        """Return a tool call with values restored in its arguments, for use right before the tool runs."""
         arguments = self.unmask_arguments(call.arguments)
         return call if arguments == call.arguments else replace(call, arguments=arguments)
 
     def unmask_stream(self, *, arguments: bool = False) -> UnmaskStream:
-        """Begin to put values back in one stream.
+        """Return an object that restores values in one stream.
 
         Args:
             arguments: True for streamed tool-call arguments, False for text.
@@ -131,10 +131,10 @@ class GivesBack(ABC):
 class UnmaskStream:
     """Restore values in a stream: `feed` each chunk, then `close`. Use one for each block of text or tool call.
 
-    It holds back only what may be the beginning of a placeholder, at most 64 characters.
+    It holds back only text that may be the beginning of a placeholder, at most 64 characters.
 
     Args:
-        pseudonyms: what placeholders stand for.
+        pseudonyms: the placeholders and their values.
         arguments: True for streamed tool-call arguments: values are escaped, numbers lose their quotes.
     """
 
@@ -166,7 +166,7 @@ class UnmaskStream:
         return self._restored(rest)
 
     def over(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Walk the chunks of a whole stream with their values back; empty pieces are left out."""
+        """Yield the chunks of a whole stream with values restored; empty chunks are left out."""
         for chunk in chunks:
             if piece := self.feed(chunk):
                 yield piece
@@ -174,7 +174,7 @@ class UnmaskStream:
             yield piece
 
     def _safe(self, text: str) -> int:
-        """Return up to where a text holds no placeholder that is still open."""
+        """Return the position up to which a text contains no unfinished placeholder."""
         opened = _OPEN_ARGUMENTS if self._arguments else _OPEN_TEXT
         match = opened.search(text, max(0, len(text) - LONGEST))
         return len(text) if match is None else match.start()
@@ -185,7 +185,7 @@ class UnmaskStream:
         return restore(text, self._pseudonyms, escaped=self._arguments).text
 
     def _note_unknown(self, chunk: str) -> None:
-        """Note invented placeholders, which models spell loosely; the output does not wait for the rest of them."""
+        """Record invented placeholders, which models spell loosely; the output does not wait for the rest of them."""
         if not self._open and "<" not in chunk:
             return
         text = self._open + chunk

@@ -1,4 +1,4 @@
-"""The rules that come with the library, by what they are about."""
+"""The rules of the library, by topic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
     """Return rules for phone numbers.
 
     Args:
-        regions: countries (ISO 3166, two letters) whose national numbers are found without a word nearby.
+        regions: countries (ISO 3166, two letters) whose national numbers are found without a context word.
     """
     return RuleFile("phones", REGIONS=",".join(regions)).rules()["rules"]
 
