@@ -7,24 +7,20 @@ import io
 import mimetypes
 import os
 import stat
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import BinaryIO, Final
 
-_TYPES: Final = """
-yaml=application/yaml yml=application/yaml jsonl=application/jsonl ndjson=application/x-ndjson toml=application/toml
-md=text/markdown markdown=text/markdown ts=text/x-typescript tsx=text/x-typescript rs=text/x-rust
-js=text/javascript mjs=text/javascript cjs=text/javascript jsx=text/javascript
-xml=application/xml gz=application/gzip 7z=application/x-7z-compressed webp=image/webp
-docx=application/vnd.openxmlformats-officedocument.wordprocessingml.document
-pptx=application/vnd.openxmlformats-officedocument.presentationml.presentation
-xlsx=application/vnd.openxmlformats-officedocument.spreadsheetml.sheet
-xlsm=application/vnd.openxmlformats-officedocument.spreadsheetml.sheet
-"""
-"""Types that Python's own table lacks in some version; the machine's table is never used."""
-_MIME: Final = dict(pair.split("=") for pair in _TYPES.split())
-_PLAIN: Final = " cfg conf env fish go gradle hpp ini jl kt kts log lua php r rb rst scala sql svelte swift tf vue zsh "
+FACTS: Final[Mapping[str, Mapping[str, str]]] = tomllib.loads(
+    files("ctxguard").joinpath("data/file_types.toml").read_text(encoding="utf-8")
+)
+"""Types of files by their names and by their first bytes."""
+_MIME: Final = FACTS["mime"]
+_PLAIN: Final = frozenset(FACTS["plain"]["extensions"].split())
 _TABLE: Final = mimetypes.MimeTypes(filenames=())
 
 
@@ -101,7 +97,7 @@ def open_file(path: Path, root: Path | None) -> tuple[BinaryIO, FileMetadata]:
 def mime_type(name: str) -> str:
     """Return the MIME type of a file by its name, the same on every machine."""
     suffix = Path(name).suffix.lower().removeprefix(".")
-    plain = "text/plain" if f" {suffix} " in _PLAIN else "application/octet-stream"
+    plain = "text/plain" if suffix in _PLAIN else "application/octet-stream"
     return _MIME.get(suffix) or _TABLE.guess_type(name)[0] or plain
 
 
