@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ContextManager"]
 
-_UNLIMITED: Final = 1 << 40
+_UNLIMITED: Final = 1 << 40  # a budget that nothing exceeds
 Native = TypeVar("Native", bound=Sequence[object])
 
 

@@ -37,7 +37,7 @@ __all__ = [
 Size: TypeAlias = int | Iterable[object]
 """Tokens, or what to count them in: artifacts, or the messages of any installed adapter."""
 
-EVENTS_KEPT: Final = 1_000
+EVENTS_KEPT: Final = 1_000  # of each kind, so that memory is bounded
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from ctxguard.settings import whole_number
 from ctxguard.tokens import TokenCounter, find_counter
 from ctxguard.tokens.counters import encoding_of
 
-MESSAGE_TOKENS = 4
-CONVERSATION_TOKENS = 2
-CHARS_PER_TOKEN = 4
+MESSAGE_TOKENS = 4  # framing per message, role included (OpenAI's cookbook)
+CONVERSATION_TOKENS = 2  # framing per conversation
+CHARS_PER_TOKEN = 4  # a common estimate for English
 
 Message = TypeVar("Message", bound=Mapping[str, object])
 

@@ -10,7 +10,7 @@ from ctxguard.content.views import FileType
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LOOK = 16_384
+_LOOK = 16_384  # characters that are examined, so that detection takes constant time
 _STAMP = re.compile(
     r"^\W{0,4}(?:<\d+>\d? ?)?(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d"
     r"|\d{2,4}[-/]\d\d?[-/]\d{2,4}|\d\d:\d\d:\d\d|\d{10}[. ]|time=|ts=)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}"

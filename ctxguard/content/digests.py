@@ -21,8 +21,8 @@ _PIECES: Final = 1 / 3
 """Share of a digest for what is specific to the type; the rest is for names."""
 _LEAST_BEGINNING: Final = 16
 """Fewer characters of the beginning of a text are not informative."""
-_LINE: Final = 120
-_SHORT: Final = 60
+_LINE: Final = 120  # characters of a line in a digest
+_SHORT: Final = 60  # characters of a value that a digest may contain
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 _DEFINITION: Final = re.compile(
     r"^[^\S\n]*(?:(?:export|default|public|private|protected|static|async|abstract|final|pub)\s+)*"

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from ctxguard.content.views import Count, Processor, View
 
-_STEPS = 7
-_FULL_ENOUGH = 0.93
+_STEPS = 7  # attempts to fit a view; three usually suffice
+_FULL_ENOUGH = 0.93  # share of the limit from which on no fuller view is searched
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from typing import Final
 Labeled = tuple[str, str]
 """The label of a name (`user_id` in `user_id=kb42`; empty if there is none) and the name."""
 
-_HEAD: Final = 49_152
-_TAIL: Final = 16_384
-_LONGEST: Final = 120
+_HEAD: Final = 49_152  # characters that are searched from the start of a text, and
+_TAIL: Final = 16_384  # from its end, so that the cost of any text is bounded
+_LONGEST: Final = 120  # characters: longer strings are data, not names
 _CUT_END: Final = re.compile(r"\S+$")
 _CUT_START: Final = re.compile(r"^\S+")
 _RUN: Final = re.compile(r"[\w./@:#$-]{4,}")
@@ -39,7 +39,7 @@ _LABEL: Final = re.compile(r"(?:(\w(?:[\w .-]{0,28}\w)?)[*_\s]*:|(\w{1,30})\s*=)
 """A label before a name: `Flight number: `, `**Order:** `, `user_id=`."""
 _LABEL_WORDS: Final = 3
 """Words that a label may have: with more it is a sentence, which says what to do rather than what the name is."""
-_LABEL_BEFORE: Final = 44
+_LABEL_BEFORE: Final = 44  # characters before a name that are searched for its label
 _FIELD: Final = re.compile(r"[^\W\d]+\d?")
 """The name of a field, as opposed to a key that is an id or a path."""
 

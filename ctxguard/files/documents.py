@@ -16,9 +16,9 @@ from ctxguard.settings import install_command
 if TYPE_CHECKING:
     import io
 
-TIMEOUT: Final = 60
+TIMEOUT: Final = 60  # seconds for a conversion
 _VERSION: Final = "2"
-_MAX_SIZE: Final = 200_000_000
+_MAX_SIZE: Final = 200_000_000  # bytes; larger documents are refused
 
 
 def converted(

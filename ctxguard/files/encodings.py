@@ -19,7 +19,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_LOOK: Final = 16_384
+_LOOK: Final = 16_384  # bytes that are examined
 _OTHER_SCRIPT: Final = 0.7
 """Share of the letters above ASCII that must be in words without ASCII letters; in Western texts few are."""
 _NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")

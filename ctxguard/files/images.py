@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-MAX_PIXELS: Final = 40_000_000
-_MAX_FILE: Final = 100_000_000
+MAX_PIXELS: Final = 40_000_000  # a larger image takes more than 160 MB when decoded
+_MAX_FILE: Final = 100_000_000  # bytes of an image file
 _PASSED: Final = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 _SMOOTH: Final = ("L", "LA", "RGB", "RGBA", "CMYK", "YCbCr")
 """Modes whose pixels can be averaged as they are; the others are converted first."""

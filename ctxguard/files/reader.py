@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from ctxguard.tokens import TokenCounter
 
-_HEAD: Final = 65_536
-_WINDOW: Final = 262_144
+_HEAD: Final = 65_536  # bytes that are read to detect the type
+_WINDOW: Final = 262_144  # bytes that are read at either end of a large text
 _MAX_ROWS: Final = 100_000
 """Maximum rows that are read of a range."""
 _DEFAULT_CACHE: Final = Path()

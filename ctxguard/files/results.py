@@ -44,8 +44,8 @@ _SUFFIXES: Final = {
 }
 """Extensions of saved results; for other types, the extension is the name of the type."""
 _LETTERS: Final = bytes.maketrans(b"0123456789abcdef", b"ghijklmnopabcdef")
-_MEMORY: Final = 256_000_000
-_SMALL_LINES: Final = 4
+_MEMORY: Final = 256_000_000  # bytes of the store in memory
+_SMALL_LINES: Final = 4  # lines up to which JSON is shown in indented form
 
 
 class _Saves(Protocol):

@@ -15,7 +15,7 @@ from ctxguard.files.text_files import describe_range
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_TITLE = 40
+_TITLE = 40  # characters of a sheet's name in its heading
 
 
 @dataclass(frozen=True, slots=True)

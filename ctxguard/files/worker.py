@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from openpyxl import Workbook
     from openpyxl.worksheet.worksheet import Worksheet
 
-MEMORY: Final = 3 << 30
-MAX_TEXT: Final = 8_000_000
-MAX_UNPACKED: Final = 512_000_000
-MAX_RATIO: Final = 200
-MAX_ENTRIES: Final = 10_000
-MAX_SINGLE: Final = 64_000_000
-MAX_ROWS: Final = 200_000
-ENDS: Final = 200
-MAX_RANGE: Final = 100_000
-_EXCEL_ROWS: Final = 1_048_576
+MEMORY: Final = 3 << 30  # bytes of address space for the process
+MAX_TEXT: Final = 8_000_000  # characters of the result
+MAX_UNPACKED: Final = 512_000_000  # bytes that a zip may unpack to in total, and
+MAX_RATIO: Final = 200  # relative to its size: real documents stay far below
+MAX_ENTRIES: Final = 10_000  # files in a zip
+MAX_SINGLE: Final = 64_000_000  # bytes of a compressed file
+MAX_ROWS: Final = 200_000  # rows of a sheet that are read
+ENDS: Final = 200  # rows at either end of a sheet that are passed on
+MAX_RANGE: Final = 100_000  # rows of a requested range
+_EXCEL_ROWS: Final = 1_048_576  # rows that a sheet can have
 _UNLISTED: Final = ((b"7z\xbc\xaf", "7z"), (b"Rar!", "RAR"))
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 

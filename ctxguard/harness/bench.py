@@ -33,8 +33,8 @@ from ctxguard.pii import STANDARD, Masker
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
-SUMMARY_CHARACTERS: Final = 2_000
-_LINE: Final = 100
+SUMMARY_CHARACTERS: Final = 2_000  # about 500 tokens
+_LINE: Final = 100  # characters of a line in that summary
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from ctxguard.report.printing import counted, note, out, refuse_overwriting
 from ctxguard.report.progress import working
 from ctxguard.tokens import find_counter
 
-MOST_NOTES: Final = 20
+MOST_NOTES: Final = 20  # so that notes do not hide the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

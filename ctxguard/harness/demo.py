@@ -21,7 +21,7 @@ from ctxguard.report import Decision, Report
 from ctxguard.report.decisions import DecisionRun, decision_runs
 from ctxguard.stabilizer import Stabilizer
 
-DEMO_BUDGET: Final = 1_800
+DEMO_BUDGET: Final = 1_800  # tokens: small enough that the demo session needs a cut
 DEMO_POLICY: Final = "chat"
 
 COLORS: Final = {
@@ -44,7 +44,7 @@ AGREED: Final = (
     ("needed by", "12 June"),
 )
 """The facts that the answer to the last message needs, in the words that were used for them."""
-_NARROWEST: Final = 60
+_NARROWEST: Final = 60  # columns that two contexts side by side need
 _SHOWN: Final = 300
 """Characters of a message in a row; the terminal shows as many as fit."""
 _LISTED: Final = 8

@@ -24,11 +24,11 @@ from ctxguard.harness.recordings import Recording, Skipped, Source, opened
 from ctxguard.harness.replay import SessionReplay, replay_settings
 from ctxguard.stabilizer import Stabilizer
 
-MOST_SKIPPED: Final = 1_000
+MOST_SKIPPED: Final = 1_000  # that a report lists, so that memory is bounded
 MOST_SESSIONS: Final = 100
 """Sessions of each run that a report lists."""
-_BATCH_BYTES: Final = 1 << 18
-_BATCH: Final = 16
+_BATCH_BYTES: Final = 1 << 18  # of a batch for a worker, and
+_BATCH: Final = 16  # recordings in it: few enough to keep all workers busy at the end
 AHEAD: Final = 3
 """Batches that wait for each process: enough to keep it busy, without filling memory."""
 SMALL: Final = 1 << 20

@@ -21,7 +21,7 @@ NEAR: Final = 100
 WORDS_NEEDED: Final = 3
 """Words around an occurrence that must also have been around it in the history."""
 _RUN: Final = re.compile(r"[A-Za-z0-9_./@:#-]{4,}")
-_LONGEST: Final = 120
+_LONGEST: Final = 120  # characters: longer strings are data, not names
 _MARKED: Final = re.compile(r"[0-9_/]|.[A-Z]|.\..")
 _WORD: Final = re.compile(r"[A-Za-z]{4,}")
 _SENTENCE_ENDS: Final = ".:-"

@@ -25,7 +25,7 @@ from ctxguard.settings import install_command
 if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
 
-ORDER: Final = 10
+ORDER: Final = 10  # of the PPMd model
 MEMORY: Final = 48 << 20
 """Order and memory (bytes) of the model, as in the measurements that introduced the judge."""
 LONGEST: Final = 6_000

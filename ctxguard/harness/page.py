@@ -27,7 +27,7 @@ MOST_BYTES: Final = 4_500_000
 """Maximum bytes of the page; sessions that would make it larger are shown without their messages."""
 MOST_IN_FULL: Final = 20
 """Sessions whose messages are shown, the worst first."""
-MOST_CUTS: Final = 30
+MOST_CUTS: Final = 30  # of a session that are shown
 _TOO_LARGE: Final = "Its messages are left out: the page would be too large."
 _FILTERS: Final[Mapping[str, Callable[..., object]]] = {"share": share, "money": money, "saved_by": saved_by}
 

@@ -13,7 +13,7 @@ from ctxguard.harness.engine import Plan, Results, Setting, Tally
 from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
 
-MOST_NOTES: Final = 20
+MOST_NOTES: Final = 20  # so that notes do not hide the report
 FORMATS: Final[Mapping[str, ReportFormat]] = {".json": "json", ".html": "html", ".htm": "html"}
 
 

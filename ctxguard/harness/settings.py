@@ -11,7 +11,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.harness.engine import Setting
 from ctxguard.stabilizer import Stabilizer
 
-MOST_SETTINGS: Final = 64
+MOST_SETTINGS: Final = 64  # combinations of a sweep
 Value = str | int | float
 
 

@@ -1,4 +1,4 @@
-"""Rules of one's own, as the section `pii` of the configuration file has them."""
+"""Your own rules, from the section `pii` of the configuration file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _NEEDED: Final = ("name", "label", "pattern")
 
 
 def own_rules(given: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
-    """Return rules by their fields, which are those of the rules that come with the library.
+    """Return rules by their fields, which are those of the rules in the library.
 
     Raises:
-        ConfigError: a field is missing, unknown or cannot be used, or an expression may take long; `setting` is the
-            number of the rule and the field.
+        ConfigError: a field is missing, unknown or invalid, or an expression may take too long; `setting` is the number
+            of the rule and the field.
     """
     file = RuleFile("the configuration", {})
     rules = []
@@ -81,14 +81,14 @@ def with_own(base: RuleSet, settings: PiiConfig) -> RuleSet:
 
 
 def configured_rules(config: ContextConfig, names: Sequence[str] = ()) -> RuleSet:
-    """Return rule sets by their names, with what a configuration adds.
+    """Return rule sets by their names, with the additions of a configuration.
 
     Args:
         config: the configuration.
         names: the names; none means those of the configuration, or the standard set.
 
     Raises:
-        ConfigError: there is no such rule set.
+        ConfigError: a rule set is unknown.
     """
     base = named_rules(*(names or config.stabilizer.rules or ("standard",)))
     return base if config.pii.is_default else with_own(base, config.pii)
@@ -100,7 +100,7 @@ def _fields(labels: Mapping[str, str]) -> Iterator[Rule]:
 
 
 def own_masker(masker: Masker, settings: PiiConfig) -> Masker:
-    """Return a masker with the rules of a configuration beside those of another, and with its strategies."""
+    """Return a masker with the rules of a configuration in addition to those of another, and with its strategies."""
     sets = [one for one in masker.detectors if isinstance(one, RuleSet)][:1] or [RuleSet("none")]
     others = [one for one in masker.detectors if one is not sets[0]]
     return Masker(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_TEXT: Final = 3_000
 """Characters of a text that a page shows; of a longer one the beginning and the end."""
-_HEAD: Final = 2_000
+_HEAD: Final = 2_000  # characters of a long text that are shown from its start
 _PLACEHOLDER: Final = re.compile(r"\[REDACTED[A-Z_]*\]|&lt;[A-Z][A-Z_]*_\d+&gt;")
 Row = tuple[Decision, str | None, str | None]
 """A decision, and what a model reads of the message before and after; None where it is not there."""

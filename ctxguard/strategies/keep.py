@@ -22,7 +22,7 @@ from ctxguard.tokens import ArtifactCounter, find_counter
 _WIDENING: Final = 100
 """Steps after which the step doubles, as the history does: judging all exchanges again then costs the same share of a
 call however long the history is, and at most two exchanges in a hundred wait to be judged."""
-_UNLIMITED: Final = 1 << 40
+_UNLIMITED: Final = 1 << 40  # a budget that nothing exceeds
 Note = TypeVar("Note")
 Memory = TypeVar("Memory")
 

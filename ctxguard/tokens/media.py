@@ -27,11 +27,11 @@ UNKNOWN_PAGE: Final = 2_500
 """Assumed characters of text on a page that cannot be read."""
 PAGE_CHARS: Final = 80_000
 """Characters of base64 that count as a page if pages cannot be counted."""
-PAGE_TOKENS: Final = 1_500
-PAGE_BYTES: Final = 60_000
-AUDIO_TOKENS_PER_SECOND: Final = 10
-WAV_BYTES_PER_SECOND: Final = 48_000
-MP3_BYTES_PER_SECOND: Final = 16_000
+PAGE_TOKENS: Final = 1_500  # Anthropic bills 1,500 to 3,000 a page
+PAGE_BYTES: Final = 60_000  # assumed per page of a file
+AUDIO_TOKENS_PER_SECOND: Final = 10  # OpenAI's rate for input audio
+WAV_BYTES_PER_SECOND: Final = 48_000  # 24 kHz, 16 bits, mono
+MP3_BYTES_PER_SECOND: Final = 16_000  # 128 kbit a second
 
 
 def media_tokens(media: Media, costs: Costs) -> int:
@@ -76,10 +76,10 @@ def _image_by_rule(media: Media, costs: Costs) -> int:
     return tile * math.ceil(width / _GEMINI_TILE) * math.ceil(height / _GEMINI_TILE)
 
 
-_GEMINI_SMALL: Final = 384
-_GEMINI_TILE: Final = 768
-_PATCH: Final = 32
-_MOST_PATCHES: Final = 1_536
+_GEMINI_SMALL: Final = 384  # pixels: a smaller image is one tile
+_GEMINI_TILE: Final = 768  # pixels of a tile's side
+_PATCH: Final = 32  # pixels of a patch's side (OpenAI)
+_MOST_PATCHES: Final = 1_536  # of an image, which is scaled down to them (OpenAI)
 
 
 def _patches(width: int, height: int, factor: float) -> int:
@@ -205,7 +205,7 @@ def file_media(data: str) -> Media:
 _PAGE_OBJECT: Final = re.compile(rb"/Type\s*/Page\b")
 _STREAM: Final = re.compile(rb"stream\r?\n(.*?)endstream", re.DOTALL)
 _SHOWN: Final = re.compile(rb"\((?:[^()\\]|\\.)*\)|<([0-9A-Fa-f\s]+)>")
-_MOST_BYTES: Final = 20_000_000
+_MOST_BYTES: Final = 20_000_000  # of a PDF that are searched
 
 
 def _pdf(payload: str) -> tuple[int | None, int | None]:

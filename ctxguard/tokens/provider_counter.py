@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ctxguard.tokens.costs import Costs
     from ctxguard.tokens.families import Family
 
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 8  # requests in parallel
 _PROBE: Final = "."
 """The shortest message, relative to which everything else is counted."""
 

@@ -27,7 +27,7 @@ _WRAPPED: Final = ("function", "custom", "toolSpec")
 """Keys under which a tool contains its function: in Chat Completions, and in Bedrock Converse."""
 _RUN_BY_CLIENT: Final = ("bash_", "text_editor_", "computer_2", "memory_")
 """Tools that Anthropic defines and the client runs: they add the same hidden prompt as functions."""
-_MOST_NESTED: Final = 8
+_MOST_NESTED: Final = 8  # levels of a schema that are rendered
 FUNCTIONS: Final = "functions"
 """The namespace of functions without one of their own."""
 

@@ -24,7 +24,7 @@ from ctxguard.tokens.accuracy import NO_MODEL
 from ctxguard.tokens.costs import TEKKEN
 
 ENCODINGS: Final = ("o200k_base", "cl100k_base")
-_CHUNK: Final = 65_536
+_CHUNK: Final = 65_536  # characters, see `_pieces`
 
 
 class TiktokenCounter:

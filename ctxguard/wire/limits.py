@@ -32,8 +32,8 @@ _WITH_REPLY: Final = tuple(
     )
 )
 """Responses that count the tokens requested for the reply, which a shorter prompt does not change."""
-_SHARE: Final = 0.7
-_SAFETY: Final = 0.95
+_SHARE: Final = 0.7  # of the tokens sent, if the response names no limit
+_SAFETY: Final = 0.95  # the provider's count of a shorter prompt is an estimate
 
 
 class Retry(NamedTuple):

@@ -23,7 +23,7 @@ _HELP: Final = {
     "answers_total": "Answers by status.",
 }
 
-_MOST_LABELS: Final = 1_000
+_MOST_LABELS: Final = 1_000  # so that clients cannot fill the memory
 
 
 class Metrics:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 _MENTIONED: Final = ("error", "fail", "exception", "fatal", "critical", "panic", "severe", "emerg")
 _WORDS: Final = (*_MENTIONED, "traceback", "warn", "exit code", "exit status", "return code", "[crit]", "[alert]")
 """A line without any of these, in lower case, has rank 0: patterns are tried on the others only."""
-_ERROR: Final = 4
-_MANY: Final = 5_000
-_LATEST: Final = 1_000
+_ERROR: Final = 4  # the rank of a line that reports an error
+_MANY: Final = 5_000  # kinds of lines, after which only errors are recorded
+_LATEST: Final = 1_000  # repeated lines that are recorded
 _LINE: Final = 2_000
 """Characters of a line that are judged."""
 

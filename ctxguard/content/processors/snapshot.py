@@ -12,9 +12,9 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SAMPLE = 200_000
-_LINE = 1_000
-_NARROW = 48
+_SAMPLE = 200_000  # characters of a snapshot that are read
+_LINE = 1_000  # characters of a line that are drawn
+_NARROW = 48  # characters of a shortened line
 _ROLES = (
     "link|button|textbox|searchbox|combobox|checkbox|radio|switch|slider|spinbutton|option|menuitem|menuitemcheckbox"
     "|menuitemradio|tab|treeitem|listbox|input|select|textarea|a"

@@ -14,8 +14,8 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_WHOLE = 600_000
-_WINDOW = 131_072
+_WHOLE = 600_000  # characters up to which a table is read as a whole
+_WINDOW = 131_072  # characters that are read at either end of a larger one
 _DELIMITERS = ",\t;|"
 _CELLS = (500, 200, 80, 40, 20, 10)
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 MARK = "…"
 """Key of the entry that states what an object does not show; doubled until the object has no such key."""
-_MAX_DEPTH = 64
-_COLLECTION = 24
-_MARKER_ROOM = 30
-_COUNTED = 60
+_MAX_DEPTH = 64  # levels that are drawn: each takes a few frames of Python's stack
+_COLLECTION = 24  # keys from which on an object is a collection rather than a record
+_MARKER_ROOM = 30  # characters for the note on omitted entries
+_COUNTED = 60  # characters from which on a shortened string states its length
 
 
 class Number(str):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Digits and their separators in a shape: every match of a number expression lies within one run, up to its last digit
 # or bracket. The rest of the run is included, so that it is not searched again from another beginning.
 _RUN: Final = re.compile(r"([0+(](?:[ ./(+-]*+[0)])*+)[ ./(+-]*+")
-_SHORTEST_RUN: Final = 6
+_SHORTEST_RUN: Final = 6  # characters: no number rule matches fewer
 # Characters around a run that the boundaries of a number depend on.
 _AROUND: Final = 4
 # A longer run is a row of a table, whose shape does not repeat.
