@@ -32,11 +32,10 @@ def check(
     """
     from ctxguard.config import load_context_config
     from ctxguard.harness.checking import judge_session
-    from ctxguard.pii.own_rules import configured_rules
 
     known = settings_of(counting.config)
     tokens = _budget(counting, known)
-    rules = configured_rules(load_context_config(counting.config)) if pii else None
+    rules = load_context_config(counting.config).rule_set() if pii else None
     judged: list[tuple[str, Sequence[CheckResult]]] = []
     with working("checking") as told:
         for one in sessions_of(session, adapter):

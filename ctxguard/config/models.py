@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
@@ -22,6 +22,8 @@ from ctxguard.settings import nearest, valid_budget
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+    from ctxguard.pii.rule_sets import RuleSet
 
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -337,6 +339,21 @@ class ContextConfig(_ViewLimits):
     compaction: CompactionConfig = Field(default_factory=CompactionConfig)
     stabilizer: StabilizerConfig = Field(default_factory=StabilizerConfig)
     pii: PiiConfig = Field(default_factory=PiiConfig)
+
+    def rule_set(self, names: Sequence[str] = ()) -> RuleSet:
+        """Return rule sets by their names, with what the section `pii` adds.
+
+        Args:
+            names: the names; none means those of the section `stabilizer`, or the standard set.
+
+        Raises:
+            ConfigError: there is no such rule set.
+        """
+        from ctxguard.pii.own_rules import with_own
+        from ctxguard.pii.rule_sets import named_rules
+
+        base = named_rules(*(names or self.stabilizer.rules or ("standard",)))
+        return base if self.pii.is_default else with_own(base, self.pii)
 
     @field_validator("truncation", mode="before")
     @classmethod

@@ -88,7 +88,7 @@ class SessionReplay:
 
 
 class Held(NamedTuple):
-    """Measures of a context: support and bits, None if they cannot be measured, and characters of the newest outputs."""
+    """Measures of a context: support and bits, None if not measurable, and characters of the newest outputs."""
 
     support: Support | None
     bits: Bits | None = None

@@ -421,7 +421,7 @@ def is_code(value: str) -> bool:
 def plate(value: str) -> bool:
     """Return whether the text after a word like `license plate` may be one: letters and digits, four or more."""
     signs = sum(map(str.isalnum, value))
-    return 4 <= signs <= 8 + value.count(" ") and 0 < sum(map(str.isdigit, value)) < signs
+    return 4 <= signs <= 8 + value.count(" ") + value.count("-") and 0 < sum(map(str.isdigit, value)) < signs
 
 
 _VIN_WEIGHTS: Final = (8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2)
