@@ -1,4 +1,4 @@
-"""Make a text fit a hard token limit, by its type."""
+"""Shorten a text to a hard token limit, in the way that suits its type."""
 
 from __future__ import annotations
 

@@ -105,13 +105,13 @@ class _Note:
 
     Attributes:
         stays: whether it is kept when it is older than the window.
-        counts: whether it counts as waiting to be dropped. A message of a stage does not: its neighbors decide.
+        counts: whether it is counted among the exchanges to drop. A stage's message is not: it is dropped with its neighbors.
         end: how many messages there are up to its end; those that stages wrote do not count.
         opener: number of the user message that opened its turn. It does not count as waiting until the turn is over,
             and is kept as long as the whole turn is.
-        opened: how many exchanges may be dropped before that turn.
-        leaving: number of the exchange that may be dropped next: itself, or the opener of the turn before.
-        total: how many may be dropped by then.
+        opened: number of exchanges before that turn that may be dropped.
+        leaving: the exchange that may be dropped once this one is counted: itself, or the opener of the previous turn.
+        total: number of exchanges that may be dropped up to here.
     """
 
     stays: bool = False
