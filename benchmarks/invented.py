@@ -452,8 +452,9 @@ def _near(text: str, thing: str, value: str) -> bool:
 def course_of(messages, budget: int, counter: str):
     from ctxguard.adapting.registry import find_adapter
     from ctxguard.harness.bench import fixed_summary
-    from ctxguard.harness.peers.course import Course
-    from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
+    from ctxguard.harness.contestants import Course
+    from ctxguard.tokens import ArtifactCounter, find_counter
+    from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
     count, adapter = ArtifactCounter(find_counter(counter)), find_adapter("openai")
     return Course(
@@ -517,7 +518,7 @@ def play(arguments) -> Iterator[tuple[str, int, int, str, Fact, bool]]:
 
     from ctxguard.harness.bench import contestants
 
-    able = [peer for peer in contestants(arguments.only or [])[0] if peer.name != "ctxguard"]
+    able = [peer for peer in contestants(arguments.only or [], ["peers"])[0] if peer.name != "ctxguard"]
     makers = {text or "default": maker(parsed(text), arguments.counter) for text in arguments.set or [""]}
     base = maker({}, arguments.counter)
     for seed in range(arguments.sessions):

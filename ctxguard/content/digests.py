@@ -20,8 +20,8 @@ _LEAST_BEGINNING: Final = 16
 """Fewer characters of the beginning of a text are not informative."""
 _LARGE: Final = 16_384
 """Characters of YAML of which only the beginning is read."""
-_LINE: Final = 120
-_SHORT: Final = 60
+_LINE: Final = 120  # characters of a line in a digest
+_SHORT: Final = 60  # characters of a value that a digest may contain
 _LOGS: Final = (FileType.CONSOLE, FileType.LOG, FileType.TEXT)
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 
@@ -40,7 +40,7 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
     else:
         most = int(_PIECES * max_tokens)
         told, used = _fitting(_of_log(ends_of(text)) if kind in _LOGS else (), most, count)
-        # What a text is about stands at its beginning: the title of an issue, the subject of a mail.
+        # The beginning says what a text is about: the title of an issue, the subject of a mail.
         begins = "" if told else _beginning(text, most, count)
         names = _names_for(text, begins or "; ".join(told), max_tokens - used - count(begins) - 2, count)
         told = [piece for piece in (*told, begins, names) if piece] if names else told
@@ -139,7 +139,7 @@ def _names_for(text: str, told: str, available: int, count: Count) -> str:
 
 
 def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:
-    """Return the pieces, as many of them as the limit allows: tokens of a whole are not always those of its parts."""
+    """Return as many of the pieces as the limit allows: the tokens of a whole are not always the sum of its parts."""
     while pieces:
         text = "; ".join(pieces)
         if count(text) <= max_tokens:
@@ -164,7 +164,7 @@ def digest_view(
     handle: str | None = None,
     by: str = "",
 ) -> str:
-    """Return a bounded view of a text for limits in which a part of it would say less than its names.
+    """Return a bounded view of a text for limits in which its names are more informative than an excerpt.
 
     A text that fits is returned as it is.
     """

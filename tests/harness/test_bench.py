@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -14,9 +15,8 @@ from ctxguard.errors import CtxguardError, TokenizerError
 from ctxguard.harness import parse_session
 from ctxguard.harness.bench import BenchCall, contestants, fault_of, fixed_summary, play
 from ctxguard.harness.bench_report import COLUMNS, bench_row, bill_beside
+from ctxguard.harness.contestants import Course, GaveUpError, Peer, peers_with, plain_messages
 from ctxguard.harness.gain import SEES
-from ctxguard.harness.peers.course import Course, GaveUpError, plain_messages
-from ctxguard.harness.peers.registry import PEERS
 from ctxguard.harness.recordings import Recording, Skipped
 from ctxguard.harness.synthetic import synthetic_recordings, synthetic_session
 from ctxguard.tokens import counters
@@ -43,7 +43,7 @@ def driven(peer):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
+@pytest.mark.parametrize("peer", peers_with(["peers"]), ids=lambda peer: peer.name)
 def test_what_fits_is_sent_as_it_was_recorded(peer):
     make = driven(peer)
     messages = synthetic_session(1, turns=2)["messages"]
@@ -54,8 +54,8 @@ def test_what_fits_is_sent_as_it_was_recorded(peer):
 
 @pytest.fixture
 def fewer(monkeypatch):
-    """Let the command invent two sessions, where nothing is named, instead of six."""
-    monkeypatch.setattr("ctxguard.harness.bench_cli.synthetic_recordings", lambda: synthetic_recordings(2))
+    """Let the command invent two sessions of 25 turns, where nothing is named, instead of six of 60."""
+    monkeypatch.setattr("ctxguard.harness.bench_cli.synthetic_recordings", lambda: synthetic_recordings(2, turns=25))
 
 
 @pytest.mark.usefixtures("fewer")
@@ -74,7 +74,7 @@ def test_it_runs_with_nothing_given_and_fits_sixty_columns():
 
 def test_the_reports_say_the_same_as_data_and_as_markdown(tmp_path):
     path = tmp_path / "one.json"
-    path.write_text(json.dumps(synthetic_session(3, turns=40)["messages"]))
+    path.write_text(json.dumps(synthetic_session(3, turns=20)["messages"]))
     words = ("bench", path, "--budgets", "2k,4000", "--only", "ctxguard")
     told = json.loads(cli(*words, "--report", "json", "--processes", 2).stdout)
     assert [(row["name"], row["budget"]) for row in told["rows"]] == [
@@ -109,17 +109,17 @@ def test_a_useless_request_is_told_by_what_is_wrong(sent, fault):
     assert fault_of(sent, HISTORY) == fault
 
 
-def test_a_library_that_raises_or_refuses_serves_no_call(monkeypatch):
-    class Broken:
-        def __init__(self, course):
-            self.count = 0
+class Broken:
+    def __init__(self, course):
+        self.count = 0
 
-        def send(self, end):
-            self.count += 1
-            raise GaveUpError if self.count % 2 else RuntimeError
+    def send(self, end):
+        self.count += 1
+        raise GaveUpError if self.count % 2 else RuntimeError
 
-    peer = next(peer for peer in PEERS if peer.name == "whole history")
-    monkeypatch.setattr("ctxguard.harness.peers.plain.Whole", Broken)
+
+def test_a_library_that_raises_or_refuses_serves_no_call():
+    peer = Peer("whole history", "ctxguard", f"{__name__}:Broken", "")
     (calls,) = play(synthetic_recordings(1, turns=20), [peer], [500])
     row = bench_row(peer, 500, calls, calls)
     assert [row[key] for key in ("held", "gain", "newest", "support")] == [0, None, None, None]
@@ -136,14 +136,48 @@ def test_bills_are_compared_at_the_calls_that_both_send():
 
 
 def test_absent_libraries_are_named_and_unknown_names_refused(monkeypatch):
-    monkeypatch.setattr("ctxguard.harness.peers.registry.Peer.version", property(lambda self: None))
-    able, absent = contestants()
+    monkeypatch.setattr("ctxguard.harness.contestants.Peer.version", property(lambda self: None))
+    able, absent = contestants(modules=["peers"])
     assert able == []
     assert "Haystack: haystack-ai is not installed" in absent
     with pytest.raises(CtxguardError, match="no contestant 'nobody'"):
         contestants(["nobody"])
     assert cli("bench", "--only", "nobody").returncode == 2
     assert cli("bench", "--budgets", "much").returncode == 2
+
+
+def test_a_module_in_the_working_directory_adds_contestants(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "mine.py").write_text(
+        "from ctxguard.harness.contestants import ChatContestant, Peer\n"
+        "PEERS = [Peer('nothing new', 'ctxguard', 'mine:Same', 'each request is the first one')]\n"
+        "class Same(ChatContestant):\n"
+        "    def send(self, end):\n"
+        "        return self.course.messages[:2]\n"
+    )
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(synthetic_session(3, turns=20)["messages"]))
+    words = ("bench", path, "--with", "mine", "--budgets", "2k", "--only", "nothing new", "--report", "json")
+    run = cli(*words, "--processes", 2)
+    told = {row["name"]: row for row in json.loads(run.stdout)["rows"]}
+    assert told["nothing new"]["faults"]["last message"]
+    assert "rolling window" in told
+    assert "--with" not in run.stderr
+
+
+def test_without_further_contestants_one_line_says_how_to_add_them():
+    run = cli("bench", "--budgets", "900k")
+    assert "no other library is compared; --with MODULE adds some" in run.stderr
+
+
+@pytest.mark.parametrize("module", ["nowhere.at_all", "json"])
+def test_a_module_without_contestants_is_refused(module, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    run = cli("bench", "--with", module)
+    assert run.returncode == 2
+    assert module in run.stderr
+    assert "Traceback" not in run.stderr
 
 
 def test_a_session_is_told_as_soon_as_it_and_those_before_it_were_played(monkeypatch):
@@ -183,7 +217,7 @@ def test_it_runs_where_no_vocabulary_is_installed(tmp_path, monkeypatch):
     for cached in (counters._plain_counter, counters._nearest, counters._named_counter):
         cached.cache_clear()
     try:
-        run = cli("bench", "--only", "ctxguard", "--budgets", "8k")
+        run = cli("bench", "--only", "ctxguard", "--budgets", "3k")
         assert run.returncode == 0, run.stderr
         assert "counted by estimate" in run.stdout
         refused = cli("bench", "--only", "ctxguard", "--counter", "o200k_base")

@@ -31,7 +31,7 @@ WORDS = ("--sweep", "budget=1500,3000", "--report", "json")
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory):
     path = tmp_path_factory.mktemp("engines") / "sessions.jsonl"
-    made = [recording.data for recording in synthetic_recordings(12, turns=25)]
+    made = [recording.data for recording in synthetic_recordings(12, turns=10)]
     made[4:4] = [b"{half"]
     path.write_bytes(b"\n".join(made))
     return path

@@ -8,6 +8,8 @@ from ctxguard.pii.detect.match import WINDOW, _apart, joined
 from ctxguard.pii.detect.normalize import views_of
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 
+UUID = r"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-z])"
+
 
 def naive(rules, text):
     """Return what a rule set finds in a text."""
@@ -26,8 +28,16 @@ def _found_in(rules, text):
     for order, rule in enumerate(rules.rules):
         for match in re.finditer(rule.pattern, text):
             span = found_at(rule, text, *_value(match))
-            if span is not None and text[span.start : span.end].lower() not in rules.allow:
+            if (
+                span is not None
+                and not stands_in_a_uuid(text, span.start)
+                and text[span.start : span.end].lower() not in rules.allow
+            ):
                 yield order, span
+
+
+def stands_in_a_uuid(text, start):
+    return any(one.start() < start < one.end() and text[start - 1] == "-" for one in re.finditer(UUID, text))
 
 
 def found_at(rule, text, start, end):

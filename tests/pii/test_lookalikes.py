@@ -64,3 +64,21 @@ def test_numbers_that_masking_never_writes_are_read(number):
     from ctxguard.pii import DIGITS
 
     assert validate_no_pii(f"<NUMBER_{number}>", DIGITS) is (len(max(number.split("_"), key=len)) < 3)
+
+
+UUIDS = {
+    "phone": "cc3c81cc-0364-4644-8965-72cfea909c6d",
+    "phone to the end": "35d2a55e-0597-4853-8570-fc642b16734e",
+    "Aadhaar": "685dba2c-4544-4878-8925-bdbd9b9ecce1",
+    "national id": "44645608-7656-5619-A809-700996386EB7",
+}
+
+
+@pytest.mark.parametrize("frame", ["{}", "lc_run--{}", "open the run {} again", '{{"phone": "{}"}}', "urn:uuid:{}"])
+@pytest.mark.parametrize("looks_like", UUIDS)
+def test_groups_of_a_uuid_are_no_number_of_a_person(looks_like, frame):
+    text = frame.format(UUIDS[looks_like])
+    assert not STANDARD.find(text)
+    assert not STANDARD.scan(text)
+    shorter = text.replace(UUIDS[looks_like], UUIDS[looks_like][:-1] + " ")
+    assert [*STANDARD.find(shorter)] == [*STANDARD.scan(shorter)]

@@ -9,7 +9,9 @@ from typing import Any, cast
 from strands.agent.conversation_manager import SlidingWindowConversationManager
 from strands.types.exceptions import ContextWindowOverflowException
 
-from ctxguard.harness.peers.course import Course, GaveUpError, Message, calls_of, edited
+from ctxguard.harness.contestants import Course, GaveUpError, Message
+
+from .translated import calls_of, edited
 
 COMPRESS_AT = 0.7
 """Share of the window at which Strands compresses before a call, its default."""

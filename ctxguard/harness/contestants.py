@@ -1,25 +1,37 @@
-"""What every contestant is given: one recorded session as plain Chat Completions messages, a budget and a counter."""
+"""The contestants of `ctxguard bench`, and the input that each gets to replay one recorded session.
+
+ctxguard, a rolling window and the whole history always take part. A module adds other libraries by listing a `Peer` for
+each under the name `PEERS`: `ctxguard bench --with MODULE`.
+"""
 
 from __future__ import annotations
 
-import json
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final, Protocol, cast
 
+from ctxguard import __version__
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.errors import ConfigError
+
+__all__ = ["ChatContestant", "Contestant", "Course", "GaveUpError", "Peer"]
+
+OWN: Final = "ctxguard"
+BASELINE: Final = "rolling window"
+"""The contestant to whose bill the others are compared."""
 
 Message = Mapping[str, object]
 
 
 class GaveUpError(Exception):
-    """Raised by a contestant that refuses a call: nothing that it could send would fit."""
+    """Raised by a contestant that refuses a call because no request would fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One session as every contestant gets it.
+    """One session, in the form that every contestant gets.
 
     Attributes:
         messages: the whole session. Contents are texts, and every tool call has an id.
@@ -53,7 +65,7 @@ class Course:
 
 
 class Contestant(Protocol):
-    """Play one session: asked for the request of each model call, in order. Only `send` is timed."""
+    """Replay one session: called for the request of each model call, in order. Only `send` is timed."""
 
     def send(self, end: int) -> object:
         """Return the request for the history up to a position, in the library's own form.
@@ -64,7 +76,7 @@ class Contestant(Protocol):
         ...
 
     def chat(self, sent: object) -> Sequence[Message]:
-        """Return what was sent as Chat Completions messages; those that were not edited are the same objects."""
+        """Return the request as Chat Completions messages; unedited ones are the same objects."""
         ...
 
 
@@ -79,27 +91,73 @@ class ChatContestant:
         return cast("Sequence[Message]", sent)
 
 
-class TranslatedContestant:
-    """A contestant whose messages are of another class; each represents one of the session's messages, or was added."""
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One contestant.
 
-    def __init__(self, course: Course) -> None:
-        self.course = course
+    Attributes:
+        name: its name in tables.
+        distribution: the package that must be installed; `ctxguard` if none is needed.
+        factory: its class, as `module:Class`; loaded only if the distribution is installed.
+        what: the function and the settings that are compared.
+    """
 
-    @abstractmethod
-    def original(self, message: Any) -> Message:  # noqa: ANN401 - of any library
-        """Return the Chat Completions message that a message of the library represents."""
+    name: str
+    distribution: str
+    factory: str
+    what: str
 
-    def chat(self, sent: object) -> Sequence[Message]:
-        """Return what was sent as Chat Completions messages."""
-        return list(map(self.original, cast("Iterable[Any]", sent)))
+    @property
+    def version(self) -> str | None:
+        """The installed version, or None if it is not installed."""
+        if self.distribution == OWN:
+            return __version__
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError:
+            return None
 
-    def tokens(self, messages: Sequence[Any]) -> int:
-        """Count with the counter that everyone is judged by."""
-        return self.course.count(self.chat(messages))
+    def load(self) -> Callable[[Course], Contestant]:
+        """Return the class that replays one session.
+
+        Raises:
+            ImportError: the library, or one of its dependencies, is not installed.
+        """
+        module, _, name = self.factory.partition(":")
+        found: Callable[[Course], Contestant] = getattr(import_module(module), name)
+        return found
+
+
+_HERE: Final = "ctxguard.harness.own_contestants"
+PEERS: Final[Sequence[Peer]] = (
+    Peer("ctxguard", OWN, f"{_HERE}:Ours", "Stabilizer(budget): all defaults, masking and every check on"),
+    Peer(BASELINE, OWN, f"{_HERE}:Rolling", "the longest valid tail that fits, cut anew at each call"),
+    Peer("whole history", OWN, f"{_HERE}:Whole", "nothing is left out"),
+)
+
+
+def peers_with(modules: Iterable[str]) -> list[Peer]:
+    """Return the contestants that always take part, and those that modules list under the name `PEERS`.
+
+    Raises:
+        ConfigError: a module cannot be imported, or lists no contestants.
+    """
+    found = [*PEERS]
+    for name in modules:
+        try:
+            listed = getattr(import_module(name), "PEERS", ())
+        except ImportError as error:
+            raise ConfigError(
+                f"no contestants from {name!r}: {error}; name an importable module", setting="with"
+            ) from error
+        if not listed or not all(isinstance(each, Peer) for each in listed):
+            raise ConfigError(f"{name!r} has no list PEERS of ctxguard.harness.contestants.Peer", setting="with")
+        found += listed
+    return found
 
 
 def plain_messages(artifacts: Sequence[Artifact]) -> list[Message]:
-    """Return a session as Chat Completions messages with texts as contents, whatever shape it was recorded in.
+    """Return a session as Chat Completions messages with texts as contents, whatever its recorded format.
 
     Calls without an id get one, and so do their results, in the order of the calls.
     """
@@ -128,34 +186,3 @@ def _calls(artifact: Artifact, position: int) -> Iterator[Message]:
     for number, call in enumerate(artifact.calls):
         function = {"name": call.name, "arguments": call.arguments or "{}"}
         yield {"id": call.id or f"call_{position}_{number}", "type": "function", "function": function}
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One tool call of a message, with parsed arguments: an empty dict unless they are a JSON object."""
-
-    id: str
-    name: str
-    arguments: dict[str, object]
-
-
-def calls_of(message: Message) -> Iterator[Call]:
-    """Walk the tool calls of a message."""
-    listed = message.get("tool_calls")
-    for call in listed if isinstance(listed, list) else ():
-        function = call["function"]
-        try:
-            arguments = json.loads(function["arguments"])
-        except ValueError:
-            arguments = None
-        yield Call(str(call["id"]), str(function["name"]), arguments if isinstance(arguments, dict) else {})
-
-
-def edited(message: Message, text: str) -> Message:
-    """Return a message with another text: the same object where the text is the same."""
-    return message if message["content"] == text else {**message, "content": text}
-
-
-def user_message(text: str) -> Message:
-    """Return a message that a library added, such as a summary."""
-    return {"role": "user", "content": text}

@@ -16,7 +16,9 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from ctxguard.harness.peers.course import Course, Message, calls_of, user_message
+from ctxguard.harness.contestants import Course, Message
+
+from .translated import calls_of, user_message
 
 KEPT_MESSAGES = 20
 
@@ -67,7 +69,7 @@ class OfPydanticAI:
             found += own[:1] if isinstance(message, ModelResponse) else own
         return found
 
-    def _chat(self, part: Any) -> Message:  # noqa: ANN401 - any of PydanticAI's parts
+    def _chat(self, part: Any) -> Message:
         known = self._own.get(id(part))
         if known is not None:
             return known[1]

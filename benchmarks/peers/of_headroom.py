@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headroom import compress
 
-from ctxguard.harness.peers.course import ChatContestant
+from ctxguard.harness.contestants import ChatContestant
 
 
 class Compressed(ChatContestant):

@@ -8,7 +8,7 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # on import, it w
 
 from litellm.utils import trim_messages
 
-from ctxguard.harness.peers.course import ChatContestant
+from ctxguard.harness.contestants import ChatContestant
 
 
 class Trimmed(ChatContestant):

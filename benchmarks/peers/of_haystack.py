@@ -9,7 +9,9 @@ from typing import Any
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.hooks.compaction import CompactionHook, SlidingWindowCompactor
 
-from ctxguard.harness.peers.course import Course, Message, TranslatedContestant, calls_of, edited, user_message
+from ctxguard.harness.contestants import Course, Message
+
+from .translated import TranslatedContestant, calls_of, edited, user_message
 
 _NUMBER = "number"
 
@@ -62,7 +64,7 @@ class _Counter:
         return self._tokens(messages)
 
 
-def _message(number: int, message: Message) -> Any:  # noqa: ANN401 - Haystack may be absent where types are checked
+def _message(number: int, message: Message) -> Any:
     role, text, meta = message["role"], str(message["content"]), {_NUMBER: number}
     if role == "tool":
         origin = ToolCall(tool_name="tool", arguments={}, id=str(message["tool_call_id"]))

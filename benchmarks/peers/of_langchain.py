@@ -7,7 +7,9 @@ from typing import Any, cast
 from langchain_core.language_models import SimpleChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, trim_messages
 
-from ctxguard.harness.peers.course import Course, Message, TranslatedContestant, calls_of, edited, user_message
+from ctxguard.harness.contestants import Course, Message
+
+from .translated import TranslatedContestant, calls_of, edited, user_message
 
 KEPT_RESULTS = 3
 
@@ -100,6 +102,6 @@ class _Summarizer(SimpleChatModel):
     def _llm_type(self) -> str:
         return "fixed"
 
-    def _call(self, messages: list[BaseMessage], *given: Any, **settings: Any) -> str:  # noqa: ANN401 - LangChain's
+    def _call(self, messages: list[BaseMessage], *given: Any, **settings: Any) -> str:
         del given, settings
         return str(self.written("\n".join(message.text for message in messages)))

@@ -1,12 +1,42 @@
-"""Two plain answers to compare with: send everything, or the longest valid tail that fits."""
+"""The contestants of `ctxguard bench` that need no other library: ctxguard, and two simple alternatives."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
+from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.adapting.registry import find_adapter
-from ctxguard.harness.peers.course import ChatContestant, Course, GaveUpError
+from ctxguard.errors import BudgetExceededError
+from ctxguard.harness.contestants import ChatContestant, Course, GaveUpError, Message
 from ctxguard.history import exchanges
+from ctxguard.stabilizer import Stabilizer
+from ctxguard.tokens.artifact_counter import REPLY_TOKENS
+
+
+class Ours:
+    """ctxguard itself, with defaults: append new messages to a session of the default stabilizer."""
+
+    def __init__(self, course: Course) -> None:
+        self._adapter = find_adapter("openai")
+        chain = with_adapter_stages(Stabilizer(course.budget, counter=course.counter), self._adapter)
+        self._session = chain.session(tools=course.tools, overhead=REPLY_TOKENS)
+        self._native = course.messages
+        self._artifacts = self._adapter.read(course.messages)
+        self._done = 0
+
+    def send(self, end: int) -> object:
+        """Return the artifacts of the context."""
+        self._session.extend(self._artifacts[self._done : end])
+        self._done = end
+        try:
+            return self._session.context().artifacts
+        except BudgetExceededError as error:
+            raise GaveUpError from error
+
+    def chat(self, sent: object) -> Sequence[Message]:
+        """Return the context as messages."""
+        return cast("list[Message]", self._adapter.write(self._native, sent))  # type: ignore[arg-type]  # from `send`
 
 
 class Whole(ChatContestant):
@@ -18,7 +48,7 @@ class Whole(ChatContestant):
 
 
 class Rolling(ChatContestant):
-    """Send system prompts and the longest tail of exchanges that fits, behind the user message of its first turn."""
+    """Send system prompts and the longest tail of exchanges that fits, after the user message of its first turn."""
 
     def __init__(self, course: Course) -> None:
         super().__init__(course)
