@@ -80,7 +80,7 @@ class Program(Group):
 
 app = command_group(
     "ctxguard",
-    "Keep long LLM conversations inside the token budget, free of personal data, valid, and cheap to re-send.",
+    "Fit long LLM conversations into a token budget, mask personal data, and keep requests valid and cheap.",
     cls=Program,
 )
 

@@ -58,7 +58,7 @@ def bench(
     """Compare ctxguard with other libraries: same sessions, same budget, same counter, one run.
 
     Alone, it compares with a rolling window. Drivers for LangChain, PydanticAI, litellm, headroom, Strands, and
-    Haystack are in the source repository: --with benchmarks.peers.
+    others are in the source repository: --with benchmarks.peers.
 
     Exit codes: 0 compared; 2 no call of the sessions exceeds a budget.
     """
