@@ -15,8 +15,8 @@ from ctxguard.config import CompactionConfig
 from ctxguard.draft import Draft
 from ctxguard.history import RECALLED, SUMMARY, History, record_title, write_record
 
-_SUMMARY_SHARE: Final = 3
-_LEAST_SUMMARY: Final = 400
+_SUMMARY_SHARE: Final = 3  # a third of the target is reserved for the summary, and
+_LEAST_SUMMARY: Final = 400  # tokens at least, if the target allows
 _MOST_SUMMARY: Final = 4_000
 """A summary gets a third of the target, at most 4,000 tokens, or more if the messages that stay leave
 more of the target; with a small target it gets all that the latest messages leave."""
@@ -55,7 +55,7 @@ class _State:
         cuts: the cuts so far.
         fixed: tokens so far that are never summarized.
         authority: number of system and task artifacts counted in it.
-        tokens: tokens of the rest, from the latest beginning on.
+        tokens: tokens of all other exchanges since the last cut.
         allowance: tokens reserved for the summary of the last cut, counted whether it uses them or not.
     """
 
@@ -173,7 +173,7 @@ class CompactionPlan:
         return 0 if self._stays(task, cut.gives_up) else self.history.spans[task].tokens
 
     def _cut(self, state: _State, number: int) -> _State:
-        """Move the beginning forward; if the limit cannot be met otherwise, summarize protected items one by one."""
+        """Remove the oldest exchanges; if the limit cannot be met otherwise, summarize protected items one by one."""
         come = bisect_left(self.history.messages, number + 1)
         kept = max(1, min(self.draft.keep_recent, come))
         # protected items may be kept again at a later cut, except for the task, whose tokens are no longer counted
@@ -185,7 +185,7 @@ class CompactionPlan:
         return state if self._total(cut) >= self._total(state) else cut
 
     def _cut_to(self, state: _State, number: int, gives_up: int, least: int) -> _State:
-        """Move the beginning forward to the target, as far as the latest messages allow, if that saves enough."""
+        """Remove the oldest exchanges down to the target, but not the latest messages, if that saves enough."""
         keep, messages = self.draft.keep_recent - max(0, gives_up - 2), self.history.messages
         come = bisect_left(messages, number + 1)
         if come < keep:

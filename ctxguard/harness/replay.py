@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 from ctxguard.adapting.adapter import with_adapter_stages
@@ -81,14 +81,14 @@ class SessionReplay:
 
     @property
     def badness(self) -> tuple[float, ...]:
-        """Sort key: findings first, then refusals, then what the requests do not hold, then cuts."""
+        """Sort key: findings first, then refusals, then missing support, then cuts."""
         own, calls = self.figures, max(self.figures.calls, 1)
         lost = 0.0 if own.support is None else 1 - own.support
         return (sum(own.findings.values()), own.refused / calls, round(lost, 6), own.cuts / calls, own.tokens_before)
 
 
 class Held(NamedTuple):
-    """What a context holds: support and bits, None if they cannot be measured, and characters of the newest outputs."""
+    """Measures of a context: support and bits, None if not measurable, and characters of the newest outputs."""
 
     support: Support | None
     bits: Bits | None = None
@@ -110,11 +110,11 @@ class Recorded:
     def held(
         self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter, measure: Fidelity
     ) -> Held:
-        """Measure what a context holds of what the next message needs, for a history that exceeds the budget.
+        """Measure how much of the next message's needs a context contains, for a history that exceeds the budget.
 
         Args:
             end: messages of the history before the call.
-            context: what is sent.
+            context: the context that is sent.
             available: tokens that messages may take.
             count: the counter in use.
             measure: of support.
@@ -167,13 +167,12 @@ def replay(session: Session, stabilizer: Stabilizer, *, prices: PriceModel | Non
 
 
 def served(session: Session, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
-    """Walk the served calls of a replay that nobody judges, which takes a fraction of the time: number and context."""
+    """Yield the served calls of a replay without judging, which takes a fraction of the time: number and context."""
     recorded = Recorded(session)
-    chain, begin = with_adapter_stages(stabilizer, session.adapter), 0
+    chain = with_adapter_stages(stabilizer, session.adapter)
     running = chain.session(tools=session.tools, overhead=session.overhead(chain.counter))
-    for call, end in enumerate(recorded.ends, start=1):
+    for call, (begin, end) in enumerate(pairwise([0, *recorded.ends]), start=1):
         running.extend(recorded.artifacts[begin:end])
-        begin = end
         with suppress(BudgetExceededError):
             yield call, running.context()
 
@@ -248,10 +247,8 @@ class _Player:
         self.called_at: float | None = None
 
     def play(self) -> SessionReplay:
-        done = 0
-        for end in self.recorded.ends:
-            self.running.extend(self.recorded.artifacts[done:end])
-            done = end
+        for begin, end in pairwise([0, *self.recorded.ends]):
+            self.running.extend(self.recorded.artifacts[begin:end])
             self._call(end)
         if not self.result.figures.pressed:
             self.result.figures.successors = self.result.figures.extended = 0
@@ -320,7 +317,7 @@ class _Player:
         own.newest_fitting += held.newest[1]
 
     def _is_cold(self, end: int) -> bool:
-        """Tell whether the provider's cache has expired since the call before, where the recording has times."""
+        """Return whether the provider's cache has expired since the call before, where the recording has times."""
         before, self.called_at = self.called_at, time_of(self.recorded.artifacts[end - 1]) or self.called_at
         return self.prices.is_cold(before, self.called_at)
 

@@ -5,7 +5,6 @@ from ctxguard.pii.detectors import CallableDetector as CallableDetector
 from ctxguard.pii.detectors import PresidioDetector as PresidioDetector
 from ctxguard.pii.evaluation import evaluate as evaluate
 from ctxguard.pii.evaluation import read_gold as read_gold
-from ctxguard.pii.gitleaks import load_gitleaks as load_gitleaks
 from ctxguard.pii.mask.masker import Masker as Masker
 from ctxguard.pii.mask.sealing import new_key as new_key
 from ctxguard.pii.mask.session import MaskSession as MaskSession

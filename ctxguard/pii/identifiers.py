@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ctxguard.pii.spans import Detector, Span
+from ctxguard.tokens.text_cache import TextCache
 
 _BEFORE_WORDS: Final = frozenset(" \t\n\"'")
 
@@ -23,11 +24,15 @@ class IdentifierDetector:
 
     def __init__(self, rules: Detector) -> None:
         self._rules = rules
+        self._found: TextCache[Sequence[Span]] = TextCache()
         self.name = f"{rules.name} in identifiers"
 
     def find(self, text: str) -> Sequence[Span]:
         """Return the findings, sorted and without overlaps."""
-        return _with_form(text, self._rules.find(text))
+        found = self._found.get(text)  # every call names the same ids again
+        if found is None:
+            self._found.put(text, found := _with_form(text, self._rules.find(text)))
+        return found
 
     def scan(self, text: str) -> Sequence[Span]:
         """Return the findings of a full search, without caches and shortcuts."""

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ctxguard.pii.detect.match import NO_WORD
 from ctxguard.pii.detectors import Rules
@@ -58,18 +58,8 @@ def scan_file_text(text: str, rules: Rules) -> list[Place]:
     return places
 
 
-class Reason(NamedTuple):
-    """Say which rule decided at a place, and why; never what is there.
-
-    Attributes:
-        place: where it is.
-        rule: the name of the rule.
-        fault: the one thing that kept it from being a finding; empty where it is one.
-    """
-
-    place: Place
-    rule: str
-    fault: str
+Reason: TypeAlias = tuple[Place, str, str]
+"""A place, the rule that decided there, and why it did not find it; empty if it did."""
 
 
 def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
@@ -90,13 +80,13 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
             if (span in found if not faults else is_near and is_free) and (span.start, span.label) not in known:
                 known.add((span.start, span.label))
                 (place,) = _placed(record, first, iter((span,)))
-                reasons.append(Reason(place, rule, "".join(faults)))
+                reasons.append((place, rule, "".join(faults)))
         first += record.count("\n")
     return sorted(reasons)
 
 
 def _judged(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-    """Walk what rules say of a text; of JSON, of each of its strings and numbers behind its key."""
+    """Yield the matches of rules in a text; in JSON, in each string and number with its key before it."""
     if not is_json(record):
         yield from rules.judged(record)
         return

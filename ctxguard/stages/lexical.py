@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 from math import log1p
 from typing import Final, TypeAlias
@@ -25,6 +25,8 @@ _MOST_TERMS: Final = 64
 """Terms of a query that are looked up, the rarest; a pasted log would otherwise match half of the index."""
 _MOST_FOUND: Final = 2_000
 """Most documents that are scored for a query, those with its rarest terms: the limit of the work of a turn."""
+PASSAGE: Final = 400
+"""Characters of a passage of a long text, about."""
 _ENDINGS: Final = re.compile(r"(?<=[a-z]{3})(?:ies|ing|ed|es|s|y|e)$")
 
 
@@ -89,3 +91,25 @@ class LexicalIndex:
 
 def _terms(text: str) -> Iterator[str]:
     return (_ENDINGS.sub("", word) for word in words(text))
+
+
+def passages_of(text: str, size: int) -> list[str]:
+    """Return a text in passages of whole lines, of at most about `size` characters; longer lines are divided."""
+    passages = [""]
+    for line in text.splitlines():
+        for begin in range(0, max(len(line), 1), size):
+            part = line[begin : begin + size]
+            if passages[-1] and len(passages[-1]) + len(part) > size:
+                passages.append("")
+            passages[-1] += f"\n{part}" if passages[-1] else part
+    return passages
+
+
+def passages_for(texts: Sequence[str], query: str, *, most: int = 5) -> list[tuple[int, str]]:
+    """Return the passages of some texts that match a query best, the best first, each with the number of its text."""
+    placed = [(number, passage) for number, text in enumerate(texts) for passage in passages_of(text, PASSAGE)]
+    index = LexicalIndex()
+    for _, passage in placed:
+        index.add((passage,))
+    found = index.matches(query)
+    return [placed[place] for place in sorted(found, key=lambda place: (-found[place], -place))[:most]]

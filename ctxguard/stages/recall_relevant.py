@@ -21,7 +21,7 @@ from ctxguard.history.records import leading_records
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.followed import FollowedStage
-from ctxguard.stages.lexical import Document, LexicalIndex
+from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_of
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
 from ctxguard.stages.traces import ends_in_command, is_observation
 
@@ -31,13 +31,11 @@ if TYPE_CHECKING:
 _NEIGHBOR: Final = 0.5
 """Weight of the score of the exchange before and after."""
 _REPLY: Final = 2 / 3
-"""Weight of the score of a reply, which mostly repeats what the model was told."""
+"""Weight of the score of a reply, which mostly repeats the model's input."""
 _LEAST_ROOM: Final = 64
 """Tokens below which nothing is recalled: the first line and a sentence."""
 _EXCERPT: Final = 4
 """An exchange that does not fit as a whole may take a quarter of the available tokens."""
-_PASSAGE: Final = 400
-"""Characters of a passage of a long text, about."""
 _MOST_SEARCHED: Final = 200_000
 """Characters of a text that are searched for passages."""
 _THRESHOLD: Final = 0.6
@@ -336,7 +334,7 @@ def _piece(draft: Draft, past: _Past, number: int, left: int, most: int) -> str 
 
 def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | None:
     """Return the passages of a text that match a question best, in their order; its beginning if none does."""
-    passages = _passages(text[:_MOST_SEARCHED], min(_PASSAGE, 2 * max_tokens))
+    passages = passages_of(text[:_MOST_SEARCHED], min(PASSAGE, 2 * max_tokens))
     index = LexicalIndex()
     for passage in passages:
         index.add((passage,))
@@ -351,18 +349,6 @@ def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | N
     if not taken:
         return bounded_text(text, max_tokens, draft) or None
     return "\n".join(f"{'' if n == 0 or n - 1 in taken else '… '}{taken[n]}" for n in sorted(taken))
-
-
-def _passages(text: str, size: int) -> list[str]:
-    """Return a text split into passages of whole lines, of about `size` characters; longer lines are divided."""
-    passages = [""]
-    for line in text.splitlines():
-        for begin in range(0, max(len(line), 1), size):
-            part = line[begin : begin + size]
-            if passages[-1] and len(passages[-1]) + len(part) > size:
-                passages.append("")
-            passages[-1] += f"\n{part}" if passages[-1] else part
-    return passages
 
 
 def _fitted(draft: Draft, room: int, chosen: dict[int, str], at: Artifact) -> Artifact | None:

@@ -13,7 +13,8 @@ import time
 import pytest
 from wire_server import WireProvider, provider_at
 
-from ctxguard.wire.metrics import Billed, Metrics
+from ctxguard.wire.metering import Billed
+from ctxguard.wire.metrics import Metrics
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")

@@ -12,9 +12,9 @@ _FIRST: Final = re.compile(r"[^\W_]+|.", re.DOTALL)
 
 
 class Listed:
-    """Find values in any case, as whole words; where one begins with a sign, or ends with one, anything may be there.
+    """Find values in any case, as whole words; next to a value's own punctuation, any character may follow.
 
-    A text is looked at word by word: the time does not depend on how many values there are.
+    A text is searched word by word: the time does not depend on the number of values.
 
     Args:
         values: the values, each with its label.
@@ -24,12 +24,13 @@ class Listed:
         self._by_first: dict[str, list[tuple[str, str]]] = {}
         for value, label in values:
             lowered = lower(value)
-            self._by_first.setdefault(_first(lowered), []).append((lowered, label))
-        signs = "".join(re.escape(first) for first in self._by_first if not first[0].isalnum())
+            first = _FIRST.match(lowered)
+            self._by_first.setdefault(first[0] if first else "", []).append((lowered, label))
+        signs = "".join(re.escape(first) for first in self._by_first if not first[:1].isalnum())
         self._words = re.compile(r"(?<!\w)[^\W_]+" + (f"|[{signs}]" if signs else ""))
 
     def find(self, text: str) -> Iterator[Span]:
-        """Walk the places of the values."""
+        """Yield the places of the values."""
         lowered = lower(text)
         for match in self._words.finditer(lowered):
             for value, label in self._by_first.get(match[0], ()):
@@ -38,11 +39,6 @@ class Listed:
                 is_part = value[-1].isalnum() and (behind.isalnum() or behind == "_")
                 if lowered.startswith(value, start) and not is_part:
                     yield Span(start, end, label)
-
-
-def _first(value: str) -> str:
-    match = _FIRST.match(value)
-    return value if match is None else match[0]
 
 
 def lower(text: str) -> str:

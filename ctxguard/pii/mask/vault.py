@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
@@ -41,14 +42,24 @@ class Vault:
         ttl: seconds for which each value is stored, counted from when it was first masked; using it does not prolong
             this. Then it is deleted, also in open sessions, and the same value gets a new placeholder. None means that
             values are stored until they are erased.
+        tools: which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
+            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
 
     Raises:
         ConfigError: there is no key, or one was not made by `new_key`; `store` is not a store, or `ttl` is not above 0.
         ImportError: cryptography is not installed.
     """
 
-    def __init__(self, store: Store, *, key: str | Sequence[str] | None = None, ttl: float | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        key: str | Sequence[str] | None = None,
+        ttl: float | None = None,
+        tools: Mapping[str, bool] = MappingProxyType({}),
+    ) -> None:
         seconds(ttl, "ttl")
+        self._tools = tools
         self._store = _opened(store)
         self._ttl = ttl
         self._keys = KeyRing(key)
@@ -67,6 +78,7 @@ class Vault:
             ConfigError: the name is not a string, or empty.
         """
         opened = SessionVault(self._records(session))
+        opened.tools = self._tools
         self._open_sessions.add(opened)
         return opened
 

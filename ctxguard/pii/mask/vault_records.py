@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NUMBERS: Final = "-numbers"
 """Suffix of the namespace of the numbers that a session has assigned."""
 _ERASED: Final = "-erased"
-"""Suffix of the namespace of notes on erasures, which hold no value."""
+"""Suffix of the namespace of notes on erasures, which contain no value."""
 _EVERYTHING: Final = "*"
 _NOTE_BYTES: Final = 4
 """Random bytes in such a note, so that no two are equal."""
@@ -82,7 +82,7 @@ class SessionRecords:
         """Encrypt and store a record unless there is one; return the decrypted content of the stored record."""
         sealed = self._keys.seal(plain, self._about(name))
         standing = self._store.put_new(self.namespace, name, sealed, ttl=self._ttl)
-        return self._keys.open(standing, self._about(name))
+        return plain if standing == sealed else self._keys.open(standing, self._about(name))
 
     def erase(self, name: str) -> None:
         """Erase a record; a worker that is encrypting it anew at the same time sees the note, and erases it, too."""
