@@ -41,7 +41,7 @@ class Comparing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Printing:
+class BenchPrinting:
     """Options: the output, and its destination."""
 
     report: Literal["text", "json", "markdown"] = "text"
@@ -51,7 +51,7 @@ class Printing:
 @spread("bench")
 def bench(
     comparing: Comparing,
-    printing: Printing,
+    printing: BenchPrinting,
     sessions: list[str] | None = None,
     processes: int | None = None,
 ) -> None:
