@@ -142,7 +142,7 @@ class _Way(NamedTuple):
     large: int | None
 
     def answered(self, asked: WireRequest) -> Generator[Ask, object, tuple[Prepared, Any]]:
-        """Send a request, and retry if the provider refused it for a fixable reason; return what was sent and the response."""
+        """Send a request, and retry if the provider refused it for a fixable reason; also return what was sent."""
         prepared: Any = yield from self._prepared(asked, "prepare", "preparing", asked)
         while True:
             sent = _guarded(_library(self.request), self.request, prepared)
