@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "Run", "Runs", "Session", "Stabilized"]
 
-_MOST_RUNS: Final = 128
+_MOST_RUNS: Final = 128  # conversations that are remembered, so that memory is bounded
 _MOST_ARTIFACTS: Final = 100_000
 """Artifacts that all remembered runs together may hold; the least recently used run goes first, the latest stays."""
 

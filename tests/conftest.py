@@ -30,6 +30,7 @@ gc.disable()
 
 def pytest_collection_finish():
     gc.freeze()
+    gc.set_threshold(10_000)  # each 700 objects, as Python has it, take a twentieth of the time of a test
     gc.enable()
 
 

@@ -1,4 +1,4 @@
-"""ctxguard for raw Anthropic requests: Messages as dicts, SDK objects mixed in. It needs no package of Anthropic's."""
+"""ctxguard for raw Anthropic requests: Messages as dicts or SDK objects. It does not need Anthropic's package."""
 
 from ctxguard.settings import names_in_stub
 

@@ -1,4 +1,4 @@
-"""ctxguard for Amazon Bedrock's Converse API: messages as the dicts of boto3. It needs no package of Amazon's."""
+"""ctxguard for Amazon Bedrock's Converse API: messages as the dicts of boto3. It does not need boto3."""
 
 from ctxguard.settings import names_in_stub
 

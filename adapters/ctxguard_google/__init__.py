@@ -1,4 +1,4 @@
-"""ctxguard for google-genai: contents as dicts or SDK objects. It needs no package of Google's."""
+"""ctxguard for google-genai: contents as dicts or SDK objects. It does not need Google's package."""
 
 from ctxguard.settings import names_in_stub
 

@@ -37,11 +37,11 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
     `strategy` to `audit` are those of `ctxguard.wire.Guard`.
 
     Args:
-        stabilizer: Does the work; None creates one from the settings below.
-        budget: Tokens that the body of a request may take.
+        stabilizer: The stabilizer; None creates one from the settings below.
+        budget: Maximum tokens of the body of a request.
         policy: The name of a chain, see `ctxguard.policies`.
-        counter: What counts tokens, see `ctxguard.tokens.find_counter`.
-        config: A configuration file that describes the stabilizer, in place of the three settings before.
+        counter: Counts tokens, see `ctxguard.tokens.find_counter`.
+        config: A configuration file that describes the stabilizer, instead of the three settings before.
         settings: Those of LiteLLM's `CustomGuardrail`: `guardrail_name`, `event_hook`, `default_on`.
 
     Raises:

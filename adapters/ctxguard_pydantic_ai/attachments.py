@@ -1,4 +1,4 @@
-"""Images that `read_file` returns, as PydanticAI takes them."""
+"""Images from `read_file`, in the form that PydanticAI takes."""
 
 from __future__ import annotations
 

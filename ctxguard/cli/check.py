@@ -26,17 +26,16 @@ def check(
     pii: bool = False,
     report: Literal["text", "json"] = "text",
 ) -> None:
-    """Validate a session without changing it; list what is wrong and exit with 1.
+    """Validate a session without changing it; list the problems and exit with 1 if there are any.
 
-    Checked are calls and results, the order of authority, the provider's role rules, and the budget if one is given.
+    It checks calls and results, the order of authority, the provider's role rules, and the budget if one is given.
     """
     from ctxguard.config import load_context_config
     from ctxguard.harness.checking import judge_session
-    from ctxguard.pii.own_rules import configured_rules
 
     known = settings_of(counting.config)
     tokens = _budget(counting, known)
-    rules = configured_rules(load_context_config(counting.config)) if pii else None
+    rules = load_context_config(counting.config).rule_set() if pii else None
     judged: list[tuple[str, Sequence[CheckResult]]] = []
     with working("checking") as told:
         for one in sessions_of(session, adapter):

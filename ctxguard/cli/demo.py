@@ -37,7 +37,7 @@ def demo(
 
 
 def _stabilizer(chain: ChainOptions) -> Stabilizer:
-    """Return the stabilizer; without --config that of the documentation, whatever lies in the working directory."""
+    """Return the stabilizer; without --config that of the documentation, ignoring any file in the working directory."""
     from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY
     from ctxguard.stabilizer import Stabilizer
 

@@ -31,7 +31,7 @@ Given = Mapping[str, str | int | float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextCounting:
-    """Options: how a text is counted, for commands that use no other setting of the stabilizer."""
+    """Options: how to count a text, for commands that use no other setting of the stabilizer."""
 
     counter: str | None = None
     model: str | None = None
@@ -45,7 +45,7 @@ class TextCounting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountingOptions:
-    """Options: how much a context may take, how that is counted, and for which provider."""
+    """Options: the budget of a context, how to count it, and for which provider."""
 
     budget: str | None = None
     window: int | None = None
@@ -56,7 +56,7 @@ class CountingOptions:
     config: Path | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return the settings of the stabilizer that were given, but for the budget."""
+        """Return the given settings of the stabilizer, without the budget."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: value
@@ -65,7 +65,7 @@ class CountingOptions:
         }
 
     def tokens(self, budget: int | str) -> int:
-        """Return a budget in tokens, the headroom included; a share of the window needs a window."""
+        """Return a budget in tokens, including the headroom; a share needs the size of the window."""
         from ctxguard.stabilizer import Stabilizer
 
         asked = Stabilizer(str(budget), counter="estimate")
@@ -79,7 +79,7 @@ class CountingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions(CountingOptions):
-    """Options: everything that makes a stabilizer."""
+    """Options: everything that determines a stabilizer."""
 
     policy: str | None = None
     target: float | None = None
@@ -88,22 +88,22 @@ class ChainOptions(CountingOptions):
     rules: str | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return the settings of the stabilizer that were given, but for the budget.
+        """Return the given settings of the stabilizer, without the budget.
 
         Raises:
-            ConfigError: there is no such rule set.
+            ConfigError: a rule set is unknown.
         """
         return _with_rules(CountingOptions.given(self))
 
     def stabilizer(
         self, known: StabilizerConfig, *, default: int | str = DEFAULT_BUDGET, changes: Given | None = None
     ) -> Stabilizer:
-        """Return the stabilizer of the configuration, with what was given on the command line.
+        """Return the stabilizer of the configuration, with the settings from the command line.
 
         Args:
             known: the settings of the configuration.
-            default: the budget if neither names one; where it is a share, so may the others be: each call then names
-                its model.
+            default: the budget if neither names one; if it is a share, the others may be shares, too: each call then
+                names its model.
             changes: settings that override both.
 
         Raises:
@@ -125,7 +125,7 @@ def rule_names(text: str) -> list[str]:
 
 
 def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the rule sets themselves in place of their names."""
+    """Return settings with rule sets instead of their names."""
     if "rules" not in given:
         return dict(given)
     from ctxguard.pii.rule_sets import named_rules
@@ -134,7 +134,7 @@ def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_window(policy: str, given: Mapping[str, object]) -> None:
-    """Refuse settings of the window for a policy that has none: they would do nothing."""
+    """Reject settings of the window for a policy without one: they would have no effect."""
     from ctxguard.policies import POLICIES, policy_settings
 
     of_window = {"on_overflow", "target", "trail"}
@@ -147,7 +147,7 @@ def require_window(policy: str, given: Mapping[str, object]) -> None:
 
 
 def settings_of(config: Path | None) -> StabilizerConfig:
-    """Return the settings of the file and the environment, and print where they are from."""
+    """Return the settings of the file and the environment, and print their source."""
     from ctxguard.config import load_context_config
     from ctxguard.config.loading import settings_source
 

@@ -16,7 +16,7 @@ from ctxguard.report.progress import working
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printing:
-    """Options: what is printed, and where."""
+    """Options: the output, and its destination."""
 
     report: ReportFormat | None = None
     output: Path | None = None

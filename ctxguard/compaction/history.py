@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker
     from ctxguard.stores import Store
 
-_UNLIMITED: Final = 1 << 40
+_UNLIMITED: Final = 1 << 40  # a budget that nothing exceeds
 _EXCEEDED: Final = (
     "a history is %d tokens over its limit: pins, the last exchange and a summary need more than it allows"
 )

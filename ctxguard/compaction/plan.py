@@ -15,8 +15,8 @@ from ctxguard.config import CompactionConfig
 from ctxguard.draft import Draft
 from ctxguard.history import RECALLED, SUMMARY, History, record_title, write_record
 
-_SUMMARY_SHARE: Final = 3
-_LEAST_SUMMARY: Final = 400
+_SUMMARY_SHARE: Final = 3  # a third of the target is reserved for the summary, and
+_LEAST_SUMMARY: Final = 400  # tokens at least, if the target allows
 _MOST_SUMMARY: Final = 4_000
 """A summary gets a third of the target, at most 4,000 tokens, or more if the messages that stay leave
 more of the target; with a small target it gets all that the latest messages leave."""

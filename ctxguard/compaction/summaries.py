@@ -40,7 +40,7 @@ _INJECTED: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """What would read as an instruction to the model if it stood in its context as a summary."""
-_POLL: Final = 0.05
+_POLL: Final = 0.05  # seconds between two looks for another worker's summary
 _log = logging.getLogger("ctxguard.compaction")
 
 

@@ -1,4 +1,4 @@
-"""Every setting there is, as one frozen tree, read from one YAML file with overrides from the environment."""
+"""All settings as one frozen tree, read from one YAML file with overrides from the environment."""
 
 from ctxguard.settings import names_in_stub
 

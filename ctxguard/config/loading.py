@@ -21,7 +21,7 @@ FILE_NAMES: Final = ("ctxguard.yaml", "config.yaml")
 _SECTION: Final = "ctxguard"
 _log = logging.getLogger("ctxguard.config")
 _ANYONES: Final = frozenset({"compaction", "enabled", "strategy", "truncation"})
-"""Settings whose names other programs use as well: they do not identify a file as ours."""
+"""Settings whose names other programs use as well: they do not identify a file as ctxguard's."""
 
 
 def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextConfig:
@@ -33,9 +33,9 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
 
     Args:
         path: the file; None means `ctxguard.yaml`, else `config.yaml`, in the working directory, else no file. A
-            `config.yaml` found like that counts only where it has a section `ctxguard` or a setting of ours; `enabled`,
-            `strategy`, `compaction` and `truncation`, which others use too, count only in a file of nothing else. A
-            warning names what is ignored, once.
+            `config.yaml` found this way counts only if it has a section `ctxguard` or a setting that only ctxguard has;
+            `enabled`, `strategy`, `compaction` and `truncation`, which other programs use too, count only if the file
+            contains nothing else. A warning names ignored settings, once.
 
     Raises:
         ConfigError: the file cannot be read, or a setting is unknown or out of range.
@@ -52,7 +52,7 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
 
 
 def settings_source(path: str | os.PathLike[str] | None = None) -> str | None:
-    """Return what `load_context_config` reads: the file and the environment variables, or None for the defaults alone.
+    """Return the input of `load_context_config`: the file and the environment variables, or None for defaults alone.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -73,7 +73,7 @@ def get_truncation_config(name: str = "default", *, config: ContextConfig | None
 
     Args:
         name: `default`, `sql_query`, `log_search`, or one of your own from the section `truncation`.
-        config: where to look; None means `load_context_config()`.
+        config: the configuration; None means `load_context_config()`.
 
     Raises:
         ConfigError: there is no such preset.
@@ -111,7 +111,7 @@ def _load(
 
 
 def _line(file: Path, setting: str | None) -> str:
-    """Return `:12` for the line of a setting in a file, or of what is around it; empty where none is written."""
+    """Return `:12` for the line of a setting in a file, or of its section; empty if neither is in it."""
     import yaml
 
     node: Any = yaml.compose(file.read_text(encoding="utf-8-sig"), yaml.SafeLoader)
@@ -175,7 +175,7 @@ def _with_word_files(section: Mapping[str, Any], file: Path) -> Mapping[str, Any
 
 
 def _say_ignored(name: str, data: object) -> None:
-    """Log which settings of ours a shared file holds outside of the section that is read."""
+    """Log the settings of ctxguard that a shared file contains outside of the section that is read."""
     keys = {str(key) for key in data} if isinstance(data, Mapping) else set()
     if found := sorted(keys & {*ContextConfig.model_fields, "context"}):
         _warn_once(
@@ -189,14 +189,14 @@ def _warn_once(text: str) -> None:
 
 
 def _is_ours(keys: Collection[object]) -> bool:
-    """Return whether a file is ours: a name in it is used by no other program, or all of its names are ours."""
+    """Return whether a file is ctxguard's: it has a name that no other program uses, or only names of ctxguard."""
     fields = ContextConfig.model_fields
     ours = [name for key in keys for name in difflib.get_close_matches(str(key), fields, n=1, cutoff=0.85)]
     return _SECTION in keys or any(name not in _ANYONES for name in ours) or 0 < len(ours) == len(keys)
 
 
 def _override(values: dict[str, object], variable: str, text: str) -> None:
-    """Apply an environment variable; one that looks like a misspelled setting is refused."""
+    """Apply an environment variable; reject one that looks like a misspelled setting."""
     path = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
     model: type[BaseModel] = ContextConfig
     for depth, name in enumerate(path):

@@ -110,7 +110,7 @@ def _run_ended(lines: list[str]) -> Outcome | None:
 
 
 def _reason(lines: list[str]) -> str:
-    """Return the line that says why: the last of a traceback, the one behind a bare `ERROR:`, else the first."""
+    """Return the line with the reason: the last of a traceback, the one after a bare `ERROR:`, else the first."""
     if lines[0].startswith("Traceback"):
         named = [line for line in lines[1:] if OPENING_ERROR.match(f"\n{line}")]
         return clipped((named or lines)[-1], LONGEST)

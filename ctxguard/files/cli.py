@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewing:
-    """Hold what of a file is shown, and how much."""
+    """Options: the parts of a file to show, and how much."""
 
     lines: str | None = None
     rows: str | None = None

@@ -46,7 +46,7 @@ def detect_file(name: str, head: bytes) -> FileType:
 
 
 def _signed(head: bytes) -> FileType | None:
-    """Return what the signature says, unless it may as well be the beginning of a text."""
+    """Return the type of a signature, unless it may also be the beginning of a text."""
     if head[:4] == b"RIFF" and _is_binary(head):
         return FileType.IMAGE if head[8:12] == b"WEBP" else FileType.AUDIO
     for sign, kind in _MAGIC:

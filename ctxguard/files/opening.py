@@ -25,20 +25,20 @@ _TABLE: Final = mimetypes.MimeTypes(filenames=())
 
 
 class RefusedError(Exception):
-    """Say why a file is not read; the reader turns it into a result with `success=False`."""
+    """The reason why a file is not read; the reader turns it into a result with `success=False`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileMetadata:
-    """Hold what the file system says of a file.
+    """A file's metadata from the file system.
 
     Attributes:
         size: bytes.
-        modified: when it was last changed, in UTC.
-        mime_type: by its name; `application/octet-stream` where that says nothing.
+        modified: the time of the last change, in UTC.
+        mime_type: from its name; `application/octet-stream` if unknown.
         encoding: of a text file; None for any other.
-        details: what its own header says (`pixels`, `seconds`, `sheets`), and `encoding: guessed by its letters` where
-            it is neither Unicode nor that of Western Europe.
+        details: facts from its own header (`pixels`, `seconds`, `sheets`), and `encoding: guessed by its letters` if it
+            is neither Unicode nor that of Western Europe.
     """
 
     size: int
@@ -51,18 +51,18 @@ class FileMetadata:
 class RegularFile(io.FileIO):
     """A file opened for reading that raises instead of blocking, as reading some system files would.
 
-    Without this, `read` returns None there, which most readers take for bytes.
+    Otherwise `read` returns None there, which most readers treat as bytes.
     """
 
     def readinto(self, buffer: bytearray, /) -> int:  # type: ignore[override]
-        """Read into a buffer; raise BlockingIOError if there is nothing to be read yet."""
+        """Read into a buffer; raise BlockingIOError if there is nothing to read yet."""
         size = super().readinto(buffer)
         if size is None:
             raise BlockingIOError(errno.EAGAIN, "nothing to be read without waiting for it")
         return size
 
     def readall(self) -> bytes:
-        """Read up to the end; raise BlockingIOError if there is nothing to be read yet."""
+        """Read up to the end; raise BlockingIOError if there is nothing to read yet."""
         data = super().readall()
         if data is None:
             raise BlockingIOError(errno.EAGAIN, "nothing to be read without waiting for it")
@@ -77,7 +77,7 @@ def open_file(path: Path, root: Path | None) -> tuple[BinaryIO, FileMetadata]:
         root: folder outside of which nothing is read, not even through links; None means anywhere.
 
     Raises:
-        RefusedError: it is outside the root, no regular file, or cannot be opened.
+        RefusedError: it is outside the root, not a regular file, or cannot be opened.
     """
     try:
         real = _confined(path, root)
@@ -107,7 +107,7 @@ def _short(path: Path) -> str:
 
 
 def _confined(path: Path, root: Path | None) -> Path:
-    """Return the real path, resolved once: a second look could find something else."""
+    """Return the real path, resolved once: resolving it again could give another file."""
     if root is None:
         return path.resolve()
     base = root.resolve(strict=True)
@@ -118,7 +118,7 @@ def _confined(path: Path, root: Path | None) -> Path:
 
 
 def _is_inside(descriptor: int, path: Path, root: Path | None) -> bool:
-    """Return whether the opened file is in the root, by its descriptor where the system tells, else by its path."""
+    """Return whether the opened file is in the root, by its descriptor if the system allows that, else by its path."""
     if root is None:
         return True
     told = Path(f"/proc/self/fd/{descriptor}")

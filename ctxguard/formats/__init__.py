@@ -1,14 +1,14 @@
-"""Request formats: one module for each API of a provider, read by adapters, counter, transports and proxy alike.
+"""Request formats: one module for each API of a provider, used alike by adapters, counter, transports and proxy.
 
-| module | what it holds |
+| module | content |
 |---|---|
-| `format` | `Format`: what each module below describes |
+| `format` | `Format`: the base class of the modules below |
 | `chat`, `responses`, `anthropic`, `gemini`, `converse`, `cohere` | one API each |
 | `response_items`, `gemini_parts` | one item or part of these formats |
-| `blocks` | histories of messages whose blocks are kept or dropped alone |
+| `blocks` | histories of messages whose blocks can be kept or dropped separately |
 | `requests` | the functions of a provider's package: `stabilize_request` and the like |
 | `registry` | finds the format of a request by its path, its API or its body |
-| `counting`, `usage` | the input tokens of a request, and how far off they were |
+| `counting`, `usage` | the input tokens of a request, and the error of that count |
 """
 
 from ctxguard.settings import names_in_stub

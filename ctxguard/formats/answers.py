@@ -1,8 +1,8 @@
-"""What a model says in an answer, as items: texts, reasoning, calls. One class for each API with read-back.
+"""The content of a model's response, as items: texts, reasoning, calls. One class for each API with read-back.
 
-An item is what the API lists: an output item, a content block, a part; of Chat Completions, a message without its
-calls, or one of these. A `Weave` follows a streamed answer: it hides the calls of one tool, and lets a second answer go
-on where the first stopped.
+An item is what the API lists: an output item, a content block, a part; in Chat Completions, a message without its
+calls, or one of the calls. A `Weave` follows a streamed response: it hides the calls of one tool, and lets a second
+response continue where the first stopped.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Item = dict[str, Any]
 
 
 class Weave:
-    """Follow the streamed answers to one request of a client: feed each event, then look at `items`.
+    """Follow the streamed responses to one request of a client: feed each event, then look at `items`.
 
     Args:
-        answers: Describes the answers of the API.
+        answers: The description of the API's responses.
         name: The tool whose calls are hidden.
 
     Attributes:
-        items: What the model has said in this answer, calls that are hidden included.
-        is_over: Whether the answer has ended.
-        goes_on: Whether it ended with hidden calls alone, so that its end was hidden, too.
-        renamed: The id that the client has for the answer, and that of the provider, where it stores answers.
-        round: Number of the answer, from 0 on.
-        shown: Items of earlier answers that the client has.
+        items: The model's output in this response so far, including hidden calls.
+        is_over: Whether the response has ended.
+        goes_on: Whether it ended with only hidden calls, so that its end was hidden, too.
+        renamed: The id of the response for the client, and that of the provider, if it stores responses.
+        round: Number of the response, from 0 on.
+        shown: Items of earlier responses that the client has received.
     """
 
     def __init__(self, answers: Answers, name: str) -> None:
@@ -44,13 +44,13 @@ class Weave:
         self.again()
 
     def again(self) -> None:
-        """Begin with the next answer."""
+        """Start the next response."""
         self.shown += [item for item in self.items if not self._is_hidden(item)]
         self.items, self.hidden, self.goes_on, self.is_over = [], set[int](), False, False
         self.round += 1
 
     def feed(self, event: Event) -> Event | None:
-        """Return an event as the client gets it, the very event where nothing is hidden; None for one that is."""
+        """Return an event as the client gets it, the very event if nothing is hidden; None for a hidden one."""
         raise NotImplementedError
 
     def _is_hidden(self, item: Body) -> bool:
@@ -58,7 +58,7 @@ class Weave:
         return call is not None and call.name == self.name
 
     def _ends(self) -> bool:
-        """Return whether the end of this answer is the client's: it is not where all calls in it are hidden."""
+        """Return whether the client gets the end of this response: not if all its calls are hidden."""
         calls = [self._is_hidden(item) for item in self.items if self.answers.call(item) is not None]
         self.is_over, self.goes_on = True, bool(calls) and all(calls)
         return not self.goes_on
@@ -69,15 +69,15 @@ class Weave:
 
 
 class Answers:
-    """Describe the answers of one API.
+    """The description of the responses of one API.
 
     Attributes:
         api: The name of the API.
-        weave: Follows its streams.
-        place: Where an answer has the items.
-        member: The member of a history that holds items under the last key of the place; None where each is one.
-        calls: Where an item has the name, the arguments, and the id of a call.
-        types: The types of items that are calls of the client's tools; empty where they have none of their own.
+        weave: The class that follows its streams.
+        place: The place of the items in a response.
+        member: The history message that contains items under the last key of the place; None if each item is one.
+        calls: The places of the name, the arguments, and the id of a call in an item.
+        types: The types of items that are calls of the client's tools; empty if calls have no type of their own.
     """
 
     api: ClassVar[Api]
@@ -88,7 +88,7 @@ class Answers:
     types: ClassVar[tuple[str, ...]] = ()
 
     def tool(self, schema: Body) -> Body:
-        """Return a function as the API lists tools."""
+        """Return a function in the form of the API's tools."""
         raise NotImplementedError
 
     def with_tool(self, kind: Format, body: Body, schema: Body) -> Body:
@@ -97,26 +97,26 @@ class Answers:
         return {**body, str(place[0]): [*records_of(member_at(body, place)), self.tool(schema)]}
 
     def is_one(self, body: Body) -> bool:
-        """Tell whether a request asks for one answer, and not for several to choose from."""
+        """Return whether a request asks for one response, rather than several alternatives."""
         return body.get("n") in (None, 1) and get(body.get("generationConfig"), "candidateCount") in (None, 1)
 
     def items(self, answer: Body) -> list[Item]:
-        """Return what the model says in an answer."""
+        """Return the items of a response."""
         return [dict(item) for item in records_of(member_at(answer, self.place))]
 
     def call(self, item: Body) -> ToolCall | None:
-        """Return the call of an item, its arguments as JSON; None where it calls no tool of the client's."""
+        """Return the call in an item, with its arguments as JSON; None if it calls no tool of the client."""
         name, arguments, identity = (member_at(item, path) for path in self.calls)
         if not isinstance(name, str) or (self.types and item.get("type") not in self.types):
             return None
         return ToolCall(name, arguments_as_text(arguments), identity if isinstance(identity, str) else None)
 
     def members(self, items: Iterable[Item]) -> list[Item]:
-        """Return the members of a history that say these items."""
+        """Return the history messages for these items."""
         return list(items) if self.member is None else [{**self.member, str(self.place[-1]): list(items)}]
 
     def answer(self, answer: Body, items: Sequence[Item]) -> Body:
-        """Return an answer with other items."""
+        """Return a response with other items."""
         return copy_with(answer, {self.place: list(items)})
 
 
@@ -162,7 +162,7 @@ class _ChatWeave(Weave):
 
 
 def _add_to(record: Item, more: Body) -> None:
-    """Add the pieces of texts to a record; anything else replaces what was there."""
+    """Append pieces of text to a record; any other value replaces the old one."""
     for key, value in more.items():
         if isinstance(value, str) and isinstance(record.get(key), str) and key != "role":
             record[key] += value
@@ -171,7 +171,7 @@ def _add_to(record: Item, more: Body) -> None:
 
 
 class ChatAnswers(Answers):
-    """Describe the answers of Chat Completions."""
+    """The responses of Chat Completions."""
 
     api = "chat"
     weave = _ChatWeave
@@ -179,7 +179,7 @@ class ChatAnswers(Answers):
     calls = (("function", "name"), ("function", "arguments"), ("id",))
 
     def tool(self, schema: Body) -> Body:
-        """Return a function as the API lists tools."""
+        """Return a function in the form of the API's tools."""
         return {"type": "function", "function": schema}
 
     def items(self, answer: Body) -> list[Item]:
@@ -189,7 +189,7 @@ class ChatAnswers(Answers):
         return [*said, *map(dict, records_of(get(message, "tool_calls") or ()))]
 
     def members(self, items: Iterable[Item]) -> list[Item]:
-        """Return one message: texts one behind the other, then the calls."""
+        """Return one message: the texts in order, then the calls."""
         message: Item = {"role": "assistant", "content": None}
         for item in items:
             more = item if "role" in item else {"tool_calls": [*message.get("tool_calls", ()), item]}
@@ -197,7 +197,7 @@ class ChatAnswers(Answers):
         return [message]
 
     def answer(self, answer: Body, items: Sequence[Item]) -> Body:
-        """Return an answer with other items."""
+        """Return a response with other items."""
         return copy_with(answer, {self.place: self.members(items)[0]})
 
 
@@ -230,13 +230,13 @@ class _ResponsesWeave(Weave):
         is_hidden = kind != "response.failed" and not self._ends()
         if is_hidden or not (self.round or self.hidden):
             return None if is_hidden else event
-        self.renamed = (str(self._id), str(answer.get("id")))  # clients refuse an answer whose id changes
+        self.renamed = (str(self._id), str(answer.get("id")))  # clients reject a response whose id changes
         visible = [*self.shown, *(one for one in self.items if not self._is_hidden(one))]
         return {**event, "response": {**answer, "id": self._id, "output": visible}}
 
 
 class ResponsesAnswers(Answers):
-    """Describe the answers of the Responses API."""
+    """The responses of the Responses API."""
 
     api = "responses"
     weave = _ResponsesWeave
@@ -245,7 +245,7 @@ class ResponsesAnswers(Answers):
     types = ("function_call", "custom_tool_call")
 
     def tool(self, schema: Body) -> Body:
-        """Return a function as the API lists tools; a strict one could leave out no parameter."""
+        """Return a function in the form of the API's tools; in a strict one, no parameter could be optional."""
         return {"type": "function", **schema, "strict": False}
 
 
@@ -268,7 +268,7 @@ class _AnthropicWeave(Weave):
         return None if self.goes_on else event
 
     def _take(self, event: Event, index: int) -> None:
-        """Add what an event brings to its block."""
+        """Add the content of an event to its block."""
         block, said = event.get("content_block"), event.get("delta")
         if isinstance(block, dict):
             self.items.append(dict(block))
@@ -286,7 +286,7 @@ class _AnthropicWeave(Weave):
 
 
 class AnthropicAnswers(Answers):
-    """Describe the answers of Anthropic's Messages."""
+    """The responses of Anthropic's Messages."""
 
     api = "anthropic"
     weave = _AnthropicWeave
@@ -295,7 +295,7 @@ class AnthropicAnswers(Answers):
     types = ("tool_use",)
 
     def tool(self, schema: Body) -> Body:
-        """Return a function as the API lists tools."""
+        """Return a function in the form of the API's tools."""
         return {"name": schema["name"], "description": schema["description"], "input_schema": schema["parameters"]}
 
 
@@ -318,7 +318,7 @@ class _GeminiWeave(Weave):
 
 
 class GeminiAnswers(Answers):
-    """Describe the answers of Gemini."""
+    """The responses of Gemini."""
 
     api = "gemini"
     weave = _GeminiWeave
@@ -336,7 +336,7 @@ class GeminiAnswers(Answers):
         return super().with_tool(kind, {**body, "tools": tools}, schema)
 
     def tool(self, schema: Body) -> Body:
-        """Return a function as the API lists tools."""
+        """Return a function in the form of the API's tools."""
         return {"functionDeclarations": [schema]}
 
 
@@ -346,5 +346,5 @@ _ANSWERS: Final[Mapping[str, Answers]] = {
 
 
 def answers_of(kind: Format) -> Answers | None:
-    """Return what describes the answers of a format; None for an API without read-back."""
+    """Return the description of a format's responses; None for an API without read-back."""
     return _ANSWERS.get(kind.api)

@@ -1,4 +1,4 @@
-"""The command `ctxguard bench`: ctxguard beside other libraries, on the same sessions."""
+"""The command `ctxguard bench`: compare ctxguard with other libraries on the same sessions."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from ctxguard.report.printing import counted, note, out, refuse_overwriting
 from ctxguard.report.progress import working
 from ctxguard.tokens import find_counter
 
-MOST_NOTES: Final = 20
+MOST_NOTES: Final = 20  # so that notes do not hide the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparing:
-    """Options: what is compared."""
+    """Options: what to compare."""
 
     budgets: str = "8k"
     only: list[str] | None = None
@@ -42,7 +42,7 @@ class Comparing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printing:
-    """Options: what is printed, and where."""
+    """Options: the output, and its destination."""
 
     report: Literal["text", "json", "markdown"] = "text"
     output: Path | None = None
@@ -94,7 +94,7 @@ def bench(
 def _played(
     sessions: list[str] | None, able: Sequence[Peer], tokens: list[int], counter: str, processes: int | None
 ) -> tuple[Mapping[tuple[str, int], Sequence[BenchCall]], int, list[str]]:
-    """Play every session by every library; return the calls, how many sessions were played, and which were not."""
+    """Replay every session with every library; return the calls, the number of sessions, and the skipped ones."""
     sources = recordings(sessions) if sessions else synthetic_recordings()
     calls: dict[tuple[str, int], list[BenchCall]] = defaultdict(list)
     played, skipped = 0, []
@@ -112,7 +112,7 @@ def _played(
 
 
 def _importable(modules: Sequence[str]) -> Sequence[str]:
-    """Return names of modules, which may from now on lie in the working directory, too."""
+    """Return names of modules, which may also be in the working directory from now on."""
     if modules:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a path as Python searches it; worker processes inherit it
     else:

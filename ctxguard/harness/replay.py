@@ -167,7 +167,7 @@ def replay(session: Session, stabilizer: Stabilizer, *, prices: PriceModel | Non
 
 
 def served(session: Session, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
-    """Walk the served calls of a replay that nobody judges, which takes a fraction of the time: number and context."""
+    """Yield the served calls of a replay that nobody judges, which takes a fraction of the time: number and context."""
     recorded = Recorded(session)
     chain = with_adapter_stages(stabilizer, session.adapter)
     running = chain.session(tools=session.tools, overhead=session.overhead(chain.counter))
@@ -317,7 +317,7 @@ class _Player:
         own.newest_fitting += held.newest[1]
 
     def _is_cold(self, end: int) -> bool:
-        """Tell whether the provider's cache has expired since the call before, where the recording has times."""
+        """Return whether the provider's cache has expired since the call before, where the recording has times."""
         before, self.called_at = self.called_at, time_of(self.recorded.artifacts[end - 1]) or self.called_at
         return self.prices.is_cold(before, self.called_at)
 

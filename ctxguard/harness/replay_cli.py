@@ -1,4 +1,4 @@
-"""The command `ctxguard replay`. Exit codes: 0 held, 1 a law broke or a figure is worse, 2 nothing was judged."""
+"""The command `ctxguard replay`. Exit codes: 0 success, 1 a violation or a worse figure, 2 nothing was judged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pricing:
-    """Options: what is compared, and at which prices."""
+    """Options: the sessions and settings to compare, and the prices."""
 
     prices: Path | None = None
     sweep: str | None = None
@@ -40,7 +40,7 @@ class Pricing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printing:
-    """Options: what is printed, and where."""
+    """Options: the output, and its destination."""
 
     report: ReportFormat = "text"
     output: list[Path] | None = None
@@ -50,7 +50,7 @@ class Printing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Options: when a replay fails."""
+    """Options: the conditions under which a replay fails."""
 
     baseline: Path | None = None
     tolerance: list[str] | None = None
@@ -59,7 +59,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """Options: how a replay is run."""
+    """Options: the execution of a replay."""
 
     engine: str | None = None
     processes: int | None = None
@@ -131,7 +131,7 @@ def _processes(running: Running, size: int | None) -> int:
 
 
 def _run(names: list[str], plan: Plan, running: Running, processes: int, size: int | None) -> Results:
-    """Replay, and show on a terminal how far that is and how long it will take, on one line."""
+    """Replay, and show the progress and the remaining time on a terminal, on one line."""
     begun = time.monotonic()
     sources, results = recordings(names), Results([Tally() for _ in plan.settings])
     checkpoint = None if running.resume is None else Checkpoint(running.resume, plan, names)

@@ -23,7 +23,7 @@ def tokens(
     counting: TextCounting,
     usage: bool = False,
 ) -> None:
-    """Count the tokens of a request, a session, or a text: their breakdown, and how far off the count may be."""
+    """Count the tokens of a request, a session, or a text: their breakdown, and the possible error of the count."""
     from ctxguard.harness.recordings import read_text
 
     counter, model = counting.counter or "auto", counting.model
@@ -41,7 +41,7 @@ def tokens(
 
 
 def _request_of(text: str) -> Mapping[str, object] | None:
-    """Return the request body that a text is; None where it is anything else, a session's record too."""
+    """Return the request body in a text; None if it is anything else, such as a session's record."""
     from ctxguard.formats.registry import detect_api
 
     try:

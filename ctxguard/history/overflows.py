@@ -15,7 +15,7 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact
 
-_MOST: Final = 4_096
+_MOST: Final = 4_096  # conversations that are remembered, so that memory is bounded
 
 
 @dataclass(frozen=True, slots=True)

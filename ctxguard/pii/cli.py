@@ -143,14 +143,13 @@ def _detectors(names: str | None, config: Path | None) -> list[Detector]:
     """Return the detectors of some names: rule sets joined into one, with the configuration's, and Presidio."""
     from ctxguard.config import load_context_config
     from ctxguard.pii.detectors import PresidioDetector
-    from ctxguard.pii.own_rules import configured_rules
 
     chosen = [] if names is None else rule_names(names)
     sets = [name for name in chosen if name != PRESIDIO]
     presidio: list[Detector] = [PresidioDetector()] if PRESIDIO in chosen else []
     settings_of(config)
     try:
-        return [*([configured_rules(load_context_config(config), sets)] if sets or not chosen else []), *presidio]
+        return [*([load_context_config(config).rule_set(sets)] if sets or not chosen else []), *presidio]
     except ConfigError as error:
         raise ConfigError(f"{error}, {PRESIDIO}", setting=error.setting) from None
 

@@ -83,7 +83,7 @@ class RuleSet:
         return self._engine.scan(text)
 
     def judged(self, text: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-        """Walk the places that the expression of a rule matches: the rule, and why it is no finding; empty if it is."""
+        """Yield each match of a rule's expression, the rule, and why it is not a finding (empty if it is)."""
         return self._engine.judged(text)
 
     @cached_property

@@ -86,7 +86,7 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
 
 
 def _judged(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-    """Walk what rules say of a text; of JSON, of each of its strings and numbers behind its key."""
+    """Yield what rules say of a text; of JSON, of each of its strings and numbers behind its key."""
     if not is_json(record):
         yield from rules.judged(record)
         return

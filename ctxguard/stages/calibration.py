@@ -7,7 +7,7 @@ from typing import Final
 
 _LEAST_COUNTED: Final = 500
 """Tokens below which a comparison is unreliable: the framing of messages dominates."""
-_MOST_CORRECTION: Final = 2.5
+_MOST_CORRECTION: Final = 2.5  # a larger one would be another prompt's, not a tokenizer's
 _PLAIN_EXCESS: Final = 0.2
 """Share of the budget by which a reported count may exceed ours and still be that of the same prompt for certain."""
 

@@ -10,7 +10,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.stages.file_tools import FileRole
 
 OnOverflow = Literal["raise", "bound"]
-_TARGET: Final = 0.7
+_TARGET: Final = 0.7  # chosen on recordings, see docs/decisions/0012_window.md
 SMALL: Final = 500
 """Available tokens up to which a cut only enforces the budget: in so small a window nearly every step cuts in any case,
 and the system prompt is most of the bill."""

@@ -1,4 +1,4 @@
-"""The strategies of the documents, all made of one stage: a function chooses which exchanges stay."""
+"""The strategies of the requirement documents, all based on one stage: a function chooses the exchanges to keep."""
 
 from ctxguard.settings import names_in_stub
 

@@ -21,18 +21,18 @@ FACTS: Final[Mapping[str, Any]] = tomllib.loads(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """Hold what is known of a family of models.
+    """A family of models, with the facts for counting.
 
     Attributes:
-        name: what reports call it.
+        name: the family's name in reports.
         models: matches the beginning of the plain names of its models.
         costs: what it charges beside the text.
-        encoding: the vocabulary that its texts are counted with.
-        scale: tokens of the family for each token of that vocabulary; 1.0 where it is the family's own.
+        encoding: the vocabulary with which its texts are counted.
+        scale: tokens of the family for each token of that vocabulary; 1.0 if it is the family's own.
         own_vocabulary: whether `encoding` is the family's own.
-        kin: name of the families that share its figures, and whose recorded requests tell how far off they are; None
-            means that it stands alone.
-        inherits: the family whose figures stand in for its own, where none of its requests were recorded.
+        kin: name of the group of families that share its figures, and whose recorded requests determine their error;
+            None if it shares none.
+        inherits: the family whose figures are used, if none of its own requests were recorded.
     """
 
     name: str
@@ -90,7 +90,7 @@ _MODEL_WORD: Final = re.compile(
 
 
 def family_of(model: str) -> Family:
-    """Return the family of a model by its name; `UNKNOWN` where no family knows it.
+    """Return the family of a model by its name; `UNKNOWN` if no family matches.
 
     Raises:
         ConfigError: `model` is not a name.

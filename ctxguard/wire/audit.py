@@ -1,4 +1,4 @@
-"""Record what was sent, line by line and before it leaves: counts and a keyed hash of the body, never a value."""
+"""Record every request line by line before it is sent: counts and a keyed hash of the body, never a value."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from ctxguard.pii import Detector, RuleSet
 from ctxguard.pii.placeholders import PLACEHOLDER
 
 Audit: TypeAlias = Callable[[Mapping[str, object], bytes | None], object]
-"""Takes the record of a request, and the body that is about to be sent; None where none is, or where it is not read."""
+"""Called with the record of a request, and the body to be sent; None if there is no body, or it is not read."""
 KEY_VARIABLES: Final = ("CTXGUARD_AUDIT_KEY", "CTXGUARD_VAULT_KEY")
-_LEAST_KEY: Final = 16
+_LEAST_KEY: Final = 16  # characters: a shorter key could be guessed
 _ROLES: Final = frozenset({"user", "assistant", "system", "developer", "tool", "model"})
 
 
 class AuditLog:
-    """Append a line of JSON for each request to a file. Safe for many threads, and for several processes.
+    """Append a line of JSON for each request to a file. Safe for several threads and processes.
 
-    A line is on the disk before the request is sent. Where it cannot be written, the request is refused.
+    A line is on the disk before the request is sent. If it cannot be written, the request is refused.
 
     Args:
-        path: the file. What is full is kept beside it, under its name and the time.
+        path: the file. A full file is renamed by adding the time to its name.
         key: keys the hashes of bodies, at least 16 characters; None means CTXGUARD_AUDIT_KEY, else CTXGUARD_VAULT_KEY.
-        max_bytes: bytes from which on a new file is begun.
+        max_bytes: size from which on a new file is begun.
 
     Raises:
         ConfigError: there is no key.
@@ -78,7 +78,7 @@ class AuditLog:
             self.path.replace(f"{self.path}.{time_ns()}")
 
     def sent(self, body: bytes) -> Iterator[Mapping[str, object]]:
-        """Walk the records of the times when these very bytes were sent, those in full files too.
+        """Yield the records of requests with exactly these bytes, including those in full files.
 
         Raises:
             AuditError: the file cannot be read.
@@ -100,7 +100,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def hidden_values(body: Mapping[str, object]) -> dict[str, dict[str, int]]:
-    """Count the placeholders in a body by label and place: the key at its top, and the role of a message."""
+    """Count the placeholders in a body by label and place: the top-level key, and the role of the message."""
     counts: dict[str, Counter[str]] = {}
     for key, value in body.items():
         for member in value if isinstance(value, list) else (value,):
@@ -112,7 +112,7 @@ def hidden_values(body: Mapping[str, object]) -> dict[str, dict[str, int]]:
 
 
 def version_of(detectors: Sequence[Detector]) -> str:
-    """Return a name for the version of some rules: it changes with any of them."""
+    """Return a name for the version of some rules: it changes if any of them changes."""
     told = [
         (one.name, one.rules, sorted(one.allow), one.deny) if isinstance(one, RuleSet) else one.name
         for one in detectors

@@ -42,7 +42,7 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """Hold where the proxy listens."""
+    """The address and port at which the proxy listens."""
 
     host: str = "127.0.0.1"
     port: int = 8787
@@ -51,7 +51,7 @@ class Listening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarding:
-    """Hold how requests are guarded, beside the chain."""
+    """How requests are guarded, apart from the chain."""
 
     on_unreadable: str = "refuse"
     strategy: Literal["pseudonymize", "redact"] = "pseudonymize"
@@ -68,10 +68,10 @@ class Guarding:
     mode: Literal["enforce", "observe"] | None = None
 
     def vault(self, configured: str | None) -> Vault | None:
-        """Return the vault in which sessions live; None means in each process.
+        """Return the vault in which sessions are stored; None keeps them in the memory of each process.
 
         Args:
-            configured: The store that the configuration names.
+            configured: The store in the configuration.
 
         Raises:
             ConfigError: The key cannot be read.
@@ -107,7 +107,7 @@ def serve(
     """Guard every request of any OpenAI- or Anthropic-compatible client: a proxy in front of a provider.
 
     Point the client's base URL at it: OPENAI_BASE_URL=http://127.0.0.1:8787/v1. Metrics are at /metrics, health is at
-    /healthz. Each request is counted as for the model that it names.
+    /healthz. Each request is counted for the model that it names.
     """
     from ctxguard.report.printing import note
     from ctxguard.report.progress import working
@@ -127,14 +127,14 @@ def serve(
         begin_log()
         _run(app, host, port, grace)
         return
-    # The environment, and not the command line, which everybody on the machine can read.
+    # The environment, because everybody on the machine can read the command line.
     settings = (upstream, asdict(chain), asdict(guarding), listening.workers)
     os.environ[_SETTINGS] = json.dumps(settings, default=str)
     _run_workers(host, port, listening.workers, grace)
 
 
 def _announced(guard: Guard, upstream: Sequence[str], listening: Listening) -> Iterator[str]:
-    """Walk the lines that a proxy says of itself as it starts."""
+    """Yield the lines that a proxy prints about itself at startup."""
     served = f"serving http://{listening.host}:{listening.port} for {' and '.join(upstream)}"
     yield f"{served}; {_masked_by(guard.stabilizer)}; {guard.stabilizer!r}"
     if listening.host not in _LOOPBACK:
@@ -147,7 +147,7 @@ def _announced(guard: Guard, upstream: Sequence[str], listening: Listening) -> I
 
 
 def _run_workers(host: str, port: int, workers: int, grace: int) -> None:
-    """Run several processes; each makes its application from the settings in the environment."""
+    """Run several processes; each creates its application from the settings in the environment."""
     import uvicorn
 
     factory = f"{__name__}:{worker_app.__name__}"
@@ -155,24 +155,24 @@ def _run_workers(host: str, port: int, workers: int, grace: int) -> None:
 
 
 def _warm(guard: Guard) -> None:
-    """Load what the first request would wait for, and keep it out of the way of the garbage collector."""
+    """Load what the first request needs, and exclude it from garbage collection."""
     guard.warm()
     gc.collect()
-    gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
+    gc.freeze()  # rules and vocabularies live as long as the process: scanning them again takes a tenth of a second
 
 
 def require_server() -> None:
-    """Refuse to go on where the server is not installed.
+    """Raise an error if the server is not installed.
 
     Raises:
-        ConfigError: It is not; the message says how to install it.
+        ConfigError: It is not installed; the message says how to install it.
     """
     if find_spec("uvicorn") is None:
         raise ConfigError(f"the proxy is an extra: {install_command('proxy')}")
 
 
 def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
-    """Return the guard that the options and the configuration describe."""
+    """Return the guard that options and configuration describe."""
     from ctxguard.config import load_context_config
     from ctxguard.stores import open_store
     from ctxguard.wire.audit import AuditLog
@@ -221,7 +221,7 @@ def verify(file: Path, body: str) -> None:
 
 
 def worker_app() -> Starlette:
-    """Return the application of one of several workers, by the settings that `serve` left in the environment."""
+    """Return the application of one of several workers, from the settings that `serve` put into the environment."""
     from ctxguard.config import load_context_config
     from ctxguard.wire.proxy import proxy_app
 
@@ -236,12 +236,12 @@ def worker_app() -> Starlette:
 def begin_log() -> None:
     """Log cuts and failures to standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and what would be done in the mode observe
+    logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and in the mode observe what would be done
     logging.getLogger("uvicorn.error").addFilter(is_a_failure)
 
 
 def _run(app: Starlette, host: str, port: int, grace: int) -> None:
-    """Serve until the process is told to end, and then as long as answers are open, up to a limit in seconds."""
+    """Serve until the process is asked to end, and then as long as responses are open, up to a limit in seconds."""
     import uvicorn
 
     from ctxguard.report.printing import counted, note
@@ -252,7 +252,7 @@ def _run(app: Starlette, host: str, port: int, grace: int) -> None:
             super().handle_exit(sig, frame)
             if answers and is_first:
                 waits = f"waiting at most {grace} s for {counted(answers, 'open answer')}"
-                with suppress(OSError, RuntimeError):  # nobody reads any more, or the signal came amid another line
+                with suppress(OSError, RuntimeError):  # output is closed, or the signal interrupted another write
                     note(f"{waits}; to break off at once, press Ctrl-C again")
 
     settings = uvicorn.Config(app, host=host, port=port, **uvicorn_settings(grace))
@@ -267,7 +267,7 @@ def uvicorn_settings(grace: int) -> dict[str, Any]:
     """Return the settings of the server; `grace` is in seconds."""
     return {
         "log_level": "warning",
-        "access_log": False,  # it would hold queries
+        "access_log": False,  # it would contain queries
         "server_header": False,
         "date_header": False,
         "timeout_graceful_shutdown": grace,
@@ -283,7 +283,7 @@ _WEB_SOCKETS: Final = (
 
 
 def is_a_failure(record: logging.LogRecord) -> bool:
-    """Tell failures from web sockets, and from answers that were broken off because the process was told to end."""
+    """Return whether a record is a failure, not a web socket or a response that was aborted at shutdown."""
     if record.getMessage().startswith(_WEB_SOCKETS):
         return False
     broken = (asyncio.CancelledError, KeyboardInterrupt)
@@ -292,7 +292,7 @@ def is_a_failure(record: logging.LogRecord) -> bool:
 
 
 def _masked_by(stabilizer: Stabilizer) -> str:
-    """Say which rules and detectors mask."""
+    """Return which rules and detectors mask, as text."""
     from ctxguard.stages import MaskPII
 
     maskers = [stage.masker for stage in stabilizer.stages if isinstance(stage, MaskPII)]
@@ -301,7 +301,7 @@ def _masked_by(stabilizer: Stabilizer) -> str:
 
 
 def _require_free(host: str, port: int) -> None:
-    """Refuse an address that is in use, or not this machine's, before anything is said to be served."""
+    """Raise an error if an address is in use, or not on this machine, before the startup lines are printed."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
-"""Amazon's event streams as bytes (`application/vnd.amazon.eventstream`), read and written as `events` does its own.
+"""Amazon's event streams as bytes (`application/vnd.amazon.eventstream`), read and written like those of `events`.
 
-A frame is its length, that of its headers, a checksum of both, headers, payload, a checksum of it all. Converse names
-the event in a header; a streamed `invoke` wraps the model's own event into base64.
+A frame consists of its length, the length of its headers, a checksum of both, headers, payload, and a checksum of
+everything. Converse names the event in a header; a streamed `invoke` wraps the model's own event into base64.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ctxguard.wire.replies import as_json
 _PRELUDE: Final = 12
 """Bytes before the headers."""
 _KIND: Final = re.compile(rb"\x0b:event-type\x07(..)", re.DOTALL)
-"""The header with the kind of an event: a text behind its length in two bytes."""
+"""The header with the kind of an event: a text after its length in two bytes."""
 _WRAPPED: Final = "chunk"
 
 
 class EventSplitter:
-    """Cut a stream of bytes into frames of at most `most` bytes."""
+    """Split a stream of bytes into frames of at most `most` bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._held = bytearray()
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Walk the frames that are complete now.
+        """Yield the frames that are complete now.
 
         Raises:
-            WireError: A frame is too large, or this is no such stream.
+            WireError: A frame is too large, or the stream is in another format.
         """
         self._held += chunk
         while len(self._held) >= _PRELUDE:
@@ -48,7 +48,7 @@ class EventSplitter:
             del self._held[:length]
 
     def close(self) -> bytes:
-        """Return what came behind the last complete frame."""
+        """Return the bytes after the last complete frame."""
         rest = bytes(self._held)
         self._held.clear()
         return rest
@@ -64,7 +64,7 @@ def _parts(frame: bytes) -> tuple[str, bytes, bytes]:
 
 
 def data_of(frame: bytes) -> dict[str, object] | None:
-    """Return the event of a frame, under its name where that is not its own; None where it is no JSON object."""
+    """Return the event of a frame, under its name if the event lacks it; None if it is not a JSON object."""
     kind, _, payload = _parts(frame)
     try:
         data = json.loads(payload)

@@ -1,4 +1,4 @@
-"""Count what the guard does, without any content, and write it as Prometheus reads it."""
+"""Count the guard's events, without any content, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _HELP: Final = {
     "answers_total": "Answers by status.",
 }
 
-_MOST_LABELS: Final = 1_000
+_MOST_LABELS: Final = 1_000  # so that clients cannot fill the memory
 
 
 class Metrics:
-    """Count events. Safe for many threads."""
+    """Count events. Thread-safe."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, str]] = Counter()
@@ -43,7 +43,7 @@ class Metrics:
             self._counts[name, label, value] += count
 
     def get(self, name: str, value: str = "") -> int:
-        """Return a count; without a value, that of all values together."""
+        """Return a count; without a value, the sum over all values."""
         with self._lock:
             return sum(n for (known, _, held), n in self._counts.items() if known == name and value in ("", held))
 

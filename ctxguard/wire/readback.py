@@ -1,8 +1,8 @@
-"""Let a model read what was shortened or has left: a tool whose calls the guard answers, unseen by the client.
+"""Let a model read shortened or evicted texts: a tool whose calls the guard answers without involving the client.
 
-The guard is a client of itself. It appends the model's message and the result to the history as it came in, and sends
-that as another request, which is masked and fitted like every other. Of a turn with such calls, the client gets a
-shorter form; in later requests what was sent stands in its place, so that pairs and prefix hold.
+The guard acts as a client itself. It appends the model's message and the result to the original history, and sends both
+as another request, which is masked and fitted like every other. The client gets a shorter form of a turn with such
+calls; in later requests it is replaced by the turn as it was sent, so that pairs and prefix stay intact.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctxguard.adapting.fields import member_at, parse_json
 from ctxguard.adapting.recent import Recent
-from ctxguard.artifacts import BY_POSITION, Artifact, Kind, ToolCall
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
 from ctxguard.content import recall_tool
 from ctxguard.draft import Ask
 from ctxguard.errors import WireError
@@ -25,11 +25,11 @@ from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.answers import Answers, Item, Weave, answers_of
 from ctxguard.formats.gemini_parts import NO_ID
 from ctxguard.pii import MaskSession
-from ctxguard.stages import MaskPII
-from ctxguard.stages.bound_tool_output import NAMESPACE, BoundToolOutput, handle_of
+from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
+from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import passages_for
-from ctxguard.stages.stable_window import StableWindow
 from ctxguard.stores import MemoryStore
+from ctxguard.wire.asked import Turn, WireRequest
 from ctxguard.wire.checking import BodyCheck, BodyTexts
 from ctxguard.wire.replies import Reply, as_json
 
@@ -39,24 +39,23 @@ if TYPE_CHECKING:
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.stores import Store
-    from ctxguard.wire.guard import Prepared, WireRequest
     from ctxguard.wire.metrics import Metrics
 
 MOST_ROUNDS: Final = 6
-"""Read-backs in a row that are answered; then the model is told so once, and the next one ends the answer."""
+"""Consecutive read-backs that are answered; then the model is told once to stop, and the next one ends the response."""
 MOST_CALLS: Final = 8
 """Calls of one message that are answered."""
 _SIZE: Final = 2_000
-"""Tokens that one call may return, and"""
+"""Maximum tokens that one call may return, and"""
 _SHARE: Final = 4
-"""the part of the budget, a quarter."""
+"""the part of the budget that it may take, a quarter."""
 _MEMORY: Final = 256_000_000
-"""Bytes that the store in memory holds; the oldest texts make room."""
+"""Bytes in the store in memory; the oldest texts are evicted first."""
 _TURNS: Final = "read-back"
-"""Where turns with hidden calls stand in a store, masked."""
+"""Namespace in a store of turns with hidden calls, masked."""
 _UNBOUNDED: Final = 10**12
 _UNREAD: Final = ("/count_tokens", "/input_tokens", "/compact", ":countTokens")
-"""How the paths of requests end that no model answers."""
+"""Endings of the paths of requests that no model answers."""
 _HANDLE: Final = "The handle that a shortened result names, or that stands in brackets in the list of earlier steps."
 _PARAMETERS: Final = cast("dict[str, Any]", RECALL_SCHEMA["parameters"])
 Plain = Callable[[list[Item]], Generator[Ask, object, list[Item]]]
@@ -76,32 +75,12 @@ SCHEMA: Final = {
 """The tool that is added to requests."""
 
 
-class Turn(NamedTuple):
-    """Hold what a turn of the model stands for: members of the history as they came in, and as they were sent.
-
-    Attributes:
-        name: the name of the tool.
-        rounds: answers with hidden calls so far.
-        before: the text in front of the turn.
-        shown: items that the client gets, as the provider wrote them.
-        plain: what stands in the history, with its values.
-        masked: the same as the provider has it.
-    """
-
-    name: str = ""
-    rounds: int = 0
-    before: str = ""
-    shown: tuple[Item, ...] = ()
-    plain: tuple[Item, ...] = ()
-    masked: tuple[Item, ...] = ()
-
-
 class ReadBack:
     """Offer the tool, and remember turns with hidden calls.
 
     Args:
-        store: Holds the full texts and the turns, all of them masked; None means one in memory.
-        metrics: Counts the calls that are answered.
+        store: Contains the full texts and the turns, all of them masked; None means one in memory.
+        metrics: Counts the answered calls.
     """
 
     def __init__(self, store: Store | None, metrics: Metrics) -> None:
@@ -110,7 +89,7 @@ class ReadBack:
         self._turns: Recent[str, list[Item] | None] = Recent(4_096)
 
     def storing(self, stabilizer: Stabilizer) -> Stabilizer:
-        """Return a stabilizer whose stages keep full texts, so that what is left of them names a handle."""
+        """Return a stabilizer whose stages save full texts, so that their shortened forms name a handle."""
         stages = [copy(stage) for stage in stabilizer.stages]
         for stage in stages:
             if isinstance(stage, (BoundToolOutput, StableWindow)) and stage.store is None:
@@ -118,7 +97,7 @@ class ReadBack:
         return stabilizer.with_(stages=stages)
 
     def reading(self, kind: Format, request: WireRequest, body: Body, scope: str) -> Reading | None:
-        """Begin with a request; None where the tool is not offered."""
+        """Start with a request; None if the tool is not offered in it."""
         form = None if request.path.rstrip("/").endswith(_UNREAD) else answers_of(kind)
         return None if form is None or not form.is_one(body) else Reading(self, kind, form, request, body, scope)
 
@@ -128,19 +107,19 @@ class ReadBack:
         return "ctxguard_recall" if '"name": "recall"' in tools else "recall"
 
     def remember(self, scope: str, key: str | None, turn: Turn) -> None:
-        """Remember what a turn stands for, by the form in which the client has it."""
+        """Store a turn under the form in which the client has it."""
         if key is not None:
             self._turns.put(f"{scope} {key}", list(turn.plain))
             self.store.put(_TURNS, f"{scope} {key}", as_json(turn.masked))
 
     def expanded(self, kind: Format, body: Body, scope: str, plain: Plain) -> Generator[Ask, object, Body]:
-        """Return a request in which what was sent stands in place of the turns that the client has.
+        """Return a request in which the client's form of stored turns is replaced by the sent form.
 
         Args:
-            kind: Its format.
+            kind: The format of the request.
             body: The request.
             scope: Stands for the credential.
-            plain: Puts the values back into what an earlier process stored.
+            plain: Puts values back into what an earlier process stored.
         """
         native = kind.native(body)
         artifacts: list[Artifact] = []
@@ -164,29 +143,10 @@ class ReadBack:
         return found
 
 
-def plain_by(kind: Format, stabilizer: Stabilizer, artifacts: Callable[[], Sequence[Artifact]]) -> Plain:
-    """Return what puts values back into masked members of a history, by the placeholders that the history gives.
-
-    Args:
-        kind: The format of the history.
-        stabilizer: Its stages up to the last that masks are run.
-        artifacts: Returns the history, with what is sent beside it.
-    """
-
-    def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
-        last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
-        masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
-        report = (yield from masking.flow(artifacts())).report
-        session = next((one for mask in report.masks if isinstance(one := mask.__self__, MaskSession)), None)  # type: ignore[attr-defined]
-        return members if session is None else cast("list[Item]", Reply(kind, session).restored(members))
-
-    return plain
-
-
 def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
-    """Return what tells a turn of the model: the id of its first call, else what it says and to what.
+    """Return an identifier of a model's turn: the id of its first call, else its text and the message that it answers.
 
-    White space does not count: clients join and trim what was streamed.
+    White space is ignored: clients join and trim streamed text.
     """
     calls = [call for artifact in run for call in artifact.calls]
     ids = [call.id for call in calls if call.id and call.id != BY_POSITION and not call.id.startswith(NO_ID)]
@@ -201,31 +161,31 @@ def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
 
 def _said(artifact: Artifact) -> list[str]:
     """Return what a client is sure to keep: no reasoning."""
-    parts = artifact.content
-    return (
-        [parts] if isinstance(parts, str) else [part.text or "" for part in parts if part.kind in ("text", "refusal")]
-    )
+    parts = (Part("text", artifact.content),) if isinstance(artifact.content, str) else artifact.content
+    return [part.text or "" for part in parts if part.kind in ("text", "refusal")]
 
 
 def _result_key(run: Sequence[Artifact], called: set[str | None]) -> str | None:
-    """Return what tells a result whose call is on the server."""
+    """Return an identifier of a result whose call is on the server."""
     return next((f"result {a.answers}" for a in run if a.kind is Kind.TOOL and a.answers not in called), None)
 
 
 @dataclass(slots=True)
 class Reading:
-    """Answer the calls in the answers to one request of a client.
+    """Answers the hidden calls in the responses to one request of a client.
 
     Attributes:
-        book: Remembers turns, and has the store.
+        book: Stores the turns and the full texts.
         kind: The format of the request.
-        form: Describes its answers.
-        request: The request as it came.
+        form: The description of its responses.
+        request: The original request.
         body: Its body; from `begun` on with the tool and the whole history.
         scope: Stands for the credential.
         name: The name of the tool.
         count: Counts the tokens of a text.
-        sent: What was sent.
+        sent: The body that was sent.
+        report: What was done with it.
+        reply: Puts values back; None where there is nothing to put back.
     """
 
     book: ReadBack
@@ -236,12 +196,14 @@ class Reading:
     scope: str
     name: str = field(init=False)
     count: Count = field(init=False)
-    sent: Prepared = field(init=False)
+    sent: bytes = field(init=False)
+    report: Report = field(init=False)
+    reply: Reply | None = field(init=False)
 
     def begun(self, stabilizer: Stabilizer, check: BodyCheck) -> Generator[Ask, object, Body]:
-        """Return the body with the tool, and with what was sent in place of the turns that the client has."""
+        """Return the body with the tool, and with the client's form of stored turns replaced by the sent form."""
         self.count = stabilizer.counter.counter.count
-        if self.request.turn is not None:  # the guard itself goes on
+        if self.request.turn is not None:  # a continuation by the guard itself
             self.name = self.request.turn.name
             return self.body
         previous = self.body.get("previous_response_id")
@@ -251,19 +213,30 @@ class Reading:
         self.name = self.book.name(self.kind, self.body)
         body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
 
-        def joined() -> Sequence[Artifact]:
+        def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
+            last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
+            masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
             beside = BodyTexts.of(self.kind, body, check, stabilizer.counter).beside
-            return beside.joined(self.kind.read(self.kind.native(body)))
+            history = beside.joined(self.kind.read(self.kind.native(body)))
+            masks = (yield from masking.flow(history)).report.masks
+            session = next(
+                (one for mask in masks if isinstance(one := getattr(mask, "__self__", None), MaskSession)), None
+            )
+            return members if session is None else cast("list[Item]", Reply(self.kind, session).restored(members))
 
-        self.body = yield from self.book.expanded(self.kind, body, self.scope, plain_by(self.kind, stabilizer, joined))
+        self.body = yield from self.book.expanded(self.kind, body, self.scope, plain)
         return self.body
 
+    def done(self, sent: bytes, report: Report, reply: Reply | None) -> None:
+        """Take in what was sent."""
+        self.sent, self.report, self.reply = sent, report, reply
+
     def weave(self) -> Weave:
-        """Begin with a streamed answer."""
+        """Return an object that follows a streamed response."""
         return self.form.weave(self.form, self.name)
 
     def whole(self, answer: bytes) -> bytes:
-        """Return an answer as the client gets it: with what it said before, and without hidden calls."""
+        """Return a response for the client: with the earlier text of the turn, and without hidden calls."""
         body = parse_json(answer.decode("utf-8", "replace"))
         if not isinstance(body, dict):
             return answer
@@ -273,19 +246,19 @@ class Reading:
         return answer if visible == items else as_json(self.form.answer(body, visible))
 
     def follow_whole(self, answer: bytes) -> WireRequest | None:
-        """Do what `follow` does for an answer that came as one JSON text."""
+        """Do the same as `follow` for a response that is one JSON text."""
         body = parse_json(answer.decode("utf-8", "replace"))
         return self.follow(self.form.items(body)) if isinstance(body, dict) else None
 
     def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
-        """Return the request that goes on with an answer, with its calls answered; None where it is the client's turn.
+        """Return the request that continues after a response, with its calls answered; None if it is the client's turn.
 
         Args:
-            items: What the model said.
-            renamed: The id of the answer for the client, and for the provider.
+            items: The items of the response.
+            renamed: The id of the response for the client, and for the provider.
 
         Raises:
-            WireError: It goes on asking after it was told that there is no more.
+            WireError: The model reads back again after it was told to stop.
         """
         if renamed is not None:
             self.book.store.put(_TURNS, f"{self.scope} answer {renamed[0]}", renamed[1].encode())
@@ -324,22 +297,17 @@ class Reading:
             self.book.remember(self.scope, f"result {call.id}", pending)
         return None
 
-    @property
-    def _report(self) -> Report:
-        return cast("Report", self.sent.report)
-
     def _is_ours(self, item: Item) -> bool:
         call = self.form.call(item)
         return call is not None and call.name == self.name
 
     def _kept(self, items: Sequence[Item]) -> list[Item]:
-        """Return items that the provider takes back: what it does not store, it knows by its seal alone."""
+        """Return items in the form that the provider accepts: it recognizes unstored items by their seal alone."""
         is_lost = self.kind.api == "responses" and self.body.get("store") is False
         return [i for i in items if not (is_lost and i.get("type") == "reasoning" and not i.get("encrypted_content"))]
 
     def _plain(self, members: Sequence[Item]) -> list[Item]:
-        reply = self.sent.reply
-        return list(members) if reply is None else cast("list[Item]", reply.restored(list(members)))
+        return list(members) if self.reply is None else cast("list[Item]", self.reply.restored(list(members)))
 
     def _results(self, calls: Sequence[ToolCall], rounds: int) -> list[Item]:
         texts = [self._result(call, number, rounds) for number, call in enumerate(calls)]
@@ -347,7 +315,7 @@ class Reading:
         return list(self.kind.write([], results)) if results else []
 
     def _result(self, call: ToolCall, number: int, rounds: int) -> str:
-        """Return what a call gets to read, masked."""
+        """Return the masked result of a call."""
         asked = parse_json(call.arguments)
         if rounds >= MOST_ROUNDS:
             return f"[no more: {rounds} read-backs in a row are the limit; go on with what you have]"
@@ -362,18 +330,18 @@ class Reading:
         return self._found(query) if isinstance(query, str) else "[give a handle or a query]"
 
     def _size(self) -> int:
-        return max(1, min(_SIZE, self.sent.budget // _SHARE))
+        return max(1, min(_SIZE, self.report.budget // _SHARE))
 
     def _read(self, given: Mapping[str, Any]) -> str:
-        """Return lines of a text; all of it, and nothing else, where the whole is asked for and not too long."""
+        """Return lines of a text; the text alone if the whole is requested and not too long."""
         store, handle = self.book.store, str(given["handle"])
         if (
-            handle.encode("utf-8", "replace") not in self.sent.body
+            handle.encode("utf-8", "replace") not in self.sent
         ):  # what another conversation left is nobody's business here
             return f"[nothing is saved under handle {handle[:80]!r}]"
         data = store.get(NAMESPACE, handle)
         if data is None:  # a store that is full drops the oldest
-            text = next((a.text for a in self._report.masked if handle_of(a.text) == handle), None)
+            text = next((a.text for a in self.report.masked if handle_of(a.text) == handle), None)
             data = None if text is None else store.put_new(NAMESPACE, handle, text.encode("utf-8", "surrogatepass"))
         text = None if data is None else data.decode("utf-8", "surrogatepass")
         if text is not None and len(given) == 1 and self.count(text) <= self._size():
@@ -383,7 +351,7 @@ class Reading:
 
     def _found(self, query: str) -> str:
         """Return the passages of what has left that match a query best, each with the handle of its text."""
-        left = [artifact for artifact in self._report.left if artifact.text]
+        left = [artifact for artifact in self.report.left if artifact.text]
         texts = [artifact.text for artifact in left]
         told, tokens = "", 0
         for number, passage in passages_for(texts, query):

@@ -1,14 +1,14 @@
-"""Give values back in a streamed answer, where chunks cut placeholders in two.
+"""Restore values in a streamed response, whose chunks may split a placeholder.
 
-A piece that may still become a placeholder is held back, at most 64 characters of a text. Where a text ends with
-something held back, it is sent in an event of its own, made after the last one of that text.
+Text that may be the beginning of a placeholder is held back, at most 64 characters. If a text ends with something held
+back, it is sent in an additional event, modeled after the last one of that text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path
@@ -21,9 +21,8 @@ from ctxguard.wire import events, frames
 from ctxguard.wire.replies import as_json
 
 if TYPE_CHECKING:
-    from ctxguard.formats.answers import Weave
-    from ctxguard.wire.guard import WireRequest
-    from ctxguard.wire.readback import Reading
+    from ctxguard.formats.answers import Item, Weave
+    from ctxguard.wire.asked import WireRequest
     from ctxguard.wire.replies import Reply
 
 Origin = TypeVar("Origin")
@@ -34,11 +33,11 @@ MOST_EVENT: Final = 32_000_000
 
 @dataclass(slots=True)
 class _Channel(Generic[Origin]):
-    """Hold one text of an answer on its way.
+    """One text of a response in progress.
 
     Attributes:
-        unmask: Puts the values back.
-        origin: The event that brought its latest piece, as it came.
+        unmask: Restores the values.
+        origin: The event with its latest piece, unchanged.
         delta: The place of that piece.
     """
 
@@ -59,9 +58,9 @@ def _named(value: object, place: object = None) -> Iterator[tuple[object, str]]:
 
 
 class ReplyEvents(Generic[Origin]):
-    """Give values back in the events of one answer: `feed` each as it comes, then `close`.
+    """Restore values in the events of one response: `feed` each as it arrives, then `close`.
 
-    Each result is an event with the one that it was made of, as that came (`Origin`): bytes, or an object of an SDK.
+    Each result is an event together with its original (`Origin`): bytes, or an object of an SDK.
     """
 
     def __init__(self, reply: Reply) -> None:
@@ -72,7 +71,7 @@ class ReplyEvents(Generic[Origin]):
         self._added = 0
 
     def feed(self, event: Event, origin: Origin) -> list[tuple[Event, Origin]]:
-        """Return the events to send now; the last is the very event where nothing was changed."""
+        """Return the events to send now; the last is the very same event if nothing was changed."""
         if self._reply.tools:
             self._tools.update(_named(event))
         deltas = list(self._format.deltas(event))
@@ -82,7 +81,7 @@ class ReplyEvents(Generic[Origin]):
         return [*flushed, (self._numbered(now), origin)]
 
     def close(self) -> list[tuple[Event, Origin]]:
-        """Return the events for what was held back; the stream is over."""
+        """Return the events for the held-back text; the stream is over."""
         return self._flushed(lambda _: True)
 
     def _pieces(
@@ -121,13 +120,13 @@ class ReplyEvents(Generic[Origin]):
         return known
 
     def _whole(self, event: Event) -> Event:
-        """Return an event that is no piece of a text."""
+        """Return an event that is not a piece of a text, with values restored."""
         self._reply.learn(self._format.stored(event))
         restored = event if "reasoning" in str(event.get("type")) else self._reply.restored(event)
         return restored if isinstance(restored, dict) else event
 
     def _flushed(self, ends: Callable[[Channel], bool]) -> list[tuple[Event, Origin]]:
-        """Return the events for what was held back of the texts that end."""
+        """Return the events for the held-back text of channels that end."""
         flushed: list[tuple[Event, Origin]] = []
         for name in [name for name in self._channels if ends(name)]:
             channel = self._channels.pop(name)
@@ -138,11 +137,23 @@ class ReplyEvents(Generic[Origin]):
         return flushed
 
     def _numbered(self, event: Event) -> Event:
-        """Return an event of the Responses API with its number, moved by the events that were added."""
+        """Return an event of the Responses API with its sequence number, shifted by the added events."""
         number = event.get("sequence_number")
         if not self._added or not isinstance(number, int):
             return event
         return {**event, "sequence_number": number + self._added}
+
+
+class Follows(Protocol):
+    """Answer what a model reads back in an answer, see `ctxguard.wire.readback.Reading`."""
+
+    def weave(self) -> Weave:
+        """Begin with a streamed answer."""
+        ...
+
+    def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
+        """Return the request that goes on with an answer; None where it is the client's turn."""
+        ...
 
 
 class EventStream:
@@ -158,13 +169,13 @@ class EventStream:
         weave: Follows the answers that this one goes on with.
 
     Attributes:
-        malformed: Events whose data could not be read; they were passed on as they are.
+        malformed: Number of events whose data could not be read; they were passed on unchanged.
     """
 
     def __init__(
         self,
         reply: Reply | None,
-        reading: Reading | None = None,
+        reading: Follows | None = None,
         weave: Weave | None = None,
         *,
         is_framed: bool = False,
@@ -191,11 +202,11 @@ class EventStream:
         return shown
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return what can be sent now."""
+        """Return the bytes that can be sent now."""
         return b"".join(piece for raw in self._splitter.feed(chunk) for piece in self._restored(raw))
 
     def close(self) -> bytes:
-        """Return what was held back; the stream is over."""
+        """Return the held-back bytes; the stream is over."""
         rest: bytes = self._splitter.close()
         if (
             rest and self._form is events and events.data_of(rest) is not None

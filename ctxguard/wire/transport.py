@@ -1,6 +1,6 @@
-"""The guard as a transport of httpx: whatever a client sends through it is guarded.
+"""The guard as a transport of httpx: every request of the client is guarded.
 
-`httpx` and `httpx2` are served alike: requests and answers are of the library that the client uses.
+`httpx` and `httpx2` are both supported: requests and responses belong to the library that the client uses.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.registry import format_of
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.wire.asked import WireRequest
 from ctxguard.wire.bodies import UnreadableError, apieces, awhole, encoding_of, pieces, whole
 from ctxguard.wire.decoding import can_decode
-from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared, WireRequest
+from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared
 from ctxguard.wire.metering import Billed
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, name_of, status_of
 from ctxguard.wire.uploads import is_upload
@@ -30,19 +31,19 @@ if TYPE_CHECKING:
 
     from ctxguard.formats.answers import Weave
 
-    # clients of both libraries take them; at run time it is enough to behave like one
+    # clients of both libraries accept them; at run time, the right methods are enough
     class _Transport(httpx.BaseTransport, httpx2.BaseTransport):  # type: ignore[misc]
-        """Be a transport for type checkers."""
+        """The base class of transports, for type checkers."""
 
     class _AsyncTransport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):  # type: ignore[misc]
-        """Be an async transport for type checkers."""
+        """The base class of async transports, for type checkers."""
 
 else:
     _Transport = _AsyncTransport = object
 
 _LOG: Final = logging.getLogger("ctxguard.wire")
 UNFORWARDED: Final = "ctxguard.unforwarded"
-"""The extension of a request that holds headers which the client sent to the proxy alone."""
+"""The extension of a request with headers that the client sent for the proxy alone."""
 _FRAMES: Final = "application/vnd.amazon.eventstream"
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
 
@@ -50,13 +51,13 @@ _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding"
 class Transport(_Transport):
     """Send the requests of a client guarded: `httpx.Client(transport=Transport(stabilizer))`.
 
-    What cannot be sent comes back as an answer with an error in the provider's form, so that clients raise their usual
-    errors at once instead of trying again.
+    If a request cannot be sent, the response contains an error in the provider's form, so that clients raise their
+    usual errors at once instead of trying again.
 
     Args:
         guard: A stabilizer, or a guard to share between clients.
-        transport: What sends the requests; None means the usual transport of the client's library.
-        settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
+        transport: Sends the requests; None means the usual transport of the client's library.
+        settings: Those of `ctxguard.wire.Guard`, if a stabilizer is given.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -75,12 +76,12 @@ class Transport(_Transport):
         self.close()
 
     def close(self) -> None:
-        """Close what sends the requests."""
+        """Close the inner transport."""
         if self._inner is not None:
             self._inner.close()
 
     def handle_request(self, request: Any) -> Any:  # noqa: ANN401 - of either library
-        """Send one request guarded, and return its answer with the values back."""
+        """Send one request guarded, and return its response with values restored."""
         if self._inner is None:
             self._inner = _library(request).HTTPTransport()
         return drive(_exchanged(self.guard, request, self._inner.handle_request, "read"))
@@ -92,7 +93,7 @@ class AsyncTransport(_AsyncTransport):
     The settings that are not named here are those of `Transport`.
 
     Args:
-        large: Bytes from which on a body is prepared in a thread, so that others do not wait; None means never.
+        large: Size in bytes from which on a body is prepared in a thread, so that others do not wait; None means never.
             Summarizers must be sync then.
 
     Raises:
@@ -118,12 +119,12 @@ class AsyncTransport(_AsyncTransport):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close what sends the requests."""
+        """Close the inner transport."""
         if self._inner is not None:
             await self._inner.aclose()
 
     async def handle_async_request(self, request: Any) -> Any:  # noqa: ANN401 - of either library
-        """Send one request guarded, and return its answer with the values back."""
+        """Send one request guarded, and return its response with values restored."""
         if self._inner is None:
             self._inner = _library(request).AsyncHTTPTransport()
         return await adrive(
@@ -214,14 +215,14 @@ def _passed_on(guard: Guard, request: Any, send: Callable[..., object]) -> Gener
 
 
 def _without_ours(answer: Any) -> Any:  # noqa: ANN401
-    """Return an answer without headers that only the guard may set."""
+    """Return a response without headers that only the guard may set."""
     for name in [name for name in answer.headers if name.lower().startswith(HEADERS)]:
         del answer.headers[name]
     return answer
 
 
 class _Shared:
-    """Send by the transport of another client, and leave closing it to that client."""
+    """Send by another client's transport, which stays open when this one is closed."""
 
     def __init__(self, transport: Any, owner: object) -> None:  # noqa: ANN401
         self.handle_request = getattr(transport, "handle_request", None)
@@ -236,7 +237,7 @@ class _Shared:
 
 
 def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of either library
-    """Return a copy of a client of httpx that sends guarded, by the same connections.
+    """Return a copy of a client of httpx whose requests are guarded, over the same connections.
 
     Args:
         client: A client, sync or async.
@@ -248,14 +249,14 @@ def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of 
         return None if transport is None else kind(guard, transport=_Shared(transport, client))
 
     guarded = copy.copy(client)
-    # httpx has no public way to a client's transports, and a new client would lose its proxies and certificates
+    # httpx has no public access to a client's transports, and a new client would lose its proxies and certificates
     guarded._transport = wrapped(client._transport)  # noqa: SLF001
     guarded._mounts = {pattern: wrapped(one) for pattern, one in client._mounts.items()}  # noqa: SLF001
     return guarded
 
 
 def as_guard(given: Stabilizer | Guard, settings: GuardSettings) -> Guard:
-    """Return a guard that was handed over, or that of a stabilizer; refuse anything else."""
+    """Return a given guard, or one for a given stabilizer; reject anything else."""
     return given if isinstance(given, Guard) and not settings else Guard(given, **settings)  # type: ignore[arg-type]
 
 
@@ -271,9 +272,9 @@ def _asked(request: Any, body: Any) -> WireRequest:  # noqa: ANN401
 
 def _guarded(library: Any, request: Any, prepared: Prepared) -> Any:  # noqa: ANN401
     dropped = {b"content-length", b"transfer-encoding", SESSION_HEADER.encode()}
-    if prepared.body != request.content:  # what is written anew is not compressed
+    if prepared.body != request.content:  # a rewritten body is not compressed
         dropped.add(b"content-encoding")
-    if prepared.report is not None:  # an answer must be readable, to put values back and to see what was billed
+    if prepared.report is not None:  # a response must be readable, to restore values and to read the billed tokens
         dropped.add(b"accept-encoding")
     headers = [(name, value) for name, value in request.headers.raw if name.lower() not in dropped]
     if prepared.report is not None:
@@ -326,7 +327,7 @@ class _GuardedStream:
     def _begin(self, answer: Any, prepared: Prepared, weave: Weave | None = None) -> None:  # noqa: ANN401
         is_framed = answer.headers["content-type"].lower().startswith(_FRAMES)
         self._answer, self._events = answer, prepared.stream(weave, is_framed=is_framed)
-        # clients that stop at the last event read the rest by a second iterator: it goes on where the first stopped
+        # clients that stop at the last event read the rest with a second iterator, which continues there
         self._pieces, self._apieces = pieces(answer), apieces(answer)
 
     def _next(self, prepared: Prepared, answer: Any) -> None:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Read the texts of an upload: a body of `multipart/form-data`, as files are sent."""
+"""Read the texts of an upload: a body of `multipart/form-data`, in which files are sent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _PATHS: Final = ("/files",)
-"""How the paths end to which files are uploaded that a provider shows to models."""
+"""Endings of the paths to which files are uploaded that a provider shows to models."""
 _DIVIDED: Final = re.compile(r'\s*multipart/form-data\s*;.*?\bboundary="?([^";]+)', re.IGNORECASE)
 _ENCODED: Final = re.compile(r"^content-transfer-encoding:\s*(?:base64|quoted)", re.IGNORECASE | re.MULTILINE)
 
@@ -18,10 +18,10 @@ def is_upload(method: str, path: str) -> bool:
 
 
 def divided(headers: Mapping[str, str], body: bytes) -> tuple[str, list[str]] | None:
-    """Return what divides the parts of an upload, and the parts with their headers; None where one is no plain text.
+    """Return the separator of an upload's parts, and the parts with their headers; None if one is not plain text.
 
     Args:
-        headers: Of the request, with their names in lower case.
+        headers: The headers of the request, with their names in lower case.
         body: Its body, not compressed.
     """
     found = _DIVIDED.match(headers.get("content-type", ""))

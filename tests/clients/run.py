@@ -37,8 +37,9 @@ from ctxguard.errors import BudgetExceededError, sensible_budget
 from ctxguard.wire.guard import Guard, WireRequest
 
 PROMPT = "Read every file here, then write a note with one contact line."
-READS = 20_000
-"""Tokens of the files that must fit beside what a client always sends: eight of these, and what it says about them."""
+READS = 32_000
+"""Tokens that must fit beside what a client always sends: with 26,000, an agent that sends hardly anything else repeated
+88% of each request, with 32,000 it was 91%."""
 KEPT, KEPT_IN_PARALLEL = 0.90, 0.85
 ENVIRONMENT = {
     "CI": "1",

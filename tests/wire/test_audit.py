@@ -69,16 +69,16 @@ def test_names_that_clients_choose_are_not_written_where_a_rule_finds_something_
 
 
 def test_refusals_and_what_is_sent_on_unread_have_lines_of_their_own():
-    one = guard(on_unreadable=["/v1/files"])
+    one = guard(on_unreadable=["/v1/other"])
     with pytest.raises(CtxguardError):
         one.prepare(WireRequest("POST", "/v1/chat/completions", {}, b"{"))
     with httpx.Client(
         base_url="http://p", transport=Transport(one, transport=httpx.MockTransport(lambda _: httpx.Response(200)))
     ) as client:
-        client.post("/v1/files", content=b"unread")
+        client.post("/v1/other", content=b"unread")
     refused, unread = lines()
     assert (refused["refused"], refused["sent"]) == ("WireError", None)
-    assert (unread["path"], unread["sent"], "refused" in unread) == ("/v1/files", None, False)
+    assert (unread["path"], unread["sent"], "refused" in unread) == ("/v1/other", None, False)
 
 
 def test_an_upload_whose_values_are_redacted_has_its_counts():
@@ -145,10 +145,10 @@ def test_another_key_verifies_nothing(monkeypatch):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/files"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/other"])
 def test_what_cannot_be_recorded_is_not_sent(path):
     sent = []
-    full = Guard(Stabilizer(9_000), audit=AuditLog("/dev/full"), on_unreadable=["/v1/files"])
+    full = Guard(Stabilizer(9_000), audit=AuditLog("/dev/full"), on_unreadable=["/v1/other"])
     upstream = httpx.MockTransport(lambda request: sent.append(request) or httpx.Response(200))
     with httpx.Client(base_url="http://p", transport=Transport(full, transport=upstream)) as client:
         answer = client.post(path, content=chat().body)

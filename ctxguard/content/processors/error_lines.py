@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 _MENTIONED: Final = ("error", "fail", "exception", "fatal", "critical", "panic", "severe", "emerg")
 _WORDS: Final = (*_MENTIONED, "traceback", "warn", "exit code", "exit status", "return code", "[crit]", "[alert]")
 """A line without any of these, in lower case, has rank 0: patterns are tried on the others only."""
-_ERROR: Final = 4
-_MANY: Final = 5_000
-_LATEST: Final = 1_000
+_ERROR: Final = 4  # the rank of a line that reports an error
+_MANY: Final = 5_000  # kinds of lines, after which only errors are recorded
+_LATEST: Final = 1_000  # repeated lines that are recorded
 _LINE: Final = 2_000
 """Characters of a line that are judged."""
 
@@ -50,7 +50,7 @@ class Finding:
 
     Attributes:
         span: the line.
-        rank: how much it matters, as `error_rank` says.
+        rank: its importance, as returned by `error_rank`.
     """
 
     span: Span
@@ -59,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Hold what was found in a text.
+    """The findings in a text.
 
     Attributes:
         lines: number of lines in the text.
@@ -85,7 +85,7 @@ def error_rank(line: str) -> int:
 
 
 def line_template(line: str) -> str:
-    """Return what a line has in common with those that differ from it in numbers alone."""
+    """Return the template of a line: the same for lines that differ from it only in numbers."""
     return _NUMBERS.sub("0", line[:400]).strip()
 
 

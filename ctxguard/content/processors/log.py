@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TRACE = re.compile(
     r"(?:\s+\S|\t|Caused by:|\.\.\. \d+ more|#\d+ |at |During handling|The above exception|\[stacktrace\])"
 )
-_MAX_TRACE = 60
+_MAX_TRACE = 60  # lines of a trace that are shown with its error
 _GAP = 18
 """Characters of a sign that counts the lines of a gap."""
 

@@ -14,8 +14,8 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_WHOLE = 600_000
-_WINDOW = 131_072
+_WHOLE = 600_000  # characters up to which a table is read as a whole
+_WINDOW = 131_072  # characters that are read at either end of a larger one
 _DELIMITERS = ",\t;|"
 _CELLS = (500, 200, 80, 40, 20, 10)
 
@@ -38,17 +38,17 @@ class _Frame:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Hold what was read of a table.
+    """The records of a table.
 
     Attributes:
         header: its first record.
         head: the records after it, from the start.
-        tail: records from the end, where the middle was not read; else empty.
-        total: records there are, the header not counted.
+        tail: records from the end, if the middle was not read; else empty.
+        total: number of records, without the header.
         delimiter: between cells.
         end: between records.
-        exact: False where `total` is an estimate.
-        first: number of the first record after the header, where these are some rows of a larger table; else None.
+        exact: False if `total` is an estimate.
+        first: number of the first record after the header, if these are some rows of a larger table; else None.
     """
 
     header: Record
@@ -64,7 +64,7 @@ class Table:
 class TableProcessor:
     """Show a table; of the limits, `columns`, `cell`, `rows_head` and `rows_tail` count.
 
-    Where rows are missing, the marker is a row of its own, as wide as the table, that starts with `#`. A view that cuts
+    If rows are missing, the marker is a row of its own, as wide as the table, that starts with `#`. A view that omits
     nothing is `text`, the table as it was written.
     """
 
@@ -222,7 +222,7 @@ def _read(source: Source, delimiter: str) -> tuple[list[Record], list[Record]]:
 
 
 def _count(source: Source, head: Sequence[Record]) -> int:
-    """Count the rows: line breaks outside quotes; where not all was read, by the length of the first rows."""
+    """Count the rows: line breaks outside quotes; if not everything was read, by the length of the first rows."""
     if source.gap is not None:
         if source.lines is not None:
             return source.lines - 1
@@ -234,7 +234,7 @@ _OTHERS = bytes(code for code in range(256) if code not in b'"\n')
 
 
 def _line_breaks(text: str) -> int:
-    """Count line breaks outside quotes: of the text only quotes and breaks are kept, then pairs of quotes go."""
+    """Count line breaks outside quotes: all other characters are removed from the text, then pairs of quotes."""
     if '"' not in text:
         return text.count("\n")
     signs = text.encode("utf-8", "replace").translate(None, _OTHERS).replace(b'""', b"")

@@ -38,7 +38,7 @@ from ctxguard.pii.detect.normalize import View
 
 Literals: TypeAlias = frozenset[str]
 
-_LONGEST: Final = 26
+_LONGEST: Final = 26  # characters of a literal: longer ones are hardly more selective
 # Larger classes are not expanded into their characters.
 _WIDEST: Final = 7
 # An anchor as selective as four rare characters: no better one is searched for.

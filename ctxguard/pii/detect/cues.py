@@ -187,7 +187,7 @@ def _is_beginning(text: str, start: int) -> bool:
     return not before or before.endswith("  ") or (bare[-1:] in _BEGINS if bare else start < 3)
 
 
-_NEAR: Final = 200
+_NEAR: Final = 200  # characters around a phrase that count as nearby
 
 
 def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> bool:

@@ -16,7 +16,7 @@ from ctxguard.pii.rules.words import words
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _NEVER_IN_A_NAME: Final = re.compile(r"[\d@_/\\:=]|[^\W\d_]\.[^\W\d_]{2}")
 _BETWEEN: Final = re.compile(r"[ \t\n.,'’-]{1,3}")
-_SHORTEST: Final = 3
+_SHORTEST: Final = 3  # letters of a name's word: shorter ones are common words
 # Up to so many words, searching for each is faster than splitting the text into words.
 _FEW: Final = 40
 _NEVER_ALONE: Final = frozenset(

@@ -21,7 +21,7 @@ _IN_LIST: Final = re.compile(r"(?:\[|,)\s{0,40}(?=[^\s\[{])")
 _QUOTED: Final = re.compile(r"(\\{0,3}[\"'`])(?P<value>(?:(?!\1)[^\n]){1,400})\1")
 _TAGGED: Final = re.compile(r"(?P<value>[^<>\n]{1,200})(?=</)")
 _REST: Final = r"[^\s\"'<>{}\[\]|,;&\\`*()]"
-# A word, and those behind it that have a digit or begin with a capital, and are no field themselves.
+# A word, and further ones that have a digit or begin with a capital, and are not fields themselves.
 _FEW: Final = re.compile(rf"(?P<value>{_REST}{{1,200}}(?:[ ](?=\S?[A-Z\d]){_REST}{{1,60}}(?<![:=])(?![\w:=]))*)")
 # All of a line, up to the next field, to two blanks or to a sign that ends a value.
 _LINE: Final = re.compile(r"(?P<value>(?:(?![ ,;]{1,4}[^\W\d][\w-]{0,40}[ \t]?[:=])(?!  )[^\n\t\"<>{}\[\]|;&]){1,200})")
@@ -35,7 +35,7 @@ _NO_VALUE: Final = re.compile(
 def name_expression(name: str) -> str:
     """Return an expression for the name of a field: `customer_no` is `Customer No`, `customerNo`, `customer-no`, too.
 
-    `*` stands for any letters, digits and underscores.
+    `*` matches any letters, digits and underscores.
     """
     words = [r"\w{1,40}" if word == "*" else re.escape(word) for word in _WORD.findall(name)]
     return rf"(?i:(?<![^\W_])(?<![^\W_][_.-]){'[ _-]?'.join(words)}(?![^\W_]|[_.-][^\W_]))"
@@ -48,7 +48,7 @@ def _compiled(name: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class FieldValues:
-    """Walk where the values of a field stand in a text. A class, so that rules pickle.
+    """Yield the values of a field in a text. A class, so that rules can be pickled.
 
     Attributes:
         name: the name of the field, see `name_expression`.
@@ -57,7 +57,7 @@ class FieldValues:
     name: str
 
     def __call__(self, text: str) -> Iterator[Place]:
-        """Walk the places, those in tables too."""
+        """Yield the places, including those in tables."""
         name, tables = _compiled(self.name), [0]
         for row in grid_rows(text):
             wanted = [number for number, place in enumerate(row.headings) if name.fullmatch(text, *place)]
@@ -81,7 +81,7 @@ def _whole(cell: str) -> Place | None:
 
 
 def _behind(text: str, start: int, joint: re.Match[str]) -> Iterator[Place]:
-    """Walk the values behind the name of a field: one, or those of a list."""
+    """Yield the values after the name of a field: one, or those of a list."""
     place = joint.end()
     listed = _IN_LIST.match(text, place) if text[place : place + 1] == "[" else None
     forms = (_QUOTED, _FEW if listed or joint["quote"] or joint["sign"] == "is" else _form(text, start, joint["sign"]))
@@ -99,7 +99,7 @@ def _behind(text: str, start: int, joint: re.Match[str]) -> Iterator[Place]:
 
 
 def _form(text: str, start: int, sign: str) -> re.Pattern[str]:
-    """Return what the value of a field looks like that is not in quotes."""
+    """Return an expression for an unquoted value of the field."""
     if sign.endswith(">"):
         return _TAGGED
     line = text.rfind("\n", 0, start) + 1

@@ -12,9 +12,9 @@ _FIRST: Final = re.compile(r"[^\W_]+|.", re.DOTALL)
 
 
 class Listed:
-    """Find values in any case, as whole words; where one begins with a sign, or ends with one, anything may be there.
+    """Find values in any case, as whole words; next to a value's own punctuation, any character may follow.
 
-    A text is looked at word by word: the time does not depend on how many values there are.
+    A text is searched word by word: the time does not depend on the number of values.
 
     Args:
         values: the values, each with its label.
@@ -30,7 +30,7 @@ class Listed:
         self._words = re.compile(r"(?<!\w)[^\W_]+" + (f"|[{signs}]" if signs else ""))
 
     def find(self, text: str) -> Iterator[Span]:
-        """Walk the places of the values."""
+        """Yield the places of the values."""
         lowered = lower(text)
         for match in self._words.finditer(lowered):
             for value, label in self._by_first.get(match[0], ()):

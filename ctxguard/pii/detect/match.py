@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Digits and their separators in a shape: every match of a number expression lies within one run, up to its last digit
 # or bracket. The rest of the run is included, so that it is not searched again from another beginning.
 _RUN: Final = re.compile(r"([0+(](?:[ ./(+-]*+[0)])*+)[ ./(+-]*+")
-_SHORTEST_RUN: Final = 6
+_SHORTEST_RUN: Final = 6  # characters: no number rule matches fewer
 # Characters around a run that the boundaries of a number depend on.
 _AROUND: Final = 4
 # A longer run is a row of a table, whose shape does not repeat.
@@ -215,7 +215,7 @@ class Engine:
         return found
 
     def judged(self, text: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-        """Walk the places that the expression of a rule matches: the rule, and why it is no finding; empty if it is."""
+        """Yield each match of a rule's expression, the rule, and why it is not a finding (empty if it is)."""
         for view in views_of(text, self._can_write):
             headings = Headings(view.text)
             for one in self._matchers:

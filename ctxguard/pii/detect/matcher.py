@@ -20,7 +20,7 @@ WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
 MEMO: Final = 20_000
 """Entries that one memory holds at most."""
-_FAR: Final = 1 << 30
+_FAR: Final = 1 << 30  # stands for an unlimited distance
 _RUN_SIGNS: Final = frozenset("0 .()/+-")
 Verdict: TypeAlias = Callable[..., bool | int]
 """Says yes or no, or how many of the characters are the finding."""

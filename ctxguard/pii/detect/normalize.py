@@ -207,7 +207,7 @@ def may_spell(text: str) -> bool:
 
 
 def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
-    r"""Walk the pseudonyms in a text as a reader sees it, with their places.
+    r"""Yield the pseudonyms in a text as a reader sees it, with their places.
 
     A page writes `&lt;EMAIL_1&gt;` and JSON `\u003cEMAIL_1\u003e`; a model that repeats them writes `<EMAIL_1>`.
     """
@@ -249,7 +249,7 @@ def _seen(text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[st
 
 
 def _hidden(text: str, unseen: str, *, is_form: bool) -> Iterator[re.Match[str]]:
-    """Walk the escapes and the invisible characters of a text."""
+    """Yield the escapes and the invisible characters of a text."""
     if unseen or is_form or "\\" in text or "&" in text:
         yield from _finder(unseen, is_form=is_form).finditer(text)
 

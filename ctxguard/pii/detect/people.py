@@ -22,7 +22,7 @@ _CONNECTING: Final = frozenset(
     ("and", "from", "i", "but", "und", "y", "et", "e", "en", "i", "ich", "je", "io", "ik", "eu")
 )
 _ABBREVIATIONS: Final = frozenset(("st", "jr", "sr", "mc", "wm", "geo", "chas", "jos", "thos", "ma", "fco", "ph"))
-_MOST_WORDS: Final = 6
+_MOST_WORDS: Final = 6  # of a name
 
 
 def name(value: str, how: str) -> Place | None:

@@ -13,7 +13,7 @@ from typing import Final
 from ctxguard.pii.detect.anchors import EDGE, Anchor, Form
 from ctxguard.pii.detect.normalize import View
 
-_MEMORY: Final = 64 << 20
+_MEMORY: Final = 64 << 20  # bytes of RE2's automata
 
 
 class Prefilter:

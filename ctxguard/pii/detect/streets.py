@@ -45,7 +45,7 @@ _FRENCH: Final = re.compile(
 _NUMBER: Final = re.compile(
     rf" \d(?<=[^\W_][ ]\d|[,.º°][ ]\d)\d{{0,5}}(?: ?[A-Za-z](?![^\W_]))?(?:[-/–] ?\d{{1,4}}[a-z]?)?{END}| s/n{END}"
 )
-_BEFORE: Final = 90
+_BEFORE: Final = 90  # characters before a house number that are searched for its street
 _SIGNS: Final = re.compile(r"[^\w]")
 _ENDINGS: Final = tuple(words("street_endings"))
 _FIRST_WORDS: Final = frozenset(
@@ -87,7 +87,7 @@ _TAIL: Final = re.compile(
 _MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
 _LIVING: Final = frozenset(words("living"))
 _LIVES: Final = re.compile(rf" (?:{'|'.join(sorted(_LIVING))}) (?:at|in|on|à|au|en|op|em|na|no|przy|w)(?![^\W_])")
-_NAME_SIZE: Final = 60
+_NAME_SIZE: Final = 60  # characters before an address that are searched for a name
 # On an envelope, the address is below a name.
 _LINE_ABOVE: Final = re.compile(
     rf"(?:(?<![^\n])|(?<=\n> ))((?:{_NAME}[ ]){{1,3}}{_NAME})[ \t,]{{0,2}}\n{{1,2}}[> ]{{0,3}}\Z"

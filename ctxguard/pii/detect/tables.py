@@ -30,8 +30,8 @@ _HEADINGS: Final = re.compile(
 )
 """A line that may head a table: short cells without digits."""
 _LETTER: Final = re.compile(r"[^\W\d_]")
-_MOST_COLUMNS: Final = 200
-_LONGEST: Final = 4_000
+_MOST_COLUMNS: Final = 200  # a line with more is not a heading
+_LONGEST: Final = 4_000  # characters of a heading line
 _BEFORE: Final = 60
 """Characters before a value that are looked at, at most."""
 

@@ -117,7 +117,7 @@ def iban_length(value: str) -> int:
 
 
 def luhn(value: str) -> bool:
-    """Tell whether digits that follow a word like `card` pass Luhn's check, whatever their issuer."""
+    """Return whether digits that follow a word like `card` pass Luhn's check, whatever their issuer."""
     digits = _digits(value)
     return len(set(digits)) > 1 and stdnum(digits, "luhn")
 
@@ -355,7 +355,7 @@ def _parsed(value: str, region: str | None) -> PhoneNumber | None:
 
 
 def crypto(value: str) -> bool:
-    """Tell whether a Bitcoin address passes its checksum (Base58Check, Bech32, Bech32m)."""
+    """Return whether a Bitcoin address passes its checksum (Base58Check, Bech32, Bech32m)."""
     return _TAPROOT.match(value) is not None or stdnum(value, "bitcoin")
 
 
@@ -378,7 +378,7 @@ _INSURANCE_FACTORS: Final = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)
 
 
 def german_insurance(value: str) -> bool:
-    """Tell whether a German pension insurance number passes its check digit (VKVV, section 4)."""
+    """Return whether a German pension insurance number passes its check digit (VKVV, section 4)."""
     value = value.replace(" ", "")
     digits = f"{value[:8]}{ord(value[8]) - 64:02d}{value[9:11]}"
     total = sum(sum(divmod(int(digit) * factor, 10)) for digit, factor in zip(digits, _INSURANCE_FACTORS, strict=True))
@@ -414,14 +414,14 @@ def named_secret(value: str) -> bool:
 
 
 def is_code(value: str) -> bool:
-    """Tell whether a value is an expression of a program, the name of a constant or an address on the web."""
+    """Return whether a value is an expression of a program, the name of a constant or an address on the web."""
     return _CODE.match(value) is not None
 
 
 def plate(value: str) -> bool:
     """Return whether the text after a word like `license plate` may be one: letters and digits, four or more."""
     signs = sum(map(str.isalnum, value))
-    return 4 <= signs <= 8 + value.count(" ") and 0 < sum(map(str.isdigit, value)) < signs
+    return 4 <= signs <= 8 + value.count(" ") + value.count("-") and 0 < sum(map(str.isdigit, value)) < signs
 
 
 _VIN_WEIGHTS: Final = (8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_VARIABLE: Final = "CTXGUARD_VAULT_KEY"
-_KEY_BYTES: Final = 32
-_NONCE_BYTES: Final = 12
-_KEY_ID_BYTES: Final = 4
+_KEY_BYTES: Final = 32  # AES-256
+_NONCE_BYTES: Final = 12  # of GCM (NIST SP 800-38D)
+_KEY_ID_BYTES: Final = 4  # enough to tell a few keys apart
 _NO_KEY: Final = "a vault key is a text of 32 bytes in URL-safe base64, or a list of them; make one by new_key()"
 
 

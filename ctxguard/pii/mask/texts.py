@@ -29,7 +29,7 @@ from ctxguard.pii.mask.unmask import restore, restore_arguments
 from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM
 from ctxguard.pii.spans import Span, resolve
 
-_ROUNDS: Final = 16
+_ROUNDS: Final = 16  # after so many, a rule must be matching its own replacements
 _PARTIAL_ROUNDS: Final = 3
 """After so many rounds values are masked in full: the part that was shown kept matching."""
 

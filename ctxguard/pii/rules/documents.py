@@ -26,7 +26,7 @@ _AT_ONCE: Final = 60
 _MARK: Final = " №"
 # Up to this length, a name must be a word of its own; from `_LONG` on, it may also end one.
 _SHORT: Final = 7
-_LONG: Final = 8
+_LONG: Final = 8  # letters: names of this length do not end other words by accident
 _NO_LETTER_BEFORE: Final = r"(?<![^\W_])"
 _NO_LETTER_AFTER: Final = r"(?![^\W\d_])"
 _SECTION: Final = re.compile(r"\{([a-z_]+)\}")
