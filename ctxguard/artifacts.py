@@ -49,7 +49,7 @@ BY_POSITION: Final = "function_call"
 
 PartKind = Literal["text", "refusal", "reasoning", "image", "audio", "file", "opaque"]
 Slot = Literal["content", "arguments", "fields", "name"]
-"""Where a text stands in an artifact: in its content, a tool call's arguments, a field beside them, or its name."""
+"""The location of a text in an artifact: its content, a tool call's arguments, another field, or its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Reject settings that cannot work as soon as they are given, each with one line that says what to write instead.
 
-And what every room needs to be cheap to import: public names that are loaded when they are asked for.
+It also loads public names on first use, so that importing a package is cheap.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def install_command(extra: str) -> str:
 
 
 def names_in_stub(package: str, file: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__all__`, `__getattr__` and `__dir__` of a package whose public names are loaded when they are asked for.
+    """Return `__all__`, `__getattr__` and `__dir__` of a package whose public names are loaded on first use.
 
     Args:
         package: its `__name__`. No public name may be that of a module in it: Python would give the module instead.

@@ -1,4 +1,4 @@
-"""Test your own adapters, stages and stores: generated histories, the laws, and the suites that ours pass.
+"""Test your own adapters, stages and stores: generated histories, the laws of a result, and conformance suites.
 
 Needs Hypothesis and pytest, which the extra `testing` brings.
 
@@ -179,7 +179,7 @@ def _counted(stabilizer: Stabilizer, read: Sequence[Artifact], report: Report) -
     """Return the tokens of what was written, plus the framing that was counted for messages that were since joined.
 
     A format with alternating roles joins messages that became adjacent by a cut; one without message borders joins
-    those between which only a late result stood.
+    those that were separated only by a late result.
     """
     joined = sum(decision.tokens_after > 0 for decision in report.decisions) - len(read)
     return stabilizer.counter.artifacts(read) + REPLY_TOKENS + joined * MESSAGE_TOKENS

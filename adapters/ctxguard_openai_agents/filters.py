@@ -31,7 +31,7 @@ from ctxguard.adapting.tools import recall_tool_factory, require_vault, unmask_a
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard_openai import ResponsesAdapter
-from ctxguard_openai_agents.retries import Sent, remember
+from ctxguard_openai_agents.retries import PreparedInput, remember
 
 if TYPE_CHECKING:
     from agents.tool_context import ToolContext
@@ -93,7 +93,7 @@ def call_model_input_filter(
             return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
 
         first = await prepared()
-        remember(Sent(replace(first), lambda: prepared(overflowed=True)))
+        remember(PreparedInput(replace(first), lambda: prepared(overflowed=True)))
         return first
 
     return filter_input

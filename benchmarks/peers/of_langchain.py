@@ -1,4 +1,4 @@
-"""LangChain: `trim_messages`, `SummarizationMiddleware` with a fixed summarizer, `ClearToolUsesEdit`."""
+"""LangChain: `trim_messages`, `SummarizationMiddleware` with a fixed summarizer, `ContextEditingMiddleware`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from ctxguard.harness.contestants import Course, Message
 
-from .translated import TranslatedContestant, calls_of, edited, user_message
+from .translated import Spelling, TranslatedContestant, calls_of, edited, user_message
 
 KEPT_RESULTS = 3
 
@@ -19,6 +19,7 @@ class OfLangChain(TranslatedContestant):
 
     def __init__(self, course: Course) -> None:
         super().__init__(course)
+        self.spelling = Spelling(course.messages)
         self.messages = [_message(number, message) for number, message in enumerate(course.messages)]
 
     def original(self, message: BaseMessage) -> Message:
@@ -65,6 +66,30 @@ class Cleared(OfLangChain):
         return messages
 
 
+class Edited(OfLangChain):
+    """`ContextEditingMiddleware()` as it is: all but three results are cleared above 100,000 tokens, by its estimate."""
+
+    def __init__(self, course: Course) -> None:
+        from langchain.agents.middleware import ContextEditingMiddleware
+
+        super().__init__(course)
+        self._middleware: Any = ContextEditingMiddleware()
+
+    def send(self, end: int) -> object:
+        """Return the edited messages."""
+        from langchain.agents.middleware.types import ModelRequest, ModelResponse
+
+        given: list[Any] = []
+
+        def model(request: Any) -> Any:
+            given[:] = request.messages
+            return ModelResponse(result=[AIMessage("")])
+
+        request: Any = ModelRequest(model=cast("Any", None), messages=list(self.messages[:end]))
+        self._middleware.wrap_model_call(request, model)
+        return given
+
+
 class Summarized(OfLangChain):
     """`SummarizationMiddleware`, whose state is kept from call to call; the system prompt is not part of it."""
 
@@ -76,7 +101,7 @@ class Summarized(OfLangChain):
         self._done = 0
         available = max(2, course.available_beside_system)
         self._middleware: Any = SummarizationMiddleware(
-            _Summarizer(written=course.summarize),
+            FixedSummarizer(written=course.summarize),
             trigger=("tokens", available),
             keep=("tokens", max(1, available // 2)),
             token_counter=cast("Any", self.tokens),
@@ -93,7 +118,7 @@ class Summarized(OfLangChain):
         return [*(m for m in self.messages[:end] if m.type == "system"), *self._state]
 
 
-class _Summarizer(SimpleChatModel):
+class FixedSummarizer(SimpleChatModel):
     """Answer with the fixed summary of what it is asked to summarize."""
 
     written: Any

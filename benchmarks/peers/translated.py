@@ -59,3 +59,37 @@ def edited(message: Message, text: str) -> Message:
 def user_message(text: str) -> Message:
     """Return a message that a library added, such as a summary."""
     return {"role": "user", "content": text}
+
+
+class Spelling:
+    """Spell what a library sends as Chat Completions messages; what it did not edit is the recorded message itself."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = {_key(message): message for message in messages}
+        self._calls = {(call.id, _key(call.arguments)): own for m in messages for call, own in _with_own(m)}
+
+    def message(self, role: str, text: str, calls: Sequence[Call] = ()) -> Message:
+        """Return a message of a role, with its tool calls in the spelling in which they were recorded."""
+        made: dict[str, object] = {"role": role, "content": text}
+        if calls:
+            made["tool_calls"] = [self._call(call) for call in calls]
+        return self._messages.get(_key(made), made)
+
+    def result(self, call_id: str, text: str) -> Message:
+        """Return a tool's result."""
+        made = {"role": "tool", "content": text, "tool_call_id": call_id}
+        return self._messages.get(_key(made), made)
+
+    def _call(self, call: Call) -> object:
+        function = {"name": call.name, "arguments": json.dumps(call.arguments)}
+        own = self._calls.get((call.id, _key(call.arguments)))
+        return own or {"id": call.id, "type": "function", "function": function}
+
+
+def _with_own(message: Message) -> Iterator[tuple[Call, object]]:
+    listed = message.get("tool_calls")
+    return zip(calls_of(message), listed if isinstance(listed, list) else (), strict=True)
+
+
+def _key(value: object) -> str:
+    return json.dumps(value, sort_keys=True)

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import typing_extensions
 
 Planted: TypeAlias = tuple[str, Any]
-"""The class and the field in which the value stands, `TextPart.content`, and the instance."""
+"""The class and the field that contain the value, `TextPart.content`, and the instance."""
 _WRAPPERS: Final = (
     typing.Annotated,
     typing.Required,

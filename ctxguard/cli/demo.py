@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxguard.cli.options import ChainOptions, require_window, settings_of, spread
+from ctxguard.cli.options import StabilizerOptions, require_window, settings_of, spread
 from ctxguard.report.printing import ReportFormat, note, out, reports_as
 from ctxguard.report.progress import working
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @spread("demo")
 def demo(
-    chain: ChainOptions,
+    chain: StabilizerOptions,
     report: ReportFormat = "text",
     save: Path | None = None,
 ) -> None:
@@ -36,7 +36,7 @@ def demo(
         note(f"the session is in {save}")
 
 
-def _stabilizer(chain: ChainOptions) -> Stabilizer:
+def _stabilizer(chain: StabilizerOptions) -> Stabilizer:
     """Return the stabilizer; without --config that of the documentation, ignoring any file in the working directory."""
     from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY
     from ctxguard.stabilizer import Stabilizer

@@ -78,7 +78,7 @@ class CountingOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChainOptions(CountingOptions):
+class StabilizerOptions(CountingOptions):
     """Options: everything that determines a stabilizer."""
 
     policy: str | None = None

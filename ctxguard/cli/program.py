@@ -15,7 +15,7 @@ from ctxguard.errors import CtxguardError, reason_of
 from ctxguard.report.printing import note, out, speak_utf8
 
 
-class Place(NamedTuple):
+class Entry(NamedTuple):
     """The module of a command, and its description in one line."""
 
     source: str
@@ -23,20 +23,20 @@ class Place(NamedTuple):
 
 
 COMMANDS: Final = {
-    "stabilize": Place("ctxguard.cli.stabilize:stabilize", "Stabilize a session: print its context, or the report."),
-    "check": Place("ctxguard.cli.check:check", "Validate a session without changing it."),
-    "replay": Place("ctxguard.harness.replay_cli:replay", "Replay recorded sessions call by call: laws, prices."),
-    "bench": Place("ctxguard.harness.bench_cli:bench", "Compare ctxguard with other libraries on the same sessions."),
-    "run": Place("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),
-    "serve": Place("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
-    "audit": Place("ctxguard.wire.cli:audit_app", "Search the record of what was sent."),
-    "pii": Place("ctxguard.pii.cli:app", "Find, mask, and score personal data."),
-    "read": Place("ctxguard.files.cli:read", "Show a bounded view of any file."),
-    "tokens": Place("ctxguard.harness.tokens_cli:tokens", "Count the tokens of a request, a session, or a text."),
-    "prompts": Place("ctxguard.prompts.cli:app", "Check prompt templates."),
-    "store": Place("ctxguard.stores.cli:app", "Inspect a store of results and summaries, and clean it up."),
-    "adapters": Place("ctxguard.cli.adapters:adapters", "List the installed adapters, and whether each can be used."),
-    "demo": Place("ctxguard.cli.demo:demo", "Run the main job on a session that ships with the package."),
+    "stabilize": Entry("ctxguard.cli.stabilize:stabilize", "Stabilize a session: print its context, or the report."),
+    "check": Entry("ctxguard.cli.check:check", "Validate a session without changing it."),
+    "replay": Entry("ctxguard.harness.replay_cli:replay", "Replay recorded sessions call by call: laws, prices."),
+    "bench": Entry("ctxguard.harness.bench_cli:bench", "Compare ctxguard with other libraries on the same sessions."),
+    "run": Entry("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),
+    "serve": Entry("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
+    "audit": Entry("ctxguard.wire.cli:audit_app", "Search the record of what was sent."),
+    "pii": Entry("ctxguard.pii.cli:app", "Find, mask, and score personal data."),
+    "read": Entry("ctxguard.files.cli:read", "Show a bounded view of any file."),
+    "tokens": Entry("ctxguard.harness.tokens_cli:tokens", "Count the tokens of a request, a session, or a text."),
+    "prompts": Entry("ctxguard.prompts.cli:app", "Check prompt templates."),
+    "store": Entry("ctxguard.stores.cli:app", "Inspect a store of results and summaries, and clean it up."),
+    "adapters": Entry("ctxguard.cli.adapters:adapters", "List the installed adapters, and whether each can be used."),
+    "demo": Entry("ctxguard.cli.demo:demo", "Run the main job on a session that ships with the package."),
 }
 """The commands, each loaded when it is called: otherwise `--help` alone would import all of ctxguard."""
 _CLICK_ERROR: Final[type[Exception]] = next(
@@ -80,7 +80,7 @@ class Program(Group):
 
 app = command_group(
     "ctxguard",
-    "Keep long LLM conversations inside the token budget, free of personal data, valid, and cheap to re-send.",
+    "Fit long LLM conversations into a token budget, mask personal data, and keep requests valid and cheap.",
     cls=Program,
 )
 

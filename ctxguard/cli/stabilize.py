@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from ctxguard.cli.options import ChainOptions, settings_of, spread
+from ctxguard.cli.options import StabilizerOptions, settings_of, spread
 from ctxguard.cli.sessions import naming, sessions_of
 from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriting, reports_as
 from ctxguard.report.progress import working
@@ -25,7 +25,7 @@ class Printing:
 @spread("stabilize")
 def stabilize(
     session: str,
-    chain: ChainOptions,
+    chain: StabilizerOptions,
     *,
     adapter: str | None = None,
     printing: Printing,

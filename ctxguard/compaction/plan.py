@@ -31,7 +31,7 @@ _FALLBACK: Final = f"{_OLDER}; no summary was to be had, the transcript's head a
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _Compaction:
     """What one compaction removes.
 
     Attributes:
@@ -55,20 +55,20 @@ class _State:
         cuts: the cuts so far.
         fixed: tokens so far that are never summarized.
         authority: number of system and task artifacts counted in it.
-        tokens: tokens of the rest, from the latest beginning on.
+        tokens: tokens of all other exchanges since the last cut.
         allowance: tokens reserved for the summary of the last cut, counted whether it uses them or not.
     """
 
     seen: int = 0
-    cuts: tuple[_Cut, ...] = ()
+    cuts: tuple[_Compaction, ...] = ()
     fixed: int = 0
     authority: int = 0
     tokens: int = 0
     allowance: int = 0
 
     @property
-    def cut(self) -> _Cut:
-        return self.cuts[-1] if self.cuts else _Cut()
+    def cut(self) -> _Compaction:
+        return self.cuts[-1] if self.cuts else _Compaction()
 
 
 class CompactionPlan:
@@ -93,7 +93,7 @@ class CompactionPlan:
         self._heading = draft.counter.artifact(Artifact(Kind.USER, write_record(SUMMARY, "")))
         self._least = self._heading + _LEAST_TEXT
         self._task: int | None = None
-        self._keys: dict[tuple[int, _Cut], str] = {}
+        self._keys: dict[tuple[int, _Compaction], str] = {}
 
     def take(self, artifacts: Sequence[Artifact]) -> None:
         """Take in new artifacts. The last exchange may still grow, so it is decided again each time."""
@@ -105,7 +105,7 @@ class CompactionPlan:
         self._state = self._taken(self._settled) if len(self.history) else self._settled
 
     @property
-    def cuts(self) -> tuple[_Cut, ...]:
+    def cuts(self) -> tuple[_Compaction, ...]:
         """The cuts, oldest first; empty if there is none."""
         return self._state.cuts
 
@@ -143,7 +143,7 @@ class CompactionPlan:
         is_recalled = record_title(self.history.artifacts[self.history.start(number)]) == RECALLED
         return 0 if is_recalled else self.history.spans[number].tokens
 
-    def _anchor(self, cut: _Cut) -> int | None:
+    def _anchor(self, cut: _Compaction) -> int | None:
         """Return the user message that opened the context's first turn, if it is kept from before the beginning."""
         gives_up = cut.gives_up and not cut.keeps_opener
         if gives_up or cut.begin == 0 or self.history.spans[cut.begin].has_user_role:
@@ -151,21 +151,21 @@ class CompactionPlan:
         opener = self.history.opener(cut.begin)
         return None if opener is None or self._stays(opener, cut.gives_up) else opener
 
-    def _cut_at(self, begin: int, gives_up: int, number: int) -> _Cut:
+    def _cut_at(self, begin: int, gives_up: int, number: int) -> _Compaction:
         """Return a cut that is made when there are exchanges up to `number`."""
         opener = self.history.opener(begin)
-        return _Cut(begin, gives_up, self._keeps_latest and opener == self.history.last_asked(number + 1))
+        return _Compaction(begin, gives_up, self._keeps_latest and opener == self.history.last_asked(number + 1))
 
     def _total(self, state: _State) -> int:
         return self._staying(state, state.cut, state.tokens) + state.allowance
 
-    def _staying(self, state: _State, cut: _Cut, tokens: int) -> int:
+    def _staying(self, state: _State, cut: _Compaction, tokens: int) -> int:
         """Return the tokens of everything but the summary."""
         anchor = self._anchor(cut)
         opening = 0 if anchor is None else self.history.spans[anchor].tokens
         return self.draft.overhead + state.fixed + tokens + opening - self._freed(state, cut)
 
-    def _freed(self, state: _State, cut: _Cut) -> int:
+    def _freed(self, state: _State, cut: _Compaction) -> int:
         """Return the tokens of the task if this cut removes it: until then they count among the fixed ones."""
         task, last = self._task, state.cut
         if task is None or task >= cut.begin or cut.gives_up < 2 or (last.gives_up > 1 and task < last.begin):
@@ -173,7 +173,7 @@ class CompactionPlan:
         return 0 if self._stays(task, cut.gives_up) else self.history.spans[task].tokens
 
     def _cut(self, state: _State, number: int) -> _State:
-        """Move the beginning forward; if the limit cannot be met otherwise, summarize protected items one by one."""
+        """Remove the oldest exchanges; if the limit cannot be met otherwise, summarize protected items one by one."""
         come = bisect_left(self.history.messages, number + 1)
         kept = max(1, min(self.draft.keep_recent, come))
         # protected items may be kept again at a later cut, except for the task, whose tokens are no longer counted
@@ -185,7 +185,7 @@ class CompactionPlan:
         return state if self._total(cut) >= self._total(state) else cut
 
     def _cut_to(self, state: _State, number: int, gives_up: int, least: int) -> _State:
-        """Move the beginning forward to the target, as far as the latest messages allow, if that saves enough."""
+        """Remove the oldest exchanges down to the target, but not the latest messages, if that saves enough."""
         keep, messages = self.draft.keep_recent - max(0, gives_up - 2), self.history.messages
         come = bisect_left(messages, number + 1)
         if come < keep:
@@ -210,7 +210,7 @@ class CompactionPlan:
 
     def _left(self, number: int) -> list[int]:
         """Return the exchanges removed at a cut, counted from 1, including those that the cut before it had kept."""
-        cut, earlier = self.cuts[number - 1], self.cuts[number - 2] if number > 1 else _Cut()
+        cut, earlier = self.cuts[number - 1], self.cuts[number - 2] if number > 1 else _Compaction()
         anchor = self._anchor(cut)
         kept = (self._anchor(earlier), self._task if earlier.gives_up < 2 else None)
         numbers = {n for n in kept if n is not None and n < earlier.begin}

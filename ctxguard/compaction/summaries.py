@@ -39,7 +39,7 @@ _INJECTED: Final = re.compile(
     r"|^[^\S\n]*(?:you are now|from now on,? you|new instructions?:)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""What would read as an instruction to the model if it stood in its context as a summary."""
+"""Text that would read as an instruction to the model if it were in its context as a summary."""
 _POLL: Final = 0.05  # seconds between two looks for another worker's summary
 _log = logging.getLogger("ctxguard.compaction")
 

@@ -1,4 +1,4 @@
-"""Make a text fit a hard token limit, by its type."""
+"""Shorten a text to a hard token limit, in the way that suits its type."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.content.detection import detect
-from ctxguard.content.fitting import Measured, fit, measure
+from ctxguard.content.fitting import MeasuredText, fit, measure
 from ctxguard.content.views import (
     NO_LIMITS,
     Bounded,
@@ -79,7 +79,7 @@ def show(
     count: Count,
     *,
     limits: Limits = NO_LIMITS,
-    measured: Measured | None = None,
+    measured: MeasuredText | None = None,
 ) -> Bounded:
     """Return a view of a source within a token limit and the limits of its type.
 
@@ -101,7 +101,7 @@ def show(
     return Bounded(content, info, file_type)
 
 
-def _view(processor: Processor, source: Source, known: Measured, max_tokens: int, count: Count) -> View:
+def _view(processor: Processor, source: Source, known: MeasuredText, max_tokens: int, count: Count) -> View:
     """Return the view within the processor's own limits if that fits, else within the tokens as well."""
     if not known.over and source.gap is None:
         view = processor.view(_AMPLE * len(source.text) + 1000)

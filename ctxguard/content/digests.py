@@ -42,7 +42,7 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
     """
     kind = file_type or detect(text)
     pieces = _pieces(ends_of(text), kind)
-    # The names of JSON have their keys with them, so they come first: ids tell more than a first name or a zip code.
+    # The names of JSON have keys, so they come first: ids are more informative than a first name or a zip code.
     firsts = islice(pieces, 1) if kind is FileType.JSON else pieces
     chosen, used = _fitting(firsts, int(_PIECES * max_tokens), "", count)
     names, more = _names_for(text, "; ".join(chosen), max_tokens - used - 2, count)

@@ -11,7 +11,7 @@ _FULL_ENOUGH = 0.93  # share of the limit from which on no fuller view is search
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredText:
     """The known facts about a text's tokens.
 
     Attributes:
@@ -27,7 +27,7 @@ class Measured:
     over: bool = field(kw_only=True)
 
 
-def measure(text: str, max_tokens: int | None, count: Count) -> Measured:
+def measure(text: str, max_tokens: int | None, count: Count) -> MeasuredText:
     """Compare a text with a limit; a text far above it is counted only in part.
 
     The start of a text never has noticeably more tokens than the whole (cutting splits one token), so if the start is
@@ -37,11 +37,11 @@ def measure(text: str, max_tokens: int | None, count: Count) -> Measured:
     while max_tokens is not None and length < len(text) // 2:
         tokens = count(text[:length])
         if tokens > max_tokens * 1.25 + 32:
-            return Measured(round(tokens * len(text) / length), length / tokens, exact=False, over=True)
+            return MeasuredText(round(tokens * len(text) / length), length / tokens, exact=False, over=True)
         length *= 4
     tokens = count(text)
     over = max_tokens is not None and tokens > max_tokens
-    return Measured(tokens, len(text) / max(1, tokens), exact=True, over=over)
+    return MeasuredText(tokens, len(text) / max(1, tokens), exact=True, over=over)
 
 
 def fit(processor: Processor, max_tokens: int, count: Count, ratio: float) -> View:

@@ -1,9 +1,9 @@
 """Decode text files: byte-order mark, UTF-8, UTF-16 without a mark, then a guess if the evidence is strong.
 
 Nearly any bytes are valid in nearly any old encoding, so a guess needs evidence. Another script is recognized by words
-of its letters alone, and then identified by `chardet`. Another Latin alphabet is recognized by words that no language
-of Western Europe can write and one of its own can. Words count once, however often they occur: a log repeats a few.
-Anything else is Latin-1, or Windows-1252 if it uses the bytes by which the two differ.
+of its letters alone, and then identified by `chardet`. Another Latin alphabet is recognized by words with letters that
+no language of Western Europe has. Words count once, however often they occur: a log repeats a few. Anything else is
+Latin-1, or Windows-1252 if it uses the bytes by which the two differ.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from ctxguard.content.processors.table import Record, Table, TableProcessor, write_row
+from ctxguard.content.processors.table import Table, TableProcessor, TableRecord, write_row
 from ctxguard.content.processors.tree import share_out
 from ctxguard.content.views import Limits, TruncationInfo, View, note
 from ctxguard.files.opening import RefusedError
@@ -101,5 +101,5 @@ def _sheet(entry: Mapping[str, object], limits: Limits, requested: tuple[int, in
     return Sheet(name, TableProcessor(table, limits, text=whole), rows, extent)
 
 
-def _record(cells: list[str]) -> Record:
-    return Record(write_row(cells), cells)
+def _record(cells: list[str]) -> TableRecord:
+    return TableRecord(write_row(cells), cells)

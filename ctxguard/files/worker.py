@@ -35,7 +35,7 @@ _UNLISTED: Final = ((b"7z\xbc\xaf", "7z"), (b"Rar!", "RAR"))
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
-class UnreadableError(Exception):
+class ConversionError(Exception):
     """The reason why a document cannot be read."""
 
 
@@ -85,7 +85,7 @@ def _reason(error: Exception) -> str:
         return "needs more memory than a document is given"
     if "Password" in told or "encrypted" in told:
         return "is protected by a password"
-    text = " ".join(str(error).split()) if isinstance(error, UnreadableError) else ""
+    text = " ".join(str(error).split()) if isinstance(error, ConversionError) else ""
     return text or f"is damaged or not what it claims to be ({type(error).__name__})"
 
 
@@ -110,13 +110,13 @@ def _refuse_bomb(file: BinaryIO) -> None:
     file.seek(0)
     start = file.read(8)
     if start == _OLE and "EncryptedPackage".encode("utf-16-le") in file.read():
-        raise UnreadableError("is protected by a password; save it without one")
+        raise ConversionError("is protected by a password; save it without one")
     if start == _OLE:
-        raise UnreadableError("is of an Office format from before 2007; save it as .docx, .pptx or .xlsx")
+        raise ConversionError("is of an Office format from before 2007; save it as .docx, .pptx or .xlsx")
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
     if unpacked > MAX_UNPACKED or (unpacked > 20_000_000 and unpacked > size * MAX_RATIO):
-        raise UnreadableError(f"would unpack {size} bytes to {unpacked}, which is refused as a zip bomb")
+        raise ConversionError(f"would unpack {size} bytes to {unpacked}, which is refused as a zip bomb")
     file.seek(0)
 
 
@@ -159,7 +159,7 @@ def _written(sheets: Sequence[_Sheet]) -> str:
     keep = max((len(sheet["head"]) for sheet in sheets), default=1)
     while len(text := json.dumps(sheets)) > MAX_TEXT:
         if keep == 1:
-            raise UnreadableError(f"has rows of more than {MAX_TEXT} characters, which is more than can be shown")
+            raise ConversionError(f"has rows of more than {MAX_TEXT} characters, which is more than can be shown")
         keep //= 2
         sheets = [_with_ends(sheet, keep) for sheet in sheets]
     return text
@@ -246,7 +246,7 @@ def _archive(file: BinaryIO) -> str:
     file.seek(0)
     start = file.read(8)
     if name := next((name for sign, name in _UNLISTED if start.startswith(sign)), None):
-        raise UnreadableError(f"is a {name} archive, which cannot be listed; unpack it first")
+        raise ConversionError(f"is a {name} archive, which cannot be listed; unpack it first")
     file.seek(0)
     try:
         return _tar_listing(file)
@@ -309,7 +309,7 @@ class _Bounded(io.RawIOBase):
         data = self._file.read(size)
         self._left -= len(data)
         if self._left < 0:
-            raise UnreadableError("is too large to be listed")
+            raise ConversionError("is too large to be listed")
         return data
 
 

@@ -31,7 +31,7 @@ from ctxguard.artifacts import Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
 
 NO_ID: Final = "no id: "
-"""How ids begin that stand for missing ones. They are never written: Vertex AI refuses ids."""
+"""Prefix of ids that replace missing ones. They are never written: Vertex AI refuses ids."""
 _CAMEL: Final = {
     "function_call": "functionCall",
     "function_response": "functionResponse",

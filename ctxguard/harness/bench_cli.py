@@ -41,7 +41,7 @@ class Comparing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Printing:
+class BenchPrinting:
     """Options: the output, and its destination."""
 
     report: Literal["text", "json", "markdown"] = "text"
@@ -51,14 +51,14 @@ class Printing:
 @spread("bench")
 def bench(
     comparing: Comparing,
-    printing: Printing,
+    printing: BenchPrinting,
     sessions: list[str] | None = None,
     processes: int | None = None,
 ) -> None:
     """Compare ctxguard with other libraries: same sessions, same budget, same counter, one run.
 
     Alone, it compares with a rolling window. Drivers for LangChain, PydanticAI, litellm, headroom, Strands, and
-    Haystack are in the source repository: --with benchmarks.peers.
+    others are in the source repository: --with benchmarks.peers.
 
     Exit codes: 0 compared; 2 no call of the sessions exceeds a budget.
     """

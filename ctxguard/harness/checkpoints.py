@@ -55,7 +55,7 @@ class _Progress:
 _FORMAT: Final = TypeAdapter(_Progress)
 
 
-class Checkpoint:
+class ReplayCheckpoint:
     """Save progress to a file at intervals, and continue from it; a file of another replay is rejected."""
 
     def __init__(self, path: Path, plan: Plan, names: Sequence[str]) -> None:

@@ -87,7 +87,7 @@ def _compared(run: RunModel, *, is_best: bool) -> tuple[str, ...]:
     )
 
 
-class _Cut(NamedTuple):
+class _ShownCut(NamedTuple):
     """The data of one cut on the page: its call, tokens, changes in words, and the artifacts that the chain added."""
 
     call: int
@@ -105,7 +105,7 @@ class _Seen:
 
     call: int = 0
     report: Report | None = None
-    cuts: list[_Cut] = field(default_factory=list)
+    cuts: list[_ShownCut] = field(default_factory=list)
     before: dict[int, str] = field(default_factory=dict)
 
     def __call__(self, call: int, report: Report) -> None:
@@ -122,7 +122,7 @@ class _Seen:
         added = (shown_text(d.artifact) for d in report.decisions if d.position is None and d.tokens_after)
         self.before = decisions
         tokens = (report.tokens_before, report.tokens_after, report.cut.rebilled)
-        self.cuts.append(_Cut(call, *tokens, words, "\n\n".join(added), "dropped" in decisions.values()))
+        self.cuts.append(_ShownCut(call, *tokens, words, "\n\n".join(added), "dropped" in decisions.values()))
 
 
 def _ranges(positions: Sequence[int]) -> str:

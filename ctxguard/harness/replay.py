@@ -81,14 +81,14 @@ class SessionReplay:
 
     @property
     def badness(self) -> tuple[float, ...]:
-        """Sort key: findings first, then refusals, then what the requests do not hold, then cuts."""
+        """Sort key: findings first, then refusals, then missing support, then cuts."""
         own, calls = self.figures, max(self.figures.calls, 1)
         lost = 0.0 if own.support is None else 1 - own.support
         return (sum(own.findings.values()), own.refused / calls, round(lost, 6), own.cuts / calls, own.tokens_before)
 
 
 class Held(NamedTuple):
-    """What a context holds: support and bits, None if they cannot be measured, and characters of the newest outputs."""
+    """Measures of a context: support and bits, None if not measurable, and characters of the newest outputs."""
 
     support: Support | None
     bits: Bits | None = None
@@ -110,11 +110,11 @@ class Recorded:
     def held(
         self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter, measure: Fidelity
     ) -> Held:
-        """Measure what a context holds of what the next message needs, for a history that exceeds the budget.
+        """Measure how much of the next message's needs a context contains, for a history that exceeds the budget.
 
         Args:
             end: messages of the history before the call.
-            context: what is sent.
+            context: the context that is sent.
             available: tokens that messages may take.
             count: the counter in use.
             measure: of support.
@@ -167,7 +167,7 @@ def replay(session: Session, stabilizer: Stabilizer, *, prices: PriceModel | Non
 
 
 def served(session: Session, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
-    """Yield the served calls of a replay that nobody judges, which takes a fraction of the time: number and context."""
+    """Yield the served calls of a replay without judging, which takes a fraction of the time: number and context."""
     recorded = Recorded(session)
     chain = with_adapter_stages(stabilizer, session.adapter)
     running = chain.session(tools=session.tools, overhead=session.overhead(chain.counter))

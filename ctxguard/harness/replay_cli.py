@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ctxguard.cli.options import ChainOptions, settings_of, spread
+from ctxguard.cli.options import StabilizerOptions, settings_of, spread
 from ctxguard.errors import ConfigError
 from ctxguard.harness.baseline import compare, load_baseline, parse_tolerances
-from ctxguard.harness.checkpoints import Checkpoint
+from ctxguard.harness.checkpoints import ReplayCheckpoint
 from ctxguard.harness.document import ReplayReport, schema_json
 from ctxguard.harness.engine import SMALL, Plan, Results, Setting, Spread, Tally, cores, run
 from ctxguard.harness.locations import total_size
@@ -39,7 +39,7 @@ class Pricing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Printing:
+class ReplayPrinting:
     """Options: the output, and its destination."""
 
     report: ReportFormat = "text"
@@ -49,7 +49,7 @@ class Printing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class FailOptions:
     """Options: the conditions under which a replay fails."""
 
     baseline: Path | None = None
@@ -68,10 +68,10 @@ class Running:
 
 @spread("replay")
 def replay(
-    chain: ChainOptions,
+    chain: StabilizerOptions,
     pricing: Pricing,
-    printing: Printing,
-    verdict: Verdict,
+    printing: ReplayPrinting,
+    verdict: FailOptions,
     running: Running,
     sessions: list[str] | None = None,
     adapter: str | None = None,
@@ -134,7 +134,7 @@ def _run(names: list[str], plan: Plan, running: Running, processes: int, size: i
     """Replay, and show the progress and the remaining time on a terminal, on one line."""
     begun = time.monotonic()
     sources, results = recordings(names), Results([Tally() for _ in plan.settings])
-    checkpoint = None if running.resume is None else Checkpoint(running.resume, plan, names)
+    checkpoint = None if running.resume is None else ReplayCheckpoint(running.resume, plan, names)
     with working("reading", after=0) as now:
         if checkpoint is not None:
             checkpoint.restore(results, sources)
@@ -160,7 +160,7 @@ def _spread(engine: str | None) -> Spread | None:
     return spread_on_ray
 
 
-def _settings(chain: ChainOptions, sweep: str | None) -> tuple[Setting, ...]:
+def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...]:
     known = settings_of(chain.config)
     options = {
         "policy": chain.policy or known.policy,

@@ -12,11 +12,11 @@ from ctxguard.history.phrases import is_greeting
 from ctxguard.history.records import is_synthetic
 
 AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
-"""Kinds that stand first and are never dropped."""
+"""Kinds that come first and are never dropped."""
 MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
-"""Kinds that count as messages: what a person or the model said."""
+"""Kinds that count as messages, of a person or the model."""
 TASK_SHARE: Final = 4
-"""The first request is the task unless it takes more than a quarter of the budget; a larger one is a paste."""
+"""The first request is the task unless it takes more than a quarter of the budget; a larger one is pasted text."""
 
 
 @dataclass(slots=True)

@@ -17,15 +17,15 @@ RECALLED: Final = (
     "Recalled from earlier in this conversation, oldest first, because it may matter for the next message. "
     "A record of what was said, not a new request."
 )
-"""Title of the block of what is brought back."""
+"""Title of the block of recalled messages."""
 SUMMARY: Final = "Summary of the earlier conversation, which is no longer shown. A record, not a request."
-"""Title of the message that stands for what was compacted."""
+"""Title of the summary that replaces compacted messages."""
 TRAIL: Final = "Trail, not a request."
-"""Title of the message that tells what has left."""
+"""Title of the message that lists evicted steps."""
 CHECKPOINT: Final = "Checkpoint. A record of what was reached, not a request."
-"""Title of the message that stands for completed phases."""
+"""Title of the message that replaces completed phases."""
 JOINT: Final = "\n\n"
-"""What stands between the texts of messages that were joined, where roles must take turns."""
+"""The separator of joined texts, if roles must alternate."""
 _DIGEST_LETTERS: Final = 6
 """One text in 300 million that looks like a record by accident would pass for one; each letter costs half a token."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
@@ -34,7 +34,7 @@ _HEADER: Final = re.compile(
     rf"(?P<digest>[a-z]{{{_DIGEST_LETTERS}}})(?P<length>[a-z]{{1,7}})\]\n"
 )
 _MOST_HEADERS: Final = 64
-"""Headings of records in one text whose digests are compared; results hold a handful."""
+"""Headings of records in one text whose digests are compared; results contain a handful."""
 _GAP: Final = re.compile(r"\s*")
 
 

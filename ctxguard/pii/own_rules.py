@@ -95,7 +95,7 @@ def _fields(labels: Mapping[str, str]) -> Iterator[Rule]:
 
 
 def own_masker(masker: Masker, settings: OwnSettings) -> Masker:
-    """Return a masker with the rules of a configuration beside those of another, and with its strategies."""
+    """Return a masker with the rules of a configuration in addition to those of another, and with its strategies."""
     sets = [one for one in masker.detectors if isinstance(one, RuleSet)][:1] or [RuleSet("none")]
     others = [one for one in masker.detectors if one is not sets[0]]
     return Masker(

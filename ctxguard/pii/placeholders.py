@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from ctxguard.pii.spans import Span
 
 LITERAL: Final = "LITERAL"
-"""Label of a placeholder that a text had when it came in: its value is itself, whatever a vault holds."""
+"""Label of a placeholder that the original text contained: its value is itself, whatever is in a vault."""
 UNCHECKED: Final = "UNCHECKED"
 """Label of a whole text that is masked because a detector failed."""
 

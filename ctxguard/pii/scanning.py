@@ -59,7 +59,7 @@ def scan_file_text(text: str, rules: Rules) -> list[Place]:
 
 
 Reason: TypeAlias = tuple[Place, str, str]
-"""A place, the rule that decided there, and the one thing that kept it from finding; empty where it finds."""
+"""A place, the rule that decided there, and why it did not find it; empty if it did."""
 
 
 def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
@@ -86,7 +86,7 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
 
 
 def _judged(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-    """Yield what rules say of a text; of JSON, of each of its strings and numbers behind its key."""
+    """Yield the matches of rules in a text; in JSON, in each string and number with its key before it."""
     if not is_json(record):
         yield from rules.judged(record)
         return

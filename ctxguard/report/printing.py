@@ -23,7 +23,7 @@ _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\
 
 
 _FIRST_COLUMN: Final = re.compile(r" *\S+(?: \S+)*  +(?=\S)")
-"""What stands in the first column of a line, and the space after it."""
+"""The first column of a line, and the space after it."""
 
 
 def printable(text: str) -> str:

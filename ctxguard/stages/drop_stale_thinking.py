@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _WINDOW: Final = "StableWindow"
 _BLANK: Final = Part("reasoning", "", signed=True)
 _MENDS: Final = ("RepairExchanges", "OrderByAuthority", "StartWithUser")
-"""Stages that decide once, when an artifact is first seen: what they do was done when the thinking was written."""
+"""Stages that decide once, when an artifact arrives: their changes were already made when the thinking was written."""
 
 
 @dataclass(frozen=True, slots=True)

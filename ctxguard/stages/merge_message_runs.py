@@ -113,7 +113,7 @@ def _joined(first: Artifact, last: Artifact) -> Artifact | None:
     if text is None:
         return None
     if is_synthetic(last):
-        last = replace(last, pinned=first.pinned)  # it holds the user's text now
+        last = replace(last, pinned=first.pinned)  # it contains the user's text now
     if isinstance(last.content, str):
         return last.revised(content=JOINT.join(filter(None, (text, last.content))))
     number = _place_of_text(last.content)

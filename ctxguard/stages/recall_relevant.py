@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _NEIGHBOR: Final = 0.5
 """Weight of the score of the exchange before and after."""
 _REPLY: Final = 2 / 3
-"""Weight of the score of a reply, which mostly repeats what the model was told."""
+"""Weight of the score of a reply, which mostly repeats the model's input."""
 _LEAST_ROOM: Final = 64
 """Tokens below which nothing is recalled: the first line and a sentence."""
 _EXCERPT: Final = 4

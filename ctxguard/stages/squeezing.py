@@ -14,7 +14,7 @@ from ctxguard.stages.bound_tool_output import bounded, bounded_text
 from ctxguard.stages.window_state import Ledger, Shortened, WindowState
 
 _FLOORS: Final = (24, 8)
-"""Tokens that texts are squeezed down to: first outputs, then what the model and people said, then all once more."""
+"""Tokens to which texts are squeezed: first outputs, then messages of the model and people, then all again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Squeezer:
         return state
 
     def _capped(self, state: WindowState, positions: list[int], floor: int, at: Artifact) -> WindowState:
-        """Return the state with texts capped at one size, at least `floor`, to fit the budget if that can save enough.
+        """Return the state with all texts limited to one size, at least `floor`, to fit the budget if possible.
 
         `at` is the artifact whose arrival causes the change, see `Draft.mask`.
         """
@@ -106,7 +106,7 @@ class Squeezer:
 
 
 def water_level(tokens: Iterable[int], room: int, floor: int) -> int:
-    """Return the largest cap, at least `floor`, with which the capped sizes add up to at most `room`."""
+    """Return the largest limit, at least `floor`, with which the limited sizes add up to at most `room`."""
     sizes = sorted(tokens)
     for number, size in enumerate(sizes):
         share = room // (len(sizes) - number)

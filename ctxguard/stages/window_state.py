@@ -14,7 +14,7 @@ from ctxguard.stages.calibration import Calibration
 from ctxguard.stages.trail import Trail
 
 LATEST: Final = 4
-"""Cuts that a window remembers, and calls of the model that are looked at, to tell when cuts come in a row."""
+"""Cuts that a window remembers, and model calls that are examined, to detect cuts in a row."""
 
 
 @dataclass(frozen=True, slots=True)

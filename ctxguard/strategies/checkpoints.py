@@ -100,7 +100,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
+class _PhaseNote:
     """The phases that end with an exchange, and those that a checkpoint in it names as completed."""
 
     ended: tuple[str, ...]
@@ -115,7 +115,7 @@ class _Shown:
     artifact: Artifact | None = None
 
 
-class CheckpointManager(OfOneProcess, Keep[_Note]):
+class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
     """Make checkpoints, store them, and begin contexts from them. As a stage, it cuts where the last phase ended.
 
     The stage finds the ends of phases by the rules. One message replaces everything before the last of them, except for
@@ -219,7 +219,7 @@ class CheckpointManager(OfOneProcess, Keep[_Note]):
 
         return head_and_tail(text, self.max_size, self._counter.text)
 
-    def _ended(self, past: Past[_Note], number: int) -> _Note:
+    def _ended(self, past: Past[_PhaseNote], number: int) -> _PhaseNote:
         """Record the phases that end with an exchange, and those that a checkpoint in it names."""
         ended: list[str] = []
         named: list[str] = []
@@ -230,9 +230,9 @@ class CheckpointManager(OfOneProcess, Keep[_Note]):
                 named += (phase for names in found for phase in names.split(", "))
             else:
                 ended += (rule.name for rule in self.phases if rule.ends(artifact))
-        return _Note(tuple(ended), tuple(named))
+        return _PhaseNote(tuple(ended), tuple(named))
 
-    def _since(self, past: Past[_Note], _end: int) -> Choice | None:
+    def _since(self, past: Past[_PhaseNote], _end: int) -> Choice | None:
         """Choose the messages since the end of the last phase; a checkpoint sums up the others."""
         history = past.history
         named = dict.fromkeys(phase for note in past.notes for phase in note.named)

@@ -47,7 +47,7 @@ class PruningRules:
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
+class _PruningNote:
     """Whether an exchange is kept by name, reports an error that is kept, and repeats the one before it."""
 
     is_named: bool
@@ -64,7 +64,7 @@ class _Scores:
     details: list[dict[str, float]] = field(default_factory=list)
 
 
-class IntelligentPruner(Keep[_Note]):
+class IntelligentPruner(Keep[_PruningNote]):
     """Drop the least important exchanges: scored by kind, recency, errors, reuse and relevance.
 
     Scores change with every message, so they are computed at every `every`-th exchange only and hold until the next
@@ -105,13 +105,13 @@ class IntelligentPruner(Keep[_Note]):
         size = target_size or self.target_size
         return IntelligentPruner(self.rules, scorer=self.importance_scorer, target_size=size).apply(messages)
 
-    def _noted(self, past: Past[_Note], number: int) -> _Note:
+    def _noted(self, past: Past[_PruningNote], number: int) -> _PruningNote:
         errors = [rule for rule in self.rules.preserve if rule == ERRORS]
         others = [rule for rule in self.rules.preserve if rule != ERRORS]
         is_named, is_error = (is_preserved(rules, past.history, number) for rules in (others, errors))
-        return _Note(is_named, is_error, self.rules.merge_similar and repeats(past.history, number))
+        return _PruningNote(is_named, is_error, self.rules.merge_similar and repeats(past.history, number))
 
-    def _important(self, past: Past[_Note], end: int) -> Choice | None:
+    def _important(self, past: Past[_PruningNote], end: int) -> Choice | None:
         """Choose the exchanges that are kept whatever their score, and the best of those above the threshold."""
         if not end:
             return None
@@ -135,7 +135,7 @@ class IntelligentPruner(Keep[_Note]):
         reason = "matters less than the threshold"
         return Choice((*kept, *best), end, reason, runs, details=judged.details)
 
-    def _scored(self, past: Past[_Note], end: int) -> _Scores:
+    def _scored(self, past: Past[_PruningNote], end: int) -> _Scores:
         judged = past.memory(_Scores)
         if len(judged.scores) != end:
             # An exchange before the point does not change any more, and the point only moves on.
@@ -148,7 +148,7 @@ class IntelligentPruner(Keep[_Note]):
             ]
         return judged
 
-    def _spared(self, past: Past[_Note], end: int) -> set[int]:
+    def _spared(self, past: Past[_PruningNote], end: int) -> set[int]:
         """Return the exchanges kept whatever their score: the latest, errors with neighbors, those matched by rules."""
         kept, around, spans = set(), self.rules.keep_error_context, past.history.spans
         for number, note in enumerate(past.notes[:end]):

@@ -100,18 +100,18 @@ def is_preserved(rules: Sequence[PreservationRule], history: History, number: in
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
+class _WindowNote:
     """The notes of a sliding window on an exchange.
 
     Attributes:
         stays: whether it is kept when it is older than the window.
-        counts: whether it counts as waiting to be dropped. A message of a stage does not: its neighbors decide.
+        counts: whether it is counted among the exchanges to drop; a stage's message is not.
         end: how many messages there are up to its end; those that stages wrote do not count.
         opener: number of the user message that opened its turn. It does not count as waiting until the turn is over,
             and is kept as long as the whole turn is.
-        opened: how many exchanges may be dropped before that turn.
-        leaving: number of the exchange that may be dropped next: itself, or the opener of the turn before.
-        total: how many may be dropped by then.
+        opened: number of exchanges before that turn that may be dropped.
+        leaving: the exchange that may be dropped once this one is counted: itself, or the opener of the previous turn.
+        total: number of exchanges that may be dropped up to here.
     """
 
     stays: bool = False
@@ -123,7 +123,7 @@ class _Note:
     total: int = 0
 
 
-class SlidingWindow(Keep[_Note]):
+class SlidingWindow(Keep[_WindowNote]):
     """Keep the latest messages and, of the older ones, the exchanges that match a rule; in order, each once.
 
     An exchange that begins before the window and extends into it is kept whole. As a stage, the window collects some
@@ -151,9 +151,9 @@ class SlidingWindow(Keep[_Note]):
         """Return the artifacts that are kept as of now. The input is not changed."""
         return Keep.apply(SlidingWindow(self.window_size, rules=self.rules, every=1), messages)
 
-    def _noted(self, past: Past[_Note], number: int) -> _Note:
+    def _noted(self, past: Past[_WindowNote], number: int) -> _WindowNote:
         history, span = past.history, past.history.spans[number]
-        before = past.notes[number - 1] if number else _Note()
+        before = past.notes[number - 1] if number else _WindowNote()
         is_written = span.has_user_role and not span.is_asked
         stays = span.is_pinned or number == past.task or is_preserved(self.rules, history, number)
         counts = not (stays or is_written or number in history.asked[:1])
@@ -163,13 +163,13 @@ class SlidingWindow(Keep[_Note]):
             opener, leaving = itself, self._released(before)
         end = before.end if is_written else before.end + span.end - span.start
         total = before.total + (leaving is not None)
-        return _Note(stays, counts, end, opener, total if span.is_asked else before.opened, leaving, total)
+        return _WindowNote(stays, counts, end, opener, total if span.is_asked else before.opened, leaving, total)
 
-    def _released(self, last: _Note) -> int | None:
+    def _released(self, last: _WindowNote) -> int | None:
         """Return the message that opened a turn that is over; None if it was dropped with a part of the turn."""
         return last.opener if last.total - last.opened <= last.total % self.every else None
 
-    def _latest(self, past: Past[_Note], _end: int) -> Choice | None:
+    def _latest(self, past: Past[_WindowNote], _end: int) -> Choice | None:
         """Choose the older exchanges to keep: those that match a rule, and those that still wait to be dropped."""
         history, notes = past.history, past.notes
         if not notes:

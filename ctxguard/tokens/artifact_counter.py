@@ -182,7 +182,7 @@ class ArtifactCounter:
         )
 
     def brought_tools(self, tools: Sequence[Mapping[str, object]]) -> ToolCount:
-        """Return the token cost of tools among the messages: a block of their own, with the prompt for late tools."""
+        """Return the token cost of tools that are defined among the messages, including their hidden prompt."""
         counted = self.count_tools(tools)
         late = self.costs.tools.late
         return counted if late is None or not counted.schemas else replace(counted, hidden=late)

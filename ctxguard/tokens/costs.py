@@ -1,6 +1,6 @@
 """The token costs of a model family besides the text itself, as data: framing, tools, schemas, hidden prompts, media.
 
-The figures of each family stand in `data/models.toml`; both ways of counting read them here and nowhere else:
+The figures of each family are in `data/models.toml`; both ways of counting use them from here:
 `ArtifactCounter`, which the adapters use, and `count_request`.
 """
 
@@ -121,7 +121,7 @@ class Costs:
         channel: added for an assistant message with text or thinking.
         system: framing of a system message.
         result: framing of a tool's result.
-        quotes_results: whether the text of a result stands in a JSON object, where it is not one itself.
+        quotes_results: whether the text of a result is put into a JSON object, if it is not one itself.
         call: framing of a tool call.
         call_names: how often the tool's name is written for a call and its result, in addition to the call itself.
         parallel: added for each call if a message has several.

@@ -144,7 +144,7 @@ class FamilyCounter:
 
     @property
     def costs(self) -> Costs:
-        """The token costs of the family besides the text."""
+        """The token costs of the model family, apart from those of the text."""
         return self.family.costs
 
     def count(self, text: str) -> int:

@@ -26,7 +26,7 @@ class Family:
     Attributes:
         name: the family's name in reports.
         models: matches the beginning of the plain names of its models.
-        costs: what it charges beside the text.
+        costs: its token costs besides the text.
         encoding: the vocabulary with which its texts are counted.
         scale: tokens of the family for each token of that vocabulary; 1.0 if it is the family's own.
         own_vocabulary: whether `encoding` is the family's own.

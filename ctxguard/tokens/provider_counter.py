@@ -125,7 +125,7 @@ class ProviderCounter:
 
     @property
     def costs(self) -> Costs:
-        """The token costs of the family besides the text."""
+        """The token costs of the model family, apart from those of the text."""
         return getattr(self._fallback, "costs", GENERIC)
 
     def count(self, text: str) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import typer
 
 from ctxguard.cli.groups import Command, command_group
-from ctxguard.cli.options import ChainOptions, settings_of, spread
+from ctxguard.cli.options import StabilizerOptions, settings_of, spread
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
 
@@ -99,7 +99,7 @@ class Guarding:
 @spread("serve")
 def serve(
     upstream: list[str],
-    chain: ChainOptions,
+    chain: StabilizerOptions,
     listening: Listening,
     guarding: Guarding,
     grace: int = 30,
@@ -171,7 +171,7 @@ def require_server() -> None:
         raise ConfigError(f"the proxy is an extra: {install_command('proxy')}")
 
 
-def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
+def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
     """Return the guard that options and configuration describe."""
     from ctxguard.config import load_context_config
     from ctxguard.stores import open_store
@@ -227,7 +227,7 @@ def worker_app() -> Starlette:
 
     upstream, chain, guarding, workers = json.loads(os.environ[_SETTINGS])
     known = load_context_config(chain["config"]).stabilizer
-    guard = guard_of(ChainOptions(**chain), Guarding(**guarding), known, workers=workers)
+    guard = guard_of(StabilizerOptions(**chain), Guarding(**guarding), known, workers=workers)
     begin_log()
     _warm(guard)
     return proxy_app(guard, upstream)

@@ -80,8 +80,8 @@ class Prepared:
         budget: The budget in tokens.
         refused: The reasons for which earlier attempts of this request were refused.
         is_redacted: Whether values were redacted in a request with texts but no history; None for all others.
-        reading: Answers the calls by which the model reads back; None where it cannot.
-        billed_to: The labels under which what is billed for it is counted.
+        reading: Answers read-back calls; None if the tool is not offered.
+        billed_to: The labels under which its billed tokens are counted.
     """
 
     body: bytes = field(repr=False)
@@ -108,25 +108,25 @@ class Prepared:
 
     @property
     def is_read(self) -> bool:
-        """Whether answers are read: to put values back, or to answer what the model reads back."""
+        """Whether responses are read: to restore values, or to answer read-back calls."""
         return self.reply is not None or self.reading is not None
 
     def follow(self, answer: bytes) -> WireRequest | None:
-        """Return the request that goes on with an answer, where it is not the client's turn yet."""
+        """Return the request that continues after a response with read-back calls; None if it is the client's turn."""
         return None if self.reading is None else self.reading.follow_whole(answer)
 
     def whole(self, answer: bytes) -> bytes:
-        """Return the body of an answer as the client gets it: with the values back, and without calls of the guard."""
+        """Return the body of a response for the client: with values restored, and without read-back calls."""
         answer = answer if self.reading is None else self.reading.whole(answer)
         return answer if self.reply is None else self.reply.whole(answer)
 
     def stream(self, weave: Weave | None = None, *, is_framed: bool = False) -> EventStream:
-        """Begin with an answer that comes as server-sent events, or in Amazon's frames.
+        """Return an object for a response of server-sent events, or of Amazon's frames.
 
-        One that goes on with another has its `weave`.
+        Pass the `weave` of the previous response if this one continues it.
 
         Raises:
-            WireError: There is nothing to do in it.
+            WireError: The response need not be read.
         """
         if not self.is_read:
             raise WireError("this answer needs no reading", status=500)
@@ -414,7 +414,7 @@ class Guard:
         return (yield from self._stabilized(kind, request, body, retry))
 
     def _redacted(self, request: WireRequest, upload: tuple[str, list[str]] | None) -> Prepared:
-        """Return a request that holds texts and no history, as JSON or as an upload, with its values redacted."""
+        """Return a request with texts but no history, JSON or an upload, with its values redacted."""
         if self.stabilizer.mode == "observe":
             return Prepared(request.body)
         divider, parts = upload or ("", [])

@@ -35,7 +35,7 @@ class Metrics:
         self._lock = Lock()
 
     def add(self, name: str, label: str = "", value: str = "", *, count: int = 1) -> None:
-        """Count something by its name, and by the value of a label where it has one; others may stand before that."""
+        """Count an event by its name, and by the value of its label if it has one, after any other labels."""
         with self._lock:
             if label not in self._labels and len(self._labels) >= _MOST_LABELS:
                 label = label.rpartition(",")[2]  # tokens of credentials that are renewed would add up

@@ -29,7 +29,7 @@ def _refuse_constant(name: str) -> object:
 
 
 def written_body(body: Mapping[str, object]) -> bytes:
-    """Return the bytes of a body, always written anew, so that a repeated key's unread value is not sent."""
+    """Return the bytes of a body. It is always written anew: a repeated key has a value that was not checked."""
     try:
         return as_json(body, allow_nan=False)
     except (ValueError, RecursionError) as error:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import typer
 import yaml
 
-from ctxguard.cli.options import ChainOptions, settings_of, spread
+from ctxguard.cli.options import StabilizerOptions, settings_of, spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, note
 from ctxguard.wire.cli import Guarding, guard_of, is_a_failure, require_server, uvicorn_settings
@@ -38,7 +38,7 @@ _WARNINGS: Final = 5
 @spread("run")
 def run(
     command: list[str],
-    chain: ChainOptions,
+    chain: StabilizerOptions,
     guarding: Guarding,
     port: int = 0,
     log: Path | None = None,

@@ -47,7 +47,7 @@ class _Channel(Generic[Origin]):
 
 
 def _named(value: object, place: object = None) -> Iterator[tuple[object, str]]:
-    """Walk the names of tools in an event, each with the number of its call in the answer."""
+    """Yield the names of tools in an event, each with the number of its call in the response."""
     if isinstance(value, dict):
         places = (value.get(key) for key in ("output_index", "contentBlockIndex", "index"))
         place = next((number for number in places if number is not None), place)
@@ -126,7 +126,7 @@ class ReplyEvents(Generic[Origin]):
         return restored if isinstance(restored, dict) else event
 
     def _flushed(self, ends: Callable[[Channel], bool]) -> list[tuple[Event, Origin]]:
-        """Return the events for the held-back text of channels that end."""
+        """Return the events for the held-back text of the texts that end."""
         flushed: list[tuple[Event, Origin]] = []
         for name in [name for name in self._channels if ends(name)]:
             channel = self._channels.pop(name)
@@ -189,7 +189,7 @@ class EventStream:
         self._events: ReplyEvents[bytes] | None = None if reply is None else ReplyEvents(reply)
 
     def follow(self) -> WireRequest | None:
-        """Return the request that goes on with the answer, now that it is over; None where it is the client's turn."""
+        """Return the request that continues after the finished response; None if it is the client's turn."""
         return self._following
 
     def _woven(self, event: Event) -> Event | None:

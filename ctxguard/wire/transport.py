@@ -133,7 +133,7 @@ class AsyncTransport(_AsyncTransport):
 
 
 class _Way(NamedTuple):
-    """Say how a request goes out; whatever does I/O is asked of a driver, sync or async."""
+    """How a request is sent; all I/O is requested from a driver, sync or async."""
 
     guard: Guard
     request: Any
@@ -142,7 +142,7 @@ class _Way(NamedTuple):
     large: int | None
 
     def answered(self, asked: WireRequest) -> Generator[Ask, object, tuple[Prepared, Any]]:
-        """Send a request, once more where another try can mend what the provider refuses; return what was sent, too."""
+        """Send a request, and retry if the provider refused it for a fixable reason; also return what was sent."""
         prepared: Any = yield from self._prepared(asked, "prepare", "preparing", asked)
         while True:
             sent = _guarded(_library(self.request), self.request, prepared)
@@ -392,7 +392,7 @@ class _GuardedStream:
 
 
 class _MeteredStream:
-    """Pass the bytes of an answer on, and look at what they report."""
+    """Pass on the bytes of a response, and read the tokens that they report."""
 
     def __init__(self, stream: Any, billed: Billed) -> None:  # noqa: ANN401
         self._stream, self._billed = stream, billed

@@ -196,6 +196,10 @@ class AgentProvider(WireProvider):
     def gemini(self, body):
         judge_gemini(body["contents"])
         calls, words = self.said(body)
+        settings = body.get("generationConfig") or {}
+        schema = settings.get("responseJsonSchema") or settings.get("responseSchema")
+        if schema and not calls:  # of a side call, such as whether the agent goes round in circles
+            words = json.dumps(instance_of(schema))
         parts = [{"functionCall": {"name": name, "args": arguments}} for name, arguments in calls] or [{"text": words}]
         candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
         tokens = self.tokens(body)
@@ -275,6 +279,16 @@ def tools_of(body):
         own = tool.get("function", tool)
         if "name" in own:
             yield own["name"], own.get("parameters") or own.get("input_schema") or {}
+
+
+def instance_of(schema):
+    """Return the plainest value of a JSON schema: 0, an empty text, false, the first of several."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    kind = str(schema.get("type")).lower()
+    if kind == "object":
+        return {name: instance_of(member) for name, member in schema.get("properties", {}).items()}
+    return {"array": [], "number": 0, "integer": 0, "boolean": False}.get(kind, "")
 
 
 def judge_chat(messages):

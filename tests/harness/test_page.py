@@ -10,7 +10,7 @@ import pytest
 from ctxguard.harness import parse_session
 from ctxguard.harness.document import figures_model, session_model
 from ctxguard.harness.engine import Plan, Results, Setting, Tally, run
-from ctxguard.harness.page import _FILTERS, _charts, _Cut, _Seen, replay_page
+from ctxguard.harness.page import _FILTERS, _charts, _Seen, _ShownCut, replay_page
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.recordings import Recording
 from ctxguard.harness.replay import served
@@ -52,17 +52,17 @@ def shown(cut, results):
 
 
 def test_a_cut_that_only_shortened_outputs_is_no_failure(bounding):
-    page = shown(_Cut(3, 900, 500, 40, "bounded 2-5", "", has_dropped=False), bounding[1])
+    page = shown(_ShownCut(3, 900, 500, 40, "bounded 2-5", "", has_dropped=False), bounding[1])
     assert "call 3: 900 → 500 tokens, 40 re-billed" in page
     assert "No message left the context, so there is no trail" in page
     assert "without a trail" not in page
 
 
 def test_a_cut_that_dropped_shows_its_trail_or_says_that_there_is_none(bounding):
-    page = shown(_Cut(3, 900, 500, 40, "dropped 2-5", "2 earlier steps: <b>", has_dropped=True), bounding[1])
+    page = shown(_ShownCut(3, 900, 500, 40, "dropped 2-5", "2 earlier steps: <b>", has_dropped=True), bounding[1])
     assert "<pre>2 earlier steps: &lt;b&gt;</pre>" in page
     assert "without a trail" not in page
-    page = shown(_Cut(3, 900, 500, 40, "dropped 2-5", "", has_dropped=True), bounding[1])
+    page = shown(_ShownCut(3, 900, 500, 40, "dropped 2-5", "", has_dropped=True), bounding[1])
     assert "Messages left the context without a trail" in page
 
 

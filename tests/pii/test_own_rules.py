@@ -12,7 +12,7 @@ from test_cli import cli
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.adapting import stabilize_request
-from ctxguard.cli.options import ChainOptions, settings_of
+from ctxguard.cli.options import StabilizerOptions, settings_of
 from ctxguard.config import PiiConfig, load_context_config
 from ctxguard.errors import ConfigError
 from ctxguard.pii import STANDARD, Masker, RuleSet
@@ -69,7 +69,7 @@ def test_stabilize_check_and_replay_use_the_documented_file():
 
 
 def test_serve_and_run_use_the_documented_file():
-    guard = guard_of(ChainOptions(), Guarding(), settings_of(None), workers=1)
+    guard = guard_of(StabilizerOptions(), Guarding(), settings_of(None), workers=1)
     body = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": TEXT}]}).encode()
     sent = guard.prepare(WireRequest("POST", "/v1/chat/completions", {}, body))
     assert is_masked(json.loads(sent.body)["messages"][0]["content"])

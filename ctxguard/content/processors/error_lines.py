@@ -36,7 +36,7 @@ _NAMED: Final = re.compile(r"E(?<=[a-z]E)(?:rror|xception)\b")
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
-class Span(NamedTuple):
+class LineSpan(NamedTuple):
     """A line of a text: where it starts and ends (its line break excluded), and its number, counted from 0."""
 
     start: int
@@ -45,7 +45,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ErrorLine:
     """A line that reports something.
 
     Attributes:
@@ -53,7 +53,7 @@ class Finding:
         rank: its importance, as returned by `error_rank`.
     """
 
-    span: Span
+    span: LineSpan
     rank: int
 
 
@@ -68,8 +68,8 @@ class Findings:
     """
 
     lines: int
-    firsts: Sequence[Finding]
-    repeats: Sequence[Finding]
+    firsts: Sequence[ErrorLine]
+    repeats: Sequence[ErrorLine]
 
 
 def error_rank(line: str) -> int:
@@ -91,8 +91,8 @@ def line_template(line: str) -> str:
 
 def find_errors(text: str) -> Findings:
     """Find the lines that report something, in time linear in the text."""
-    firsts: list[Finding] = []
-    repeats: deque[Finding] = deque(maxlen=_LATEST)
+    firsts: list[ErrorLine] = []
+    repeats: deque[ErrorLine] = deque(maxlen=_LATEST)
     ranks: dict[str, int] = {}
     templates: set[str] = set()
     start = number = 0
@@ -106,7 +106,7 @@ def find_errors(text: str) -> Findings:
             is_first = is_new and line_template(line) not in templates
             templates.update([line_template(line)] if is_first else ())
         if rank:
-            (firsts if is_first else repeats).append(Finding(Span(start, end, number), rank))
+            (firsts if is_first else repeats).append(ErrorLine(LineSpan(start, end, number), rank))
         start = end + 1
     return Findings(number + bool(text) - text.endswith("\n"), firsts, list(repeats))
 

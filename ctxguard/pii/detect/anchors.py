@@ -103,7 +103,7 @@ def _form(
 
 SHAPE: Final = _form(("0", DIGITS), ("A", UPPER), ("a", LOWER), ignores_case=False)
 WORDS: Final = _form(("0", DIGITS), ("-", map(ord, " _")), is_ascii=True, is_apart=True)
-"""For words of many languages, of which an ASCII text can hold the ASCII ones alone; what joins words is one sign."""
+"""For words of many languages, of which an ASCII text contains only ASCII ones; all separators map to one."""
 _HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")))
 _NAMES: Final = _form(("w", DIGITS | UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))), is_apart=True)
 _FORMS: Final = (_form(("0", DIGITS)), SHAPE, _HEX, _NAMES)

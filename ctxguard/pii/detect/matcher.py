@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
 MEMO: Final = 20_000
-"""Entries that one memory holds at most."""
+"""Maximum entries of a cache."""
 _FAR: Final = 1 << 30  # stands for an unlimited distance
 _RUN_SIGNS: Final = frozenset("0 .()/+-")
 Verdict: TypeAlias = Callable[..., bool | int]
@@ -99,7 +99,7 @@ class Matcher:
         return any(literal in shape for literal in self._shapes)
 
     def may_stand_before(self, text: str, start: int, end: int) -> bool:
-        """Return whether the text after a row of numbers may contain the words that the rule requires."""
+        """Return whether the words that the rule requires after a match may follow a row of numbers."""
         if not self.rule.behind or not _tells_word(self._words_behind) or self._words_behind.most is None:
             return True
         # the word follows the row, so the match ends near the end of the row
@@ -146,7 +146,7 @@ class Matcher:
         return end - start if verdict is True else int(verdict)
 
     def fault(self, text: str, end: int) -> str:
-        """Return why a candidate that was judged is no finding."""
+        """Return why a judged candidate is not a finding."""
         is_followed = not self.rule.behind or self._behind.match(text, end) is not None
         return "its check digits or its form are wrong" if is_followed else "no word of its context stands behind it"
 

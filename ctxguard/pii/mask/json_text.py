@@ -15,7 +15,7 @@ from ctxguard.pii.detect.matcher import WINDOW
 from ctxguard.pii.spans import Span
 
 _TOKEN: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|(-?\d[\d.eE+-]*)|([\[{])|[\]}]', re.DOTALL)
-"""A string, with the colon that makes it a key, a number, or what a scope begins or ends with."""
+"""A string, with the colon that makes it a key; a number; or the bracket of a scope."""
 _IN_LIST: Final = re.compile(r'[\[,]\s*(?:"[^"]*"|-?\d[\d.eE+-]*)\s*[,\]]')
 _KEY_END: Final = re.compile(r'"\s*:')
 _END: Final = attrgetter("end")

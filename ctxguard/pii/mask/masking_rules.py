@@ -1,4 +1,4 @@
-"""What a masker looks for, and what it writes in place of each finding."""
+"""The detectors of a masker, and the replacement for each finding."""
 
 from __future__ import annotations
 

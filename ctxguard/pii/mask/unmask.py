@@ -71,8 +71,8 @@ def restore(
         text: the text.
         pseudonyms: the placeholders and their values.
         escaped: write values as inside a JSON string.
-        names_host: tells whether a user named a host; in links to other hosts placeholders stay. None restores all.
-        before: what stands before the text.
+        names_host: returns whether a user named a host; placeholders stay in links to others. None restores all.
+        before: the text before it.
     """
     count = 0
 
@@ -89,7 +89,7 @@ def restore(
 
 
 def _meant(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
-    """Return the value of a placeholder as a model spelled it; None where there is none, or more than one."""
+    """Return the value of a placeholder as a model spelled it; None if there is none, or it is ambiguous."""
     exact = pseudonyms.original(match[0])
     if exact is not None:
         return exact
@@ -106,13 +106,13 @@ def _meant(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
 
 
 def _leaks(before: str, names_host: NamesHost) -> bool:
-    """Return whether what follows a text is part of a link to a host that nobody named."""
+    """Return whether a text ends inside a link to a host that no user named."""
     link = _LINK.search(before, max(0, len(before) - _LONGEST_LINK))
     return link is not None and not names_host(link["host"].rpartition("@")[2].partition(":")[0].lower())
 
 
 def _unknown(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
-    """Walk what looks like a placeholder and stands for nothing."""
+    """Yield texts that look like a placeholder but have no value."""
     for match in _LOOSELY.finditer(text):
         spelled = _SPELLED.fullmatch(match[0])
         if spelled is None or _meant(spelled, pseudonyms) is None:

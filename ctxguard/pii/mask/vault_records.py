@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NUMBERS: Final = "-numbers"
 """Suffix of the namespace of the numbers that a session has assigned."""
 _ERASED: Final = "-erased"
-"""Suffix of the namespace of notes on erasures, which hold no value."""
+"""Suffix of the namespace of notes on erasures, which contain no value."""
 _EVERYTHING: Final = "*"
 _NOTE_BYTES: Final = 4
 """Random bytes in such a note, so that no two are equal."""

@@ -11,7 +11,7 @@ from ctxguard.pii.rules.files import RuleFile
 from ctxguard.pii.rules.rule import Rule
 
 REGIONS: Final = ("GB", "DE", "FR", "IT", "NL", "AU", "JP", "KR", "CH", "AT", "BE", "SE", "IL", "IN", "ZA")
-"""Regions whose national numbers begin with 0, so that they can be told without a word nearby."""
+"""Regions whose national numbers begin with 0, so that they are recognizable without a context word."""
 _KNOWN_HOSTS: Final = "|".join(rf"(?<=\.{ending})" for ending in TOP_LEVEL.split("|"))
 
 
