@@ -126,15 +126,17 @@ QUALITY ?= --baseline benchmarks/quality.json # --write-baseline instead writes 
 quality: $(VENV)/.test ## what stays of recorded and of invented sessions, by both judges, against benchmarks/quality.json; RECORDINGS=folder
 	$(BIN)/python benchmarks/quality.py invented $(wildcard $(RECORDINGS)) --calls 6 $(QUALITY)
 
-NPM_CLIENTS := @openai/codex@0.169.0 @anthropic-ai/claude-code@2.1.197 @google/gemini-cli@0.61.0 @qwen-code/qwen-code@0.15.10 opencode-ai@1.18.33
-PIP_CLIENTS := llm aider-chat
+NPM_CLIENTS := node@22 @openai/codex@0.169.0 @anthropic-ai/claude-code@2.1.197 @google/gemini-cli@0.61.0 @qwen-code/qwen-code@0.15.10 opencode-ai@1.18.33 cline@3.0.65
+PIP_CLIENTS := llm==0.32.1 aider-chat
 CLIENTS ?= # those to run; all of them if none are named
+CLIENTS_AT ?= $(or $(TMPDIR),/tmp)/ctxguard-clients
 clients: $(VENV)/.test ## run real clients from npm and PyPI through the guard, against a strict provider on loopback
-	mkdir -p build/clients/bin
-	npm install --prefix build/clients --no-audit --no-fund --loglevel=error $(NPM_CLIENTS)
-	ln -sf ../node_modules/.bin/codex ../node_modules/.bin/claude ../node_modules/.bin/gemini ../node_modules/.bin/qwen ../node_modules/.bin/opencode build/clients/bin/
-	for name in $(PIP_CLIENTS); do test -d build/clients/$$name || { $(PYTHON) -m venv build/clients/$$name && build/clients/$$name/bin/pip install -q $$name; } || exit 1; ln -sf ../$$name/bin/$${name%-chat} build/clients/bin/; done
-	unshare -rn sh -c 'ip link set lo up && exec $(BIN)/python tests/clients/run.py $(CLIENTS)'
+	mkdir -p $(CLIENTS_AT)/bin
+	npm install --prefix $(CLIENTS_AT) --no-audit --no-fund --loglevel=error $(NPM_CLIENTS)
+	for name in node codex claude gemini qwen opencode cline; do ln -sf ../node_modules/.bin/$$name $(CLIENTS_AT)/bin/; done
+	for name in $(PIP_CLIENTS); do at=$(CLIENTS_AT)/$${name%%=*}; test -d $$at || { $(PYTHON) -m venv $$at && $$at/bin/pip install -q $$name; } || exit 1; done
+	ln -sf ../llm/bin/llm ../aider-chat/bin/aider $(CLIENTS_AT)/bin/
+	unshare -rn sh -c 'ip link set lo up && exec $(BIN)/python tests/clients/run.py --bin $(CLIENTS_AT)/bin $(CLIENTS)'
 
 docs: $(VENV)/.docs ## build the documentation into site/; warnings are errors
 	$(BIN)/python docs/scripts/before_after.py

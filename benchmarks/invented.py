@@ -453,7 +453,8 @@ def course_of(messages, budget: int, counter: str):
     from ctxguard.adapting.registry import find_adapter
     from ctxguard.harness.bench import fixed_summary
     from ctxguard.harness.contestants import Course
-    from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
+    from ctxguard.tokens import ArtifactCounter, find_counter
+    from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
     count, adapter = ArtifactCounter(find_counter(counter)), find_adapter("openai")
     return Course(

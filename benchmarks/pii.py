@@ -19,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 from unittest import mock
 
+from gitleaks import load_gitleaks
 from pii_corpus import MAKERS, corpus
 from pii_secrets import samples
 from recordings import RECORDINGS
@@ -31,7 +32,6 @@ from ctxguard.pii import (
     PresidioDetector,
     Span,
     evaluate,
-    load_gitleaks,
     read_gold,
     resolve,
 )

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ctxguard.pii.gitleaks import _in_python
+from gitleaks import _in_python
 
 LETTERS = string.ascii_letters + string.digits
 MOST = 20

@@ -3,6 +3,7 @@
     python benchmarks/proxy.py                       # 200 requests to each, 20 a second, bodies of about 20 kB
     python benchmarks/proxy.py --requests 20000 --rate 300 --size 4000    # does the memory of the process stay flat?
     python benchmarks/proxy.py --alone 20000 --size 4000                 # the same of the guard in this process
+    python benchmarks/proxy.py --streams 200                             # 200 streamed answers at once, through each
 
 The provider, both proxies and the client are processes of their own; the guarding one is `ctxguard serve`. Requests go to
 both proxies in turn. Each belongs to one of several conversations that grow by a question and an answer, as those of chats
@@ -12,6 +13,7 @@ and agents do, and begin anew where they are long. On a loaded machine the proce
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import random
@@ -37,13 +39,16 @@ WORDS = [
     "pallet",
     "label",
 ]
+STREAM = {"content-type": "text/event-stream"}
+EVENTS, PAUSE = 40, 0.05
+"""Events of a streamed answer, and the seconds between two of them."""
 TURN = 60
 """Words of one message."""
 
 
 def provider_app():
     from starlette.applications import Starlette
-    from starlette.responses import JSONResponse
+    from starlette.responses import JSONResponse, StreamingResponse
     from starlette.routing import Route
 
     reply = {"role": "assistant", "content": "Done, <EMAIL_1>. " + "word " * 40}
@@ -53,9 +58,21 @@ def provider_app():
         "choices": [{"index": 0, "finish_reason": "stop", "message": reply}],
     }
 
+    async def pieces():
+        for number in range(EVENTS):
+            await asyncio.sleep(PAUSE)
+            text = "Done, <EMAIL_1>. " if number % 10 == 5 else "word "
+            delta = {
+                "id": "c",
+                "object": "chat.completion.chunk",
+                "choices": [{"index": 0, "delta": {"content": text}}],
+            }
+            yield f"data: {json.dumps(delta)}\n\n"
+        yield "data: [DONE]\n\n"
+
     async def chat(request):
-        await request.body()
-        return JSONResponse(answer)
+        asked = await request.json()
+        return StreamingResponse(pieces(), 200, STREAM) if asked.get("stream") else JSONResponse(answer)
 
     return Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])
 
@@ -65,7 +82,8 @@ def passing_app(upstream):
     from starlette.responses import StreamingResponse
     from starlette.routing import Route
 
-    transport = httpx.AsyncHTTPTransport()
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
+    transport = httpx.AsyncHTTPTransport(limits=limits)
 
     async def pass_on(request):
         headers = [(name, value) for name, value in request.headers.raw if name not in (b"host", b"content-length")]
@@ -188,15 +206,71 @@ def alone(requests, conversations):
     print(f"processor time of a request: p50 {p50:.2f} ms, p99 {p99:.2f} ms, mean {1_000 * statistics.mean(taken):.2f}")
 
 
+def begun(given):
+    """Start the provider and both proxies; return their ports and processes."""
+    ports = (given.port, given.port + 1, given.port + 2)
+    upstream = f"http://127.0.0.1:{given.port}"
+    return ports, [
+        started(*one) for one in zip(("provider", "passing", "guarding"), ports, ("", upstream, upstream), strict=True)
+    ]
+
+
+async def streamed(client, port, bodies):
+    """Ask for streamed answers all at once; return the seconds until the first and the last byte of each."""
+
+    async def one(body):
+        start, first = time.perf_counter(), 0.0
+        async with client.stream("POST", f"http://127.0.0.1:{port}/v1/chat/completions", content=body) as answer:
+            async for chunk in answer.aiter_raw():
+                first = first or (time.perf_counter() - start if chunk else 0.0)
+        assert answer.status_code == 200
+        return first, time.perf_counter() - start
+
+    return await asyncio.gather(*map(one, bodies))
+
+
+async def streams(given, ports, rounds=3):
+    """Send rounds of streamed requests through both proxies in turn; return the seconds by port."""
+    taken = {port: [] for port in ports[1:]}
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    bodies = [
+        json.dumps({**json.loads(Conversation(n, given.size).body()), "stream": True}) for n in range(given.streams)
+    ]
+    async with httpx.AsyncClient(trust_env=False, timeout=300, limits=limits) as client:
+        for number in range(rounds + 1):  # in the first one, the guard reads what is new to it
+            for port in ports[1:]:
+                done = await streamed(client, port, bodies)
+                taken[port] += done if number else []
+    return taken
+
+
+def at_once(given):
+    """Stream answers at once through both proxies, and print when their first and last bytes come."""
+    ports, processes = begun(given)
+    try:
+        with httpx.Client(trust_env=False, timeout=30) as client:
+            waited_for(client, ports)
+        taken = asyncio.run(streams(given, ports))
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+    print(
+        f"{given.streams} streams at once, {EVENTS} events, {PAUSE * EVENTS:g} s each at least; load {os.getloadavg()[0]:.1f}"
+    )
+    print(f"{'seconds until':<16}{'passing p50':>12}{'p95':>8}{'guarding p50':>14}{'p95':>8}{'times p95':>11}")
+    for place, name in enumerate(("first byte", "last byte")):
+        shares = [share([one[place] for one in taken[port]], part) / 1_000 for port in ports[1:] for part in (50, 95)]
+        print(
+            f"{name:<16}{shares[0]:>12.2f}{shares[1]:>8.2f}{shares[2]:>14.2f}{shares[3]:>8.2f}{shares[3] / shares[1]:>11.2f}"
+        )
+
+
 def beside(given, conversations):
     """Send requests to both proxies, and print what they take."""
-    provider, passing, guarding = given.port, given.port + 1, given.port + 2
-    upstream = f"http://127.0.0.1:{provider}"
-    processes = [
-        started("provider", provider),
-        started("passing", passing, upstream),
-        started("guarding", guarding, upstream),
-    ]
+    (_, passing, guarding), processes = begun(given)
+    provider = given.port
     try:
         with httpx.Client(trust_env=False, timeout=30) as client:
             waited_for(client, (provider, passing, guarding))
@@ -237,6 +311,7 @@ def main():
     parser.add_argument("--conversations", type=int, default=10)
     parser.add_argument("--port", type=int, default=18_790, help="first of three ports on loopback")
     parser.add_argument("--alone", type=int, default=0, help="requests to the guard alone, in this process")
+    parser.add_argument("--streams", type=int, default=0, help="streamed answers at once")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--upstream", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -244,7 +319,9 @@ def main():
         serve(given.serve, given.port, given.upstream)
         return
     conversations = [Conversation(number, given.size) for number in range(given.conversations)]
-    if given.alone:
+    if given.streams:
+        at_once(given)
+    elif given.alone:
         alone(given.alone, conversations)
     else:
         beside(given, conversations)

@@ -124,7 +124,8 @@ class Track:
         from ctxguard.harness.gain import Compressor
         from ctxguard.harness.replay import Recorded
         from ctxguard.pii import STANDARD, Masker
-        from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
+        from ctxguard.tokens import ArtifactCounter, find_counter
+        from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
         self.source, self.session, self.arguments, self.disk = source, session, arguments, disk
         recorded = Recorded(session)
@@ -211,7 +212,7 @@ class Track:
     def ours(self, arm: str, make, budget: int) -> Iterator[Call]:
         from ctxguard.adapting.adapter import with_adapter_stages
         from ctxguard.errors import BudgetExceededError
-        from ctxguard.tokens import REPLY_TOKENS
+        from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
         chain = with_adapter_stages(make(budget), self.session.adapter)
         running = chain.session(tools=self.tools, overhead=REPLY_TOKENS)

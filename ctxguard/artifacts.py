@@ -1,4 +1,4 @@
-"""The vocabulary: an artifact is one item of a conversation, with its parts, tool calls and lifetime."""
+"""The data model: an artifact is one item of a conversation, with its parts, tool calls and lifetime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BY_POSITION", "Artifact", "Field", "Kind", "Lifetime", "Media", "Mem
 
 
 class Kind(StrEnum):
-    """Name the part that an artifact plays in the conversation.
+    """The role of an artifact in the conversation.
 
     Names of other formats are accepted too: `developer` is `system`; `human` and `message` are `user`; `ai` and
     `model` are `assistant`; `tool_output` and `function` are `tool`.
@@ -49,21 +49,21 @@ BY_POSITION: Final = "function_call"
 
 PartKind = Literal["text", "refusal", "reasoning", "image", "audio", "file", "opaque"]
 Slot = Literal["content", "arguments", "fields", "name"]
-"""Where a text stands in an artifact: in its content, a tool call's arguments, a field beside them, or its name."""
+"""The location of a text in an artifact: its content, a tool call's arguments, another field, or its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """Describe media or sealed reasoning as far as its price depends on it.
+    """The properties of media or sealed reasoning that determine its token cost.
 
     Attributes:
         kind: `sealed` is reasoning that only the provider can read.
-        size: width and height of an image in pixels; None where it cannot be seen (a link).
-        detail: the `detail` that the request asks for.
-        length: characters of the base64 that is sent; 0 for a link.
-        pages: pages of a document; None where they cannot be counted.
-        characters: characters of text in a document; None where they cannot be counted.
-        seconds: length of audio or video; None where it cannot be told.
+        size: width and height of an image in pixels; None if unknown (a link).
+        detail: the `detail` setting of the request.
+        length: characters of the base64 data; 0 for a link.
+        pages: pages of a document; None if they cannot be counted.
+        characters: characters of text in a document; None if they cannot be counted.
+        seconds: length of audio or video; None if unknown.
     """
 
     kind: Literal["image", "audio", "video", "file", "sealed"]
@@ -77,17 +77,17 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Hold one piece of a content that is not a single plain text.
+    """One piece of a content that is not a single plain text.
 
     Attributes:
         kind: `text`, `refusal` and `reasoning` carry text; `image`, `audio` and `file` are media; `opaque` is anything
-            that the adapter does not know and hands back untouched.
-        text: what the model reads of it; None for media and opaque parts.
-        tokens: what a part without text costs, in tokens; None where it is counted as text or by its `media`.
+            that the adapter does not know and returns unchanged.
+        text: the text that the model reads; None for media and opaque parts.
+        tokens: token cost of a part without text; None if it is counted as text or by its `media`.
         editable: False where a stage may not change the text.
-        signed: True for thinking that the provider bound to all that stands before it: its adapter leaves it out where
-            its text would change, and `DropStaleThinking` where something before it did.
-        media: what the price of a part without text depends on, where the model is known. Not compared.
+        signed: True for thinking that the provider bound to everything before it: its adapter leaves it out if its text
+            would change, and `DropStaleThinking` drops it if something before it changed.
+        media: the properties that determine the cost of a part without text, if the model is known. Not compared.
     """
 
     kind: PartKind
@@ -100,15 +100,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Hold a text that is sent with an artifact beside its content: a citation, metadata, a link, an unknown key.
+    """A text that is sent with an artifact but outside its content: a citation, metadata, a link, an unknown key.
 
     Attributes:
         place: Its place in the native message, such as `metadata.user`, for findings.
-        text: The text as it is sent; JSON where the value is anything but a text.
+        text: The text as it is sent; JSON if the value is not a text.
         editable: Whether masking may change the text.
-        is_identifier: Whether only rules with a form of their own search it, as they do ids: a run of digits in it is
-            no finding.
-        tokens: What it costs, in tokens; None where it is counted as text.
+        is_identifier: Whether it is searched like an id, by rules with a specific pattern only: any run of digits may
+            occur in it.
+        tokens: Its token cost; None if it is counted as text.
     """
 
     place: str
@@ -120,12 +120,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """Hold one call of a tool.
+    """One call of a tool.
 
     Attributes:
         name: name of the tool.
         arguments: the arguments exactly as the model wrote them, usually JSON.
-        id: what the result refers to; None where the recording has none.
+        id: the id that the result refers to; None if the recording has none.
 
     Raises:
         ConfigError: `arguments` or `id` is not a string.
@@ -147,11 +147,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """Set how long an artifact is of use: until the first of the two limits is reached.
+    """How long an artifact is kept: until the first of two limits is reached.
 
     Attributes:
-        turns: number of turns, its own included: with 1 it goes when the next user message comes.
-        until: name of an event; the artifact goes once a later one carries that event.
+        turns: number of turns, its own included: with 1 it expires at the next user message.
+        until: name of an event; the artifact expires when a later one carries that event.
 
     Raises:
         ConfigError: neither is given, or `turns` is below 1.
@@ -170,9 +170,9 @@ class Lifetime:
 
 
 class Memo(dict[object, object]):
-    """Hold values computed from one artifact, keyed by what computed them. It is not part of the artifact's value.
+    """Values computed from one artifact, keyed by their computation. It is not part of the artifact's value.
 
-    Copies and pickles of an artifact start with an empty one; when it is full, it is emptied.
+    Copies and pickles of an artifact start with an empty one; a full one is cleared.
     """
 
     __slots__ = ()
@@ -190,31 +190,32 @@ class Memo(dict[object, object]):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Hold one item of a conversation. Frozen: stages make changed copies with `edit` or `revised`.
+    """One item of a conversation. Frozen: stages make changed copies with `edit` or `revised`.
 
     Attributes:
-        kind: what it is; a string of any known spelling becomes a `Kind`, and any other (`memory`, `document`) is
-            taken like a tool output, with its own name as the `role`.
+        kind: its role in the conversation; a string of any known spelling becomes a `Kind`; any other string (`memory`,
+            `document`) is treated as a tool output, with that string as the `role`.
         content: the text, or the parts in their order.
-        token_count: tokens it costs in all, at least 0; None means that they are counted when needed.
-        id: a name for reports; None where the source has none.
+        token_count: its total token cost, at least 0; None means that tokens are counted when needed.
+        id: a name for reports; None if the source has none.
         calls: the tool calls it makes (assistant).
-        answers: id of the call it answers (tool); None where the recording has none.
+        answers: the `tool_call_id` of a tool result: the id of the call that it answers; None if the recording has
+            none.
         name: name of the participant, or of the tool that answers.
-        role: the native role if no `Kind` stands for it; usually None.
-        fields: what is sent with it beside its content.
-        lifetime: how long it is of use; None means always.
-        pinned: kept whatever happens.
+        role: the native role if it corresponds to no `Kind`; usually None.
+        fields: texts that are sent with it, outside its content.
+        lifetime: how long it is kept; None means always.
+        pinned: never dropped.
         events: names of the events that it marks, for `Lifetime(until=…)`.
-        reported: input tokens, cached ones included, that the provider reported for the call that gave this reply;
-            None where the history does not say.
-        source: where it came from; belongs to the adapter that read it. Not compared.
+        reported: input tokens, cached ones included, that the provider reported for the call of this reply; None if the
+            history does not contain them.
+        source: the native message; belongs to the adapter that read it. Not compared.
         origin: the artifact as it was read, where this one is a changed copy of it. Not compared.
-        memo: values computed from it; they change speed, never results. Not compared.
+        memo: values computed from it; they affect speed, never results. Not compared.
 
     Raises:
-        ConfigError: `kind` is a known one misspelled, `content` neither a text nor a tuple of parts, or another field
-            has a wrong type or value.
+        ConfigError: `kind` is a misspelled known one, `content` is neither a text nor a tuple of parts, or another
+            field has a wrong type or value.
     """
 
     kind: Kind
@@ -236,7 +237,7 @@ class Artifact:
 
     if TYPE_CHECKING:
 
-        def __init__(  # a string of any known spelling becomes a `Kind`, which the field alone would not say
+        def __init__(  # accepts a string of any known spelling, which the type of the field would not
             self,
             kind: Kind | str,
             content: str | tuple[Part, ...] = "",
@@ -266,7 +267,7 @@ class Artifact:
             raise ConfigError(
                 f"content is a text or a tuple of parts, not {type(self.content).__name__}", setting="content"
             )
-        # Spelled out, because one is made for every message: a loop over the fields would take four times as long.
+        # Spelled out, because it runs for every message: a loop over the fields would take four times as long.
         if (
             (self.name is not None and not isinstance(self.name, str))
             or (self.answers is not None and not isinstance(self.answers, str))
@@ -296,7 +297,7 @@ class Artifact:
         return f"<div><b>{escape(self.kind.value)}</b> {calls}{shown}</div>"
 
     def texts(self) -> Iterator[tuple[Slot, str]]:
-        """Yield every text of this artifact that may hold what people wrote, with the slot it stands in."""
+        """Yield every text of this artifact that people may have written, with the name of its slot."""
         if isinstance(self.content, str):
             yield "content", self.content
         else:
@@ -312,10 +313,10 @@ class Artifact:
             yield "name", self.name
 
     def fixed_texts(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield every text that leaves with this artifact and is never edited: names, ids, fields.
+        """Yield every text that is sent with this artifact and never edited: names, ids, fields.
 
         Yields:
-            The place, the text, and whether it is an identifier, see `Field`.
+            Each with its place, and whether it is an identifier, see `Field`.
         """
         if self.name is not None:
             yield "name", self.name, True
@@ -335,7 +336,7 @@ class Artifact:
         """Return a copy with `change` applied to every editable text, or this object if nothing changed.
 
         Args:
-            change: takes the slot and the text, gives the new text.
+            change: called with slot and text, returns the new text.
         """
         content: str | tuple[Part, ...]
         if isinstance(self.content, str):
@@ -354,11 +355,11 @@ class Artifact:
     def edit_together(
         self, contents: Callable[[Sequence[str]], Sequence[str]], change: Callable[[str], str]
     ) -> Artifact:
-        """Return a copy as `edit` does, with the texts of the content changed as one.
+        """Return a copy as `edit` does, but with all texts of the content changed in one call.
 
         Args:
-            contents: takes the texts of the content that may be edited, gives the new ones.
-            change: takes any other text, gives the new one.
+            contents: called with the editable texts of the content, returns the new ones.
+            change: called with any other text, returns the new one.
         """
         parts = (
             [] if isinstance(self.content, str) else [p.text for p in self.content if p.text is not None and p.editable]
@@ -375,7 +376,7 @@ class Artifact:
         answers: str | None = None,
         fields: tuple[Field, ...] | None = None,
     ) -> Artifact:
-        """Return a changed copy that remembers what it was, and is counted anew; None leaves a field as it is."""
+        """Return a changed copy that remembers the original and is counted anew; None leaves a field unchanged."""
         return replace(
             self,
             content=self.content if content is None else content,
@@ -389,7 +390,7 @@ class Artifact:
 
 
 def _take_as_tool(artifact: Artifact, kind: object) -> None:
-    """Take an artifact of another kind like a tool output, with the kind as its role, by which reports name it."""
+    """Treat an artifact of an unknown kind as a tool output, with the kind as its role, which reports show."""
     from difflib import get_close_matches  # only needed for kinds of other programs
 
     names = {*Kind, *_ALIASES}
@@ -404,7 +405,7 @@ def _is_count(value: object) -> bool:
 
 
 def _wrong_field(artifact: Artifact) -> ConfigError:
-    """Return the error that names the first field of a wrong type."""
+    """Return the error for the first field of a wrong type."""
     if artifact.token_count is not None and not _is_count(artifact.token_count):
         given = artifact.token_count
         return ConfigError(f"token_count is a whole number of at least 0, not {given!r}", setting="token_count")

@@ -1,8 +1,8 @@
-"""What can go wrong, as one tree.
+"""Everything that can go wrong, as one tree.
 
 ```
 CtxguardError
-├── BudgetExceededError      what must stay does not fit into the budget
+├── BudgetExceededError      the mandatory messages do not fit into the budget
 ├── HistoryError             the history cannot be read: what is wrong, and at which message
 │   └── PairingError         calls and results do not pair, and repair was turned off
 ├── SessionFileError         a session file cannot be read: which file, which line
@@ -13,9 +13,10 @@ CtxguardError
 ├── StoreError               the store cannot be opened, read or written
 ├── PromptError              a prompt template cannot be used: which file, and what is wrong with it
 │   └── PromptNotFoundError  the template, or one that it includes, is not there
-├── SummarizerError          a summarizer was given that cannot be used where it is asked
+├── SummarizerError          a summarizer cannot be used in this call, such as an async one in a sync call
 ├── TokenizerError           the named tokenizer is not available without the network
 ├── AdapterError             no adapter of that name, or a message an adapter cannot take
+├── AuditError               the record of a request cannot be written, so it was not sent
 └── WireError                an HTTP request cannot be read, or is too large, so it was not sent
 ```
 
@@ -52,7 +53,7 @@ def reason_of(error: Exception) -> str:
     """Return in plain words why something could not be read or written, on one line: `no such file or directory`."""
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8 text (byte {error.start})"
-    mark = getattr(error, "problem_mark", None)  # YAML's errors have a place of their own
+    mark = getattr(error, "problem_mark", None)  # YAML's errors carry their own position
     said = getattr(error, "strerror", None) or getattr(error, "problem", None) or str(error).partition("\n")[0]
     if isinstance(said, str) and isinstance(error, OSError):
         said = said.lower()
@@ -67,7 +68,7 @@ class CtxguardError(Exception):
 
 
 def _restored(kind: type[CtxguardError], args: tuple[object, ...], attributes: dict[str, object]) -> CtxguardError:
-    """Return an error as it was, without calling its `__init__`, whose arguments are gone."""
+    """Restore a pickled error without calling `__init__`, whose arguments are not stored."""
     new = OSError.__new__ if issubclass(kind, OSError) else Exception.__new__
     error = new(kind, *args)
     error.args = args
@@ -95,15 +96,15 @@ _REMEDIES: Final = {
 
 
 class BudgetExceededError(CtxguardError):
-    """Signal that what must stay needs more tokens than the budget has.
+    """Signal that the mandatory messages need more tokens than the budget has.
 
     Attributes:
-        needed: tokens that the parts which must stay take together.
-        budget: tokens there are, after what is kept free.
+        needed: tokens of all mandatory parts together.
+        budget: available tokens, without those kept free.
         parts: tokens of each part by name, such as `system`, `task`, `pinned`, `last user message`, `last exchange`,
             `recent messages`, and `tools and instructions`; they add up to `needed`.
-        kept_free: tokens of the budget as it was set that are kept free, by what for: `headroom`, or a
-            `refused prompt`, where the provider had refused one as too long.
+        kept_free: tokens of the given budget that are kept free, by purpose: `headroom`, or a `refused prompt` if the
+            provider had refused one as too long.
         fixed: tokens of the system prompt, the instructions and the tools, which every request of the conversation has.
         is_too_small: whether these alone take more than nine tenths of the budget, so that no shorter history helps.
     """
@@ -131,7 +132,7 @@ class BudgetExceededError(CtxguardError):
 
 
 def sensible_budget(fixed: int) -> int:
-    """Return the smallest sensible budget in tokens for a system prompt and tools of so many: full thousands."""
+    """Return the smallest sensible budget in full thousands, given the tokens of the system prompt and tools."""
     return 1_000 * ceil(fixed / FIXED_SHARE / 1_000)
 
 
@@ -143,7 +144,7 @@ class HistoryError(CtxguardError):
     """Signal that a history cannot be read.
 
     Attributes:
-        position: index of the message at fault in the list that was handed over, or None for the list itself.
+        position: index of the faulty message in the given list, or None for the list itself.
     """
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
@@ -170,8 +171,8 @@ class SessionFileError(CtxguardError):
     """Signal that a file holds no session that can be read.
 
     Attributes:
-        path: the file as it was named, `-` for standard input.
-        line: line the trouble is in, counted from 1, or None.
+        path: the file as the caller named it, `-` for standard input.
+        line: line of the error, counted from 1, or None.
     """
 
     def __init__(self, path: str, message: str, *, line: int | None = None) -> None:
@@ -181,10 +182,10 @@ class SessionFileError(CtxguardError):
 
 
 class ConfigError(CtxguardError, ValueError):
-    """Signal that a setting cannot be used. It is a `ValueError`, too.
+    """Signal that a setting cannot be used. It is also a `ValueError`.
 
     Attributes:
-        setting: dotted name of the setting, or None where more than one is at fault.
+        setting: dotted name of the setting, or None if more than one is wrong.
     """
 
     def __init__(self, message: str, *, setting: str | None = None) -> None:
@@ -217,7 +218,7 @@ class DetectorError(CtxguardError):
 
 
 class VaultError(CtxguardError):
-    """Signal that a vault entry cannot be opened or written; no value is part of the message."""
+    """Signal that a vault entry cannot be opened or written; the message contains no value."""
 
 
 class StoreError(CtxguardError):
@@ -225,12 +226,12 @@ class StoreError(CtxguardError):
 
 
 class PromptError(CtxguardError, ValueError):
-    """Signal that a prompt template cannot be used. It is a `ValueError`, too.
+    """Signal that a prompt template cannot be used. It is also a `ValueError`.
 
     Attributes:
-        template: the file at fault.
-        missing: variables it has that were not given.
-        unused: variables that were given and that it does not have.
+        template: the faulty file.
+        missing: variables of the template that were not given.
+        unused: given variables that the template does not have.
     """
 
     def __init__(
@@ -243,7 +244,7 @@ class PromptError(CtxguardError, ValueError):
 
 
 class PromptNotFoundError(PromptError, FileNotFoundError):
-    """Signal that a prompt template, or one that it includes, is not there. It is a `FileNotFoundError`, too."""
+    """Signal that a prompt template, or one that it includes, does not exist. It is also a `FileNotFoundError`."""
 
 
 class SummarizerError(CtxguardError):
@@ -255,14 +256,18 @@ class TokenizerError(CtxguardError):
 
 
 class AdapterError(CtxguardError):
-    """Signal that there is no such adapter, or that it cannot take what it was given."""
+    """Signal that there is no such adapter, or that it cannot handle its input."""
+
+
+class AuditError(CtxguardError):
+    """Signal that the record of a request cannot be written, so that it was not sent, or cannot be read."""
 
 
 class WireError(CtxguardError):
-    """Signal that the guard on the wire did not send a request: it cannot read it, or the request is too large.
+    """Signal that the guard on the wire did not send a request, because it cannot read it or it is too large.
 
     Attributes:
-        status: the HTTP status that the client gets.
+        status: the HTTP status that the client receives.
     """
 
     def __init__(self, message: str, *, status: int = 400) -> None:

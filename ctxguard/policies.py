@@ -43,13 +43,13 @@ __all__ = [
 
 
 class ChainOptions(WindowOptions, total=False):
-    """Hold the settings that every policy with a window takes, those of the window included.
+    """The settings that every policy with a window takes, including those of the window.
 
     Attributes:
         rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
         masker: your own masker (strategies, vault), instead of `rules`.
         lifetimes: by kind or tool name, see `ExpireLifetimes`.
-        store: where full texts go; views and the trail then name a handle.
+        store: where full texts are saved; views and the trail then name a handle.
     """
 
     rules: Detector | Sequence[Detector] | None
@@ -64,15 +64,15 @@ def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
 
 
 def chat_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the chain for chats. It is that of agents: what people said stays longest in both."""
+    """Return the chain for chats, which is that for agents: in both, user messages are kept longest."""
     return agent_stages(**settings)
 
 
 def default_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the default chain, for agents and conversations alike: that of agents, with recall where it is needed.
+    """Return the default chain, for agents and conversations alike: the agent chain, with recall on demand.
 
-    At the beginning of a turn whose question matches evicted exchanges rather than those in the context, the exchanges
-    that matter for it are recalled.
+    At the beginning of a turn whose question matches evicted exchanges better than those in the context, the relevant
+    ones are recalled.
 
     Args:
         embed: compares by meaning as well as by words, see `RecallRelevant`; `static` for the extra `semantic`.
@@ -82,7 +82,7 @@ def default_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOption
 
 
 def recall_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the default chain with recall in every turn. The trail takes a tenth of what a cut leaves.
+    """Return the default chain with recall in every turn. The trail takes a tenth of the tokens after a cut.
 
     Args:
         embed: compares by meaning as well as by words, see `RecallRelevant`; `static` for the extra `semantic`.
@@ -93,7 +93,7 @@ def recall_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions
 
 
 def browser_stages(*, level: str = "medium", **settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the agent chain for browsers: page snapshots and console messages are compressed by what they are.
+    """Return the agent chain for browsers: page snapshots and console messages are compressed by their type.
 
     Args:
         level: `low`, `medium` or `high`, see `ctxguard.content.MessageCompressor`.
@@ -122,7 +122,7 @@ def _window(settings: ChainOptions, recall: RecallRelevant | None = None) -> Sta
 
 
 def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -> list[Stage]:
-    """Return the chain of the long-session PRD: mask runs of digits, keep what must stay, fill with what fits.
+    """Return the chain of the long-session document: mask digits, keep the mandatory messages, fill with what fits.
 
     Args:
         rules: what counts as personal data; None means `ctxguard.pii.STANDARD`, and `ctxguard.pii.DIGITS`, any run of
@@ -187,11 +187,11 @@ def settings_taken(policy: str, given: Iterable[str], general: AbstractSet[str])
 
     Args:
         policy: its name.
-        given: names of the settings that were given.
+        given: names of the given settings.
         general: names of the settings that a stabilizer of any policy takes.
 
     Raises:
-        ConfigError: there is no such policy, or one of the settings is taken by neither.
+        ConfigError: the policy is unknown, or a setting belongs neither to it nor to every stabilizer.
     """
     if policy not in POLICIES:
         known = ", ".join(POLICIES)
@@ -222,8 +222,8 @@ def not_taken(setting: str, known: Iterable[str]) -> ConfigError:
 def stabilizer_defaults(policy: str) -> dict[str, object]:
     """Return the settings of the stabilizer itself that a policy changes, unless the caller gives them.
 
-    The plain transcripts of the documents hold tool outputs without calls, and the pattern keeps the system prompt and
-    the newest message, nothing else: it does not promise the user's last one behind an answer.
+    The plain transcripts of the documents contain tool outputs without calls. The pattern keeps the system prompt and
+    the newest message, nothing else: it does not promise to keep the last user message before an answer.
     """
     if policy not in ("long_session", "pattern"):
         return {}
@@ -236,7 +236,7 @@ def stabilizer_defaults(policy: str) -> dict[str, object]:
 
 
 def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
-    """Return the stages with those around them that put the roles where a provider wants them."""
+    """Return the stages, with others added before and after them that order the roles as a provider requires."""
     from ctxguard.stages import MergeMessageRuns, SplitMergedRecords, StartWithUser
 
     first: list[Stage] = []

@@ -1,9 +1,9 @@
-"""The one memory: results of earlier calls on a conversation, kept for the next call.
+"""The memory between calls: results of earlier calls on a conversation, kept for the next call.
 
 The result of a call is a function of the whole history. Calls are cheap because histories grow at their end: a `Run`
-holds how far each stage of a chain has come, and continues from there. `Runs` finds the run that a history continues,
-with one comparison for each call. Memory changes speed, never results; the one thing that is remembered because no
-history says it is that a provider refused a prompt (`ctxguard.history.Overflows`).
+holds the progress of each stage of a chain, and continues from there. `Runs` finds the run that a history continues,
+with one comparison for each call. Memory affects speed, never results, with one exception: a history does not show that
+the provider refused a prompt, so that is remembered (`ctxguard.history.Overflows`).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "Run", "Runs", "Session", "Stabilized"]
 
-_MOST_RUNS: Final = 128
+_MOST_RUNS: Final = 128  # conversations that are remembered, so that memory is bounded
 _MOST_ARTIFACTS: Final = 100_000
 """Artifacts that all remembered runs together may hold; the least recently used run goes first, the latest stays."""
 
 
 class Outcome(NamedTuple):
-    """Hold the draft that a chain produced, and where its prompt stops extending the previous one."""
+    """The draft that a chain produced, and where its prompt stops extending the previous one."""
 
     draft: Draft
     cut: Cut | None
@@ -55,17 +55,17 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class _Slot:
-    """Hold one stage of a chain and its progress in one conversation.
+    """One stage of a chain and its progress in one conversation.
 
     Attributes:
         stage: the stage.
-        incremental: the same stage, where it is an incremental one. Asked once: `isinstance` with a protocol takes
+        incremental: the same stage if it is incremental, else None. Checked once: `isinstance` with a protocol takes
             longer than most stages.
         follower: the state of an incremental stage; None before the first call, and for all other stages.
-        taken: artifacts that the follower has taken in.
-        masks: the maskers that were in force when it began.
-        given: what the stage was given in its last call.
-        gave: what it returned.
+        taken: number of artifacts that the follower has taken in.
+        masks: the maskers that were in force when the follower began.
+        given: the artifacts that the stage received in its last call.
+        gave: the artifacts that it returned.
     """
 
     stage: Stage
@@ -80,11 +80,11 @@ class _Slot:
         self.incremental = self.stage if isinstance(self.stage, IncrementalStage) else None
 
     def run(self, draft: Draft, same: int) -> Generator[Ask, object, tuple[Draft, int]]:
-        """Return what the stage makes of a draft, and how many leading artifacts of it are those of its last call.
+        """Run the stage; return its draft, and how many leading artifacts are the same as in its last one.
 
         Args:
-            draft: what it is given.
-            same: how many leading artifacts of the draft are those that it was given in its last call.
+            draft: the draft for the stage.
+            same: how many leading artifacts of the draft are the same as in the stage's last call.
         """
         is_continued = self.follower is not None and same >= self.taken and self.masks == draft.masks
         outcome = self._followed(draft, is_continued=is_continued)
@@ -112,11 +112,11 @@ class _Slot:
 
 
 class Run:
-    """Hold one conversation and one chain: the history so far, and the progress of each stage.
+    """One conversation and one chain: the history so far, and the progress of each stage.
 
     Args:
         stages: the chain.
-        settings: those that hold for the whole conversation.
+        settings: the settings of the whole conversation.
         key: identifies the chain and its settings.
     """
 
@@ -133,14 +133,14 @@ class Run:
         self._forget()
 
     def _forget(self) -> None:
-        """Start over: a call that failed may have left the stages at different positions."""
+        """Start over: a failed call may have left the stages at different positions."""
         self._slots = [_Slot(stage) for stage in self.stages]
         self._done = 0
 
     def extend(self, artifacts: Iterable[Artifact]) -> None:
-        """Take in what comes next in the history.
+        """Take in the next artifacts of the history.
 
-        An object that is in the history already is copied, because reports identify artifacts by identity.
+        An object that is already in the history is copied, because reports identify artifacts by identity.
 
         Raises:
             HistoryError: an item is not an artifact.
@@ -168,7 +168,7 @@ class Run:
         try:
             draft = yield from self._drafted(len(self.history), dry=dry)
         except BudgetExceededError:
-            self._remember(len(self.history), None)  # a function of the history: the next call need not try it again
+            self._remember(len(self.history), None)  # depends on the history alone, so the next call need not try again
             raise
         self._remember(len(self.history), draft.artifacts)
         return Outcome(draft, self._cut(draft, before))
@@ -190,13 +190,13 @@ class Run:
         return draft
 
     def _forget_behind(self, number: int, draft: Draft) -> None:
-        """Begin anew behind a stage that refused its draft, and with the stage itself unless it has taken all in."""
+        """Restart the stages after one that refused its draft, and that one too unless it has taken in everything."""
         has_taken = self._slots[number].taken == len(draft.artifacts)
         begin = number + has_taken
         self._slots[begin:] = [_Slot(slot.stage) for slot in self._slots[begin:]]
 
     def _sent_before(self) -> Generator[Ask, object, tuple[Artifact, ...] | None]:
-        """Return what was sent for the last reply; None if there was no reply, or that call was impossible."""
+        """Return the prompt of the last reply; None if there was no reply, or that call was impossible."""
         end = self._replies[-1] if self._replies else 0
         if not end or end in self._sent:
             return self._sent.get(end)
@@ -215,7 +215,7 @@ class Run:
         return draft.artifacts
 
     def _remember(self, end: int, artifacts: tuple[Artifact, ...] | None) -> None:
-        # The entry before is kept as well: a call that is repeated is compared with the call before it.
+        # The previous entry is kept as well: a repeated call is compared with the call before it.
         latest = list(self._sent.items())[-1:]
         self._sent = {**dict(latest), end: artifacts}
 
@@ -225,14 +225,14 @@ class Run:
         if before is not None and same < len(before):
             reply = self._replies[-1]
             at = reply if draft.cut_at is None else max(reply, draft.cut_at)
-            # The outputs that were new in the call before may have taken their bounded views: that is no cut.
+            # Large outputs that were new in the previous call may now be bounded: that is not a cut.
             fresh = _is_rewritten(before, now, same) or (draft.cut_at is not None and draft.cut_at >= reply)
             return Cut(at, same, fresh=fresh, rebilled=draft.counter.artifacts(now[same:]))
         return None if draft.cut_at is None else Cut(draft.cut_at, len(now), fresh=False, rebilled=0)
 
 
 def _is_rewritten(before: Sequence[Artifact], now: Sequence[Artifact], same: int) -> bool:
-    """Return whether more than the form of what was new in the prompt before has changed, from a position on."""
+    """Return whether, from a position on, more changed than the form of the previous prompt's newest outputs."""
     newest = next((p for p in range(len(before) - 1, -1, -1) if before[p].kind is Kind.ASSISTANT), len(before))
     kept = now[same : len(before)]
     return same < newest or any(a.root is not b.root for a, b in zip(before[same:], kept, strict=False))
@@ -251,7 +251,7 @@ def _require_draft(outcome: object, stage: Stage) -> Draft:
 
 
 def _with_stage_named(draft: Draft, begin: int, stage: Stage) -> Draft:
-    """Return the draft with the changes from a position on named for their stage."""
+    """Return the draft with the stage's name in its changes from a position on."""
     if len(draft.changes) == begin:
         return draft
     name = stage_name(stage)
@@ -260,33 +260,33 @@ def _with_stage_named(draft: Draft, begin: int, stage: Stage) -> Draft:
 
 
 def _first(flags: Iterable[bool], default: int) -> int:
-    """Return the position of the first flag that is set."""
+    """Return the position of the first true flag."""
     return next(compress(count(), flags), default)
 
 
 def _common_prefix(ones: Sequence[Artifact], others: Sequence[Artifact]) -> int:
     """Return how many leading artifacts are the very same objects."""
     most = min(len(ones), len(others))
-    # nearly always all of them are: told at half the cost
+    # usually all of them are: this check takes half the time
     return most if all(map(is_, ones, others)) else _first(map(is_not, ones, others), most)
 
 
 def _equal_prefix(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> int:
     """Return how many leading artifacts are equal."""
     most = min(len(ones), len(others))
-    # as a rule they are the very same objects, which tuples tell at once
+    # usually they are the very same objects, which comparing tuples detects at once
     return most if ones[:most] == others[:most] else _first(map(_differ, ones, others), most)
 
 
 def _differ(one: Artifact, other: Artifact) -> bool:
-    """Tell artifacts apart. Summaries of the same exchanges, by their ids, are one: it need not be stored."""
+    """Return whether artifacts differ. Summaries with the same id are equal: they replace the same exchanges."""
     if one is other or one == other:
         return False
     return one.id is None or one.id != other.id or one.source is not None or not is_synthetic(one)
 
 
 class Runs:
-    """Remember runs, and find the one that a history continues. Thread-safe: a run that was taken is nobody else's.
+    """Remember runs, and find the one that a history continues. Thread-safe: a run that was taken has one owner.
 
     Copies and pickles start empty.
     """
@@ -299,7 +299,7 @@ class Runs:
         return Runs, ()
 
     def take(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
-        """Remove and return the longest run that a history begins with, by identity or else by equality.
+        """Remove and return the longest run whose history is a prefix of this one, by identity or else by equality.
 
         Args:
             history: the artifacts.
@@ -338,7 +338,7 @@ def _is_equal(ones: Sequence[Artifact], others: Sequence[Artifact]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Stabilized:
-    """Hold the result: the context and the report."""
+    """The context and the report."""
 
     artifacts: list[Artifact]
     report: Report
@@ -351,7 +351,7 @@ class Stabilized:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Hold the context of a session at one moment.
+    """The context of a session at one moment.
 
     Attributes:
         artifacts: the context.
@@ -369,8 +369,8 @@ class Session:
 
     Args:
         stages: the chain.
-        start: begins a run of a chain, over what an adapter reads or over artifacts.
-        judge: runs the chain over what a run has taken in, and judges the result.
+        start: creates a run of a chain, over what an adapter reads or over artifacts.
+        judge: runs the chain over the history of a run, and checks the result.
         adapter: reads and writes native messages; None means the installed one that knows the first message.
     """
 
@@ -410,7 +410,7 @@ class Session:
             run.extend(cast("list[Artifact]", new))
         elif getattr(self.adapter, "reads_one_by_one", False):
             run.extend(self.adapter.read(new))
-        else:  # what a message is read as depends on those around it
+        else:  # how a message is read depends on its neighbors
             read = self.adapter.read([*self._messages, *new])
             if not _is_equal(run.given, read):
                 run = self._run = Run(run.stages, run.settings)
@@ -434,12 +434,12 @@ class Session:
         """Return the context as of now. The messages that were appended are not changed.
 
         Raises:
-            BudgetExceededError: what must stay does not fit.
+            BudgetExceededError: the mandatory messages do not fit.
         """
         return self._written(drive(self._judge(self._run or self._begin([]))))
 
     async def acontext(self) -> Context:
-        """Do what `context` does where summarizers or stores are async."""
+        """Do the same as `context` with summarizers or stores that are async."""
         return self._written(await adrive(self._judge(self._run or self._begin([]))))
 
     def _written(self, result: Stabilized) -> Context:

@@ -1,9 +1,14 @@
-"""Refuse settings that cannot work when they are given, each in one line that says what to write instead."""
+"""Reject settings that cannot work as soon as they are given, each with one line that says what to write instead.
+
+It also loads public names on first use, so that importing a package is cheap.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Final, NoReturn, TypeVar, get_args
 
@@ -14,6 +19,8 @@ T = TypeVar("T")
 
 
 _BUDGET: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kK%]?)")
+_PUBLIC: Final = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+"""A line of a stub."""
 _QUOTED: Final = 16
 """Characters that a text in an error may have."""
 DISTRIBUTION: Final = "ctxguard-stabilizer"
@@ -21,11 +28,11 @@ DISTRIBUTION: Final = "ctxguard-stabilizer"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to this installation: of a clone, a wheel, a repository, or an index.
+    """Return the command that adds an extra to this installation: from a clone, a wheel, a repository, or an index.
 
-    What was installed, and from where, is recorded by the installer (PEP 610); nothing is recorded of an index.
+    Installers record the source (PEP 610), except for an index.
     """
-    # only ever needed for an error
+    # only needed for an error
     import json
     import shlex
     from importlib.metadata import PackageNotFoundError, distribution
@@ -49,8 +56,32 @@ def install_command(extra: str) -> str:
     return f"pip install {'-e ' if origin.get('dir_info', {}).get('editable') else ''}{shlex.quote(what)}"
 
 
+def names_in_stub(package: str, file: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__all__`, `__getattr__` and `__dir__` of a package whose public names are loaded on first use.
+
+    Args:
+        package: its `__name__`. No public name may be that of a module in it: Python would give the module instead.
+        file: its `__file__`; beside it is the stub, `__init__.pyi`, which says where each public name is defined.
+    """
+    homes = {
+        name: module for module, name in _PUBLIC.findall(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    }
+
+    def load(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(sys.modules[package], name, value)  # Python asks no second time
+        return value
+
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return sorted(homes), load, listed
+
+
 class OfOneProcess:
-    """Refuse to be copied and pickled in one line: locks and open stores belong to one process."""
+    """Refuse copying and pickling with a clear message: locks and open stores belong to one process."""
 
     __slots__ = ()
 
@@ -62,15 +93,15 @@ class OfOneProcess:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """Return what an error says behind an unknown name: the known one that it is close to, if there is one."""
-    from difflib import get_close_matches  # only ever needed for an error
+    """Return a hint for an unknown name: the known name that is closest to it, or nothing."""
+    from difflib import get_close_matches  # only needed for an error
 
     found = get_close_matches(str(name).lower(), known, n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0) -> int:
-    """Return a whole number that is not below the least one allowed.
+    """Return a whole number that is at least the minimum.
 
     Raises:
         ConfigError: it is not one; the message names the setting and the value.
@@ -83,7 +114,7 @@ def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0)
 
 
 def seconds(value: object, setting: str) -> None:
-    """Refuse what is neither a number of seconds above 0 nor None."""
+    """Reject anything that is neither a number of seconds above 0 nor None."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
@@ -91,13 +122,13 @@ def seconds(value: object, setting: str) -> None:
 
 
 def _shown(value: object) -> str:
-    """Return a value as errors quote it: numbers and short texts; anything else may be what somebody said."""
+    """Return a value as errors quote it: numbers and short texts only, because others may contain personal data."""
     is_short = value is None or isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= _QUOTED)
     return repr(value) if is_short else type(value).__name__
 
 
 def valid_budget(budget: object) -> int | str:
-    """Return a budget: a number of tokens from 1 on, or a share of the window such as `80%`.
+    """Return a budget: a whole number of tokens, at least 1, or a share of the window such as `80%`.
 
     Args:
         budget: a number, or a text: `8000`, `8k` for 8,000, or `80%`.
@@ -125,10 +156,10 @@ def valid_budget(budget: object) -> int | str:
 
 
 def one_of(value: T, known: object, setting: str) -> T:
-    """Return a word that is one of a `Literal`'s.
+    """Return a value that is one of a `Literal`'s.
 
     Raises:
-        ConfigError: it is another; all that are known are named.
+        ConfigError: it is not; the message lists the valid ones.
     """
     *words, last = map(repr, get_args(known))
     if value not in get_args(known):
@@ -137,10 +168,10 @@ def one_of(value: T, known: object, setting: str) -> T:
 
 
 def instance(given: object, wanted: type[T], setting: str) -> T:
-    """Return a setting that is an object of one class.
+    """Return a setting that is an instance of a class.
 
     Raises:
-        ConfigError: it is of another; both are named.
+        ConfigError: it is not; the message names both classes.
     """
     if not isinstance(given, wanted):
         name = wanted.__name__
@@ -152,7 +183,7 @@ def opened(store: T) -> T:
     """Return a store, or None.
 
     Raises:
-        ConfigError: it is the path or the URL of one, which has to be opened.
+        ConfigError: it is the path or URL of a store, which has to be opened first.
     """
     if isinstance(store, str | PurePath):
         raise ConfigError("store is an open store, not the place of one; write open_store('…')", setting="store")
@@ -168,7 +199,7 @@ def callables(given: Sequence[C], setting: str, *, named: bool = False) -> tuple
         named: whether each must have a `name`, which reports show.
 
     Raises:
-        ConfigError: they are no list, or one of them is a class, cannot be called or has no name; it is named.
+        ConfigError: it is not a list, or an item is a class, not callable, or has no name; the message names it.
     """
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise ConfigError(f"{setting} is a list of callables, not {given!r}", setting=setting)

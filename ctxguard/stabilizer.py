@@ -1,7 +1,7 @@
-"""The main loop: stages make a draft, checks judge it, the report says what happened.
+"""The main loop: stages transform a draft, checks verify it, and the report explains the result.
 
-The core is a generator that asks for I/O and never does it itself; `Stabilizer.stabilize` and
-`Stabilizer.astabilize` run it with the two drivers in `ctxguard.draft`.
+The core is a generator that requests I/O and never does it itself; `Stabilizer.stabilize` and `Stabilizer.astabilize`
+run it with the two drivers in `ctxguard.draft`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, 
 from ctxguard.draft.asking import ask_provider
 from ctxguard.draft.own_objects import in_own_objects, with_own_count
 from ctxguard.errors import BESIDE, BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
-from ctxguard.history import Overflows
+from ctxguard.history.overflows import Overflows
 from ctxguard.policies import POLICIES, default_stages, not_taken, settings_taken, stabilizer_defaults, suiting
 from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
@@ -47,33 +47,33 @@ class Stabilizer:
     """Keep conversations inside a budget, paired, masked and stable. Safe to share between threads and sessions.
 
     Args:
-        budget: tokens that everything sent may take (`8_000` or `"8k"`); or a share of the model's input window
-            (`"80%"`), where `model`, the caller or the adapter names the model or the window.
-        stages: a chain of your own, in order; None means that of the policy `default`, which serves agents and
-            conversations alike. `from_policy` takes another policy by name, and its further settings, such as `rules`.
-        checks: what judges the result; None means `ctxguard.checks.ALL_CHECKS`.
-        keep_recent: latest user and assistant messages that always stay.
+        budget: tokens that the whole request may take (`8_000` or `"8k"`); or a share of the model's input window
+            (`"80%"`) if `model`, the caller or the adapter names the model or the window.
+        stages: your own chain, in order; None means that of the policy `default`, which serves agents and conversations
+            alike. `from_policy` selects another policy by name, and takes its settings, such as `rules`.
+        checks: the checks of the result; None means `ctxguard.checks.ALL_CHECKS`.
+        keep_recent: number of latest user and assistant messages that are always kept.
         keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
         provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`; all but `openai`
-            want the user to speak first, so earlier messages of the assistant are dropped (`StartWithUser`); `strict`
-            also joins messages of the same role in a row (`MergeMessageRuns`), since its templates refuse them.
+            require the user to speak first, so earlier assistant messages are dropped (`StartWithUser`); `strict` also
+            joins messages of the same role in a row (`MergeMessageRuns`), since its templates refuse them.
         counter: see `ctxguard.tokens.find_counter`.
-        model: name of the model; its vocabulary and framing are used for counting, its measured error as headroom, and
-            its window where the budget is a share (see `ctxguard.tokens.windows`).
-        headroom: what to keep free of the budget, for the reply and because our count is an estimate: tokens (`1_000`),
-            a share (`0.1`), or `measured`: what the counts of the model's family fell short by in 99 of 100 recorded
-            requests, and a third of it once the history says what the provider counted (`Artifact.reported`). Without
-            a `model` that is nothing, and the report says that the count is not a provider's. Where the provider
+        model: name of the model; its vocabulary and framing are used for counting, its measured counting error as
+            headroom, and its window if the budget is a share (see `ctxguard.tokens.windows`).
+        headroom: the part of the budget that is kept free for the reply and for errors of our token count: tokens
+            (`1_000`), a share (`0.1`), or `measured`: the error that covers 99 of 100 recorded requests of the model's
+            family, reduced to a third once the history contains counts of the provider (`Artifact.reported`). Without a
+            `model`, `measured` is nothing, and the report says that the count is not a provider's. If the provider
             counted more than we did, later counts are corrected, see `docs/tokens.md`. 0 takes our counts as exact:
             nothing is kept free, and nothing is corrected.
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
-        mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, also where
-            something would have been refused. Adapters, guards, and the proxy keep to it.
+        mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, even if the
+            request would have been refused. Adapters, guards, and the proxy follow it.
         **window: settings of the default chain's window: those of `ctxguard.stages.WindowSettings`.
 
     Raises:
-        ConfigError: a setting is out of range, or there is none of this name.
-        TokenizerError: the counter that is named is not on this machine.
+        ConfigError: a setting is unknown or out of range.
+        TokenizerError: the named counter is not on this machine.
     """
 
     def __init__(
@@ -144,7 +144,8 @@ class Stabilizer:
         """
         from ctxguard.config import load_context_config
 
-        section = load_context_config(path).stabilizer
+        config = load_context_config(path)
+        section = config.stabilizer
         configured = section.model_dump(exclude={"store"}, exclude_unset=True)
         chosen: dict[str, object] = {"policy": section.policy, **configured, **settings}
         if chosen.get("budget") is None:
@@ -155,7 +156,16 @@ class Stabilizer:
 
             chosen["rules"] = named_rules(*names)
         given = {name: value for name, value in chosen.items() if value is not None}
-        return cls.from_policy(**given)  # type: ignore[arg-type]  # names and types are checked there
+        made = cls.from_policy(**given)  # type: ignore[arg-type]  # names and types are checked there
+        if config.pii.is_default:
+            return made
+        from ctxguard.pii.own_rules import own_masker
+        from ctxguard.stages import MaskPII
+
+        masked = (
+            MaskPII(masker=own_masker(s.masker, config.pii)) if isinstance(s, MaskPII) else s for s in made.stages
+        )
+        return made.with_(stages=[*masked])
 
     def with_(
         self,
@@ -166,7 +176,7 @@ class Stabilizer:
         headroom: Headroom | None = None,
         counter: ArtifactCounter | None = None,
     ) -> Stabilizer:
-        """Return a stabilizer with some settings changed; None leaves one as it is. What was worked out is shared."""
+        """Return a stabilizer with some settings changed; None keeps the old value. Caches are shared."""
         own = copy.copy(self)
         own.stages = self.stages if stages is None else callables(stages, "stages")
         own.checks = self.checks if checks is None else callables(checks, "checks", named=True)
@@ -192,12 +202,12 @@ class Stabilizer:
 
         Args:
             artifacts: the whole history up to now.
-            tools: tool schemas that are sent along, to be counted.
+            tools: tool schemas that are sent along, which are counted.
             overhead: tokens of everything else that is sent with the artifacts, without the tools.
-            window: the model's context window in tokens, where the budget is a share of it.
+            window: the model's context window in tokens, if the budget is a share of it.
 
         Raises:
-            BudgetExceededError: what must stay does not fit.
+            BudgetExceededError: the mandatory messages do not fit.
             HistoryError: an item is not an artifact.
             CheckFailedError: a check failed and `on_failure="raise"`.
         """
@@ -211,7 +221,7 @@ class Stabilizer:
         overhead: int = 0,
         window: int | None = None,
     ) -> Stabilized:
-        """Do what `stabilize` does, with summarizers or stores that may be async."""
+        """Do the same as `stabilize`, with summarizers or stores that may be async."""
         return await adrive(self.flow(artifacts, tools=tools, overhead=overhead, window=window))
 
     def flow(
@@ -222,9 +232,9 @@ class Stabilizer:
         overhead: int = 0,
         window: int | None = None,
     ) -> Generator[Ask, object, Stabilized]:
-        """Do what `stabilize` does as a generator that yields an `Ask` for whatever needs I/O.
+        """Do the same as `stabilize`, as a generator that yields an `Ask` for all I/O.
 
-        What is both sync and async builds on it; `drive` and `adrive` of `ctxguard.draft` run it.
+        The basis of everything that is both sync and async; `drive` and `adrive` of `ctxguard.draft` run it.
         """
         history = tuple(_require_iterable(artifacts))
         yield from ask_provider(self.counter.counter, (), tools)
@@ -235,16 +245,16 @@ class Stabilizer:
             overflow = call.overflow
             if overflow is None:
                 raise
-            if overflow.at == len(history):  # this very prompt was refused, and nothing can be sent in its place
+            if overflow.at == len(history):  # this very prompt was refused, and there is no shorter one
                 self._overflows.forget(history)
                 raise
-        # the smaller budget was a guess, and what came since does not fit into it: let the provider judge the whole one
+        # the smaller budget was a guess that newer messages exceed: let the provider decide on the whole prompt
         self._overflows.note(history, self.budget_for(window), before=call.budget)
         call = self._settings(tools, overhead, window, history)
         return self._with_window((yield from self._stabilized(history, call)), window)
 
     def _with_window(self, result: Stabilized, window: int | None) -> Stabilized:
-        """Let the report say which window the budget is a share of, and who says so."""
+        """Add to the report which window the budget is a share of, and where its size comes from."""
         if isinstance(self.budget, str):
             result.report.details = {**result.report.details, "window": self._window_for(window).to_dict()}
         return result
@@ -259,7 +269,7 @@ class Stabilizer:
     ) -> Report:
         """Return the report of a dry run: what `stabilize` would do. Nothing is written anywhere.
 
-        Requests for I/O are refused, and stages report what they would do without it.
+        I/O with side effects is refused, and stages report what they would do without it.
         """
         history = tuple(_require_iterable(artifacts))
         run = Run(self.stages, self._settings(tools, overhead, window, history))
@@ -277,14 +287,14 @@ class Stabilizer:
         """Return a session: one growing conversation whose `context()` only costs what is new.
 
         Args:
-            tools: tool schemas that are sent along, to be counted.
+            tools: tool schemas that are sent along, which are counted.
             overhead: tokens of everything else that is sent with the artifacts, without the tools.
-            window: the model's context window in tokens, where the budget is a share of it.
+            window: the model's context window in tokens, if the budget is a share of it.
             adapter: reads and writes native messages; None means the installed one that knows the first message.
         """
 
         def start(stages: Sequence[Stage], reads: NativeAdapter | None) -> Run:
-            # native messages are counted as the adapters count a request: with the opening of the reply
+            # native messages are counted as adapters count a request: with the opening tokens of the reply
             beside = overhead if reads is None else overhead + self.counter.beside()
             return Run(stages, self._settings(tools, beside, window))
 
@@ -293,25 +303,25 @@ class Stabilizer:
     def tighten(self, artifacts: Iterable[Artifact], *, budget: int | None = None, window: int | None = None) -> None:
         """Give a conversation a smaller budget from here on, because the provider refused its prompt as too long.
 
-        The next `stabilize` of the history and of all that continues it keeps within it. Signed thinking in the history
-        is left out from then on: it belongs to the longer prompts (`DropStaleThinking`). Other processes do not know of
-        it.
+        It applies to the next `stabilize` of this history and of every longer one that begins with it. Signed thinking
+        in the history is dropped from then on, because it is bound to the longer prompts (`DropStaleThinking`). Other
+        processes do not know of the new budget.
 
         Args:
             artifacts: the history whose prompt was refused.
-            budget: tokens that prompts may take now; None means six tenths of those there were.
-            window: the model's context window in tokens, where the budget is a share of it.
+            budget: tokens that prompts may take now; None means six tenths of the previous budget.
+            window: the model's context window in tokens, if the budget is a share of it.
         """
         history = tuple(_require_iterable(artifacts))
         before = self._settings(None, 0, window, history).budget
         self._overflows.note(history, int(_TIGHTER * before) if budget is None else budget, before=before)
 
     def budget_for(self, window: int | None = None, *, with_headroom: bool = False) -> int:
-        """Return the budget in tokens, less the headroom unless it is asked for.
+        """Return the budget in tokens, without the headroom unless requested.
 
         Args:
-            window: the model's context window in tokens, where the budget is a share of it.
-            with_headroom: include what is kept free.
+            window: the model's context window in tokens, if the budget is a share of it.
+            with_headroom: include the part that is kept free.
 
         Raises:
             ConfigError: the budget is a share and no window is known, or the headroom leaves nothing.
@@ -320,7 +330,7 @@ class Stabilizer:
         return full if with_headroom else full - kept
 
     def _share_out(self, window: int | None) -> tuple[int, int, int]:
-        """Return the budget in tokens, what is kept free of it, and how much of that a window may use later."""
+        """Return the budget in tokens, the part of it that is kept free, and how much of that is released later."""
         if isinstance(self.budget, int):
             tokens = self.budget
         else:
@@ -328,7 +338,7 @@ class Stabilizer:
         return (tokens, *kept_free(self.counter.counter, self.headroom, tokens))
 
     def _window_for(self, window: int | None) -> Window:
-        """Return the window of a call: the one that the caller names, else that of the model."""
+        """Return the window of a call: the caller's, else that of the model."""
         found = self._window if window is None else window
         if found is None:
             raise ConfigError(
@@ -369,7 +379,7 @@ class Stabilizer:
         )
 
     def _judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
-        """Run a chain over what a run has taken in so far, judge the result by the checks, and report to operators."""
+        """Run a chain over the history of a run, verify the result by the checks, and emit telemetry."""
         watch = Watch()
         try:
             result = yield from self._unobserved(run, dry=dry)
@@ -387,7 +397,7 @@ class Stabilizer:
         return result
 
     def _passed_on(self, history: Sequence[Artifact], error: CtxguardError) -> Stabilized:
-        """Return a history as it is, where an error is only observed."""
+        """Return a history unchanged, if an error is only observed."""
         given = tuple(history)
         settings = CallSettings(budget=0, counter=self.counter)
         draft = Draft(given, settings, history=given)
@@ -419,7 +429,7 @@ def _settings_of(kind: type[Stabilizer]) -> set[str]:
 
 
 def _verdict(check: Check, draft: Draft) -> CheckResult:
-    """Return what a check found; where it holds, with what it claims by that, if it says so (`claim`)."""
+    """Return the result of a check; if it holds, including its claim, if it makes one (`claim`)."""
     findings = tuple(check(draft))
     claim = None if findings else getattr(check, "claim", None)
     return CheckResult(check.name, findings, "" if claim is None else claim(draft))

@@ -1,4 +1,4 @@
-"""Test your own adapters, stages and stores: generated histories, the laws, and the suites that ours pass.
+"""Test your own adapters, stages and stores: generated histories, the laws of a result, and conformance suites.
 
 Needs Hypothesis and pytest, which the extra `testing` brings.
 
@@ -39,7 +39,7 @@ from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.stores.conformance import StoreConformance
-from ctxguard.tokens import MESSAGE_TOKENS, REPLY_TOKENS
+from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS, REPLY_TOKENS
 
 __all__ = ["AdapterConformance", "StoreConformance", "broken_histories", "histories", "law_findings"]
 
@@ -105,7 +105,7 @@ def histories(draw: st.DrawFn, *, max_turns: int = 5) -> list[Artifact]:
 
 @st.composite
 def broken_histories(draw: st.DrawFn) -> list[Artifact]:
-    """Generate histories as crashes and careless trims leave them: items lost, doubled, moved, without ids."""
+    """Generate histories as crashes and careless trimming leave them: items lost, duplicated, moved, without ids."""
     history = list(draw(histories()))
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.integers(0, max(len(history) - 1, 0)))
@@ -129,10 +129,10 @@ def law_findings(
     """Return which of the structural laws a result breaks: budget, pairs, authority, the latest messages.
 
     Args:
-        history: what went in.
-        result: what came out.
-        stabilizer: what did it.
-        overhead: tokens sent beside the artifacts.
+        history: the input.
+        result: the output.
+        stabilizer: the stabilizer that made it.
+        overhead: tokens that are sent in addition to the artifacts.
     """
     findings = []
     tokens = overhead + stabilizer.counter.artifacts(result)
@@ -176,10 +176,10 @@ def _opening_findings(history: Sequence[Artifact], result: Sequence[Artifact]) -
 
 
 def _counted(stabilizer: Stabilizer, read: Sequence[Artifact], report: Report) -> int:
-    """Return the tokens of what was written, and of the framing that was counted for messages that are now one.
+    """Return the tokens of what was written, plus the framing that was counted for messages that were since joined.
 
-    A format in which roles take turns joins what a cut brought together; one without borders of messages, what only a
-    late result had kept apart.
+    A format with alternating roles joins messages that became adjacent by a cut; one without message borders joins
+    those that were separated only by a late result.
     """
     joined = sum(decision.tokens_after > 0 for decision in report.decisions) - len(read)
     return stabilizer.counter.artifacts(read) + REPLY_TOKENS + joined * MESSAGE_TOKENS
@@ -189,10 +189,10 @@ _SETTINGS = settings(max_examples=12, deadline=None, suppress_health_check=list(
 
 
 class AdapterConformance:
-    """Check an adapter against the contract: a lens that changes nothing but the texts that were edited.
+    """Check an adapter against the contract: it changes nothing but the texts that were edited.
 
-    Subclass it in a test module, set `adapter`, and say in `native` how a history of your framework is built. Where
-    your histories are no plain lists, say in `items` how to walk their messages.
+    Subclass it in a test module, set `adapter`, and implement `native`, which builds a history of your framework. If
+    your histories are not plain lists, implement `items`, which iterates over their messages.
     """
 
     adapter: ClassVar[Adapter[Any]]
@@ -215,13 +215,13 @@ class AdapterConformance:
         return None
 
     def holding(self, item: Any) -> Any:  # noqa: ANN401 - it is the framework's own type
-        """Return a history that holds an instance of one of the `classes`."""
+        """Return a history that contains an instance of one of the `classes`."""
         return [item]
 
-    @pytest.mark.filterwarnings("ignore")  # what is deprecated is still sent
+    @pytest.mark.filterwarnings("ignore")  # deprecated classes are still sent
     @pytest.mark.parametrize("value", ["zora@mailhost.org", "4111 1111 1111 1111"])
     def test_no_field_of_any_class_hides_a_value(self, value: str) -> None:
-        """A value in any field that holds a text or JSON is masked or found, or the field is on the list."""
+        """A value in any field that holds a text or JSON is masked or found, or the field is a known exception."""
         masking = Stabilizer(100_000, counter="estimate", stages=[MaskPII()], checks=[NoPII()])
         silent: set[str] = set()
         tried: set[str] = set()

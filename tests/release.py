@@ -35,9 +35,9 @@ def git(*words, root=ROOT):
 
 
 def public(module):
-    """Walk the places of what a module and those below it list in `__all__`: the reference names nothing else."""
-    computed = (name for name, member in module.members.items() if member.is_alias)
-    for name in (module.exports or computed) if module.exports is not None else ():
+    """Walk the places of what a module and those below it list in `__all__` or a stub: the reference names nothing else."""
+    in_stub = (name for name, member in module.members.items() if member.is_alias and name != "names_in_stub")
+    for name in in_stub if "names_in_stub" in module.members else module.exports or ():
         if str(name) in module.members:
             member = module.members[str(name)]
             yield member.target_path if member.is_alias else member.path

@@ -15,10 +15,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from typer.main import get_command
 
 from ctxguard import __version__
 from ctxguard.cli import main
+from ctxguard.cli.options import words as words_of_options
 from ctxguard.cli.program import COMMANDS as COMMAND_TABLE
+from ctxguard.cli.program import app
 from ctxguard.policies import POLICIES
 from ctxguard.report.progress import working
 from ctxguard.settings import install_command
@@ -85,7 +88,19 @@ def session(tmp_path):
 def test_help_names_every_command_and_every_command_has_help():
     told = process("--help")
     assert told.returncode == 0
-    for command in ("stabilize", "check", "replay", "tokens", "demo", "adapters", "read", "pii", "prompts", "store"):
+    for command in (
+        "stabilize",
+        "check",
+        "replay",
+        "tokens",
+        "demo",
+        "adapters",
+        "read",
+        "pii",
+        "prompts",
+        "store",
+        "audit",
+    ):
         assert command in told.stdout
         own = cli(command, "--help")
         assert own.returncode == 0
@@ -99,8 +114,8 @@ def test_the_version_is_that_of_the_package():
 
 COMMANDS = sorted(COMMAND_TABLE)
 LEAVES = [
-    *((name,) for name in COMMANDS if name not in ("pii", "prompts", "store")),
-    *(("pii", name) for name in ("scan", "mask", "eval")),
+    *((name,) for name in COMMANDS if name not in ("pii", "prompts", "store", "audit")),
+    *(("pii", name) for name in ("scan", "mask", "eval", "explain", "init")),
     *(("store", name) for name in ("ls", "show", "gc")),
     ("prompts", "check"),
 ]
@@ -114,6 +129,23 @@ def test_help_fits_60_columns_and_names_no_type_of_a_flag(words):
     for odd in ("<bool>", "<int range>", "<path>", "<str>", "default: (", "[bold]", "\x1b"):
         assert odd not in shown
     assert not re.search(r"\w\.\.\.$", shown.partition("\n")[2], re.MULTILINE)
+
+
+def parameters_of(command):
+    context = command.make_context("ctxguard", [], resilient_parsing=True)
+    for name in getattr(command, "list_commands", lambda _: ())(context):
+        inner = command.get_command(context, name)
+        yield from ((f"{name} {below}".strip(), parameter) for below, parameter in parameters_of(inner))
+    yield from (("", parameter) for parameter in command.params)
+
+
+def test_every_option_has_words_and_all_words_are_of_an_option():
+    found = [(words, each) for words, each in parameters_of(get_command(app)) if each.name not in ("version", "help")]
+    assert len(found) > 100
+    assert not [(words, each.name) for words, each in found if not each.help]
+    for command, table in words_of_options().items():
+        taken = {each.name for name, each in found if command == "options" or f"{name} ".startswith(f"{command} ")}
+        assert table.keys() <= taken, f"data/commands.toml: {command}: {table.keys() - taken}"
 
 
 @pytest.mark.parametrize("words", [(), ("pii",), ("store",)], ids=" ".join)
@@ -178,7 +210,7 @@ def test_a_package_that_is_missing_is_one_line_and_names_a_command_that_works(tm
 
 
 def test_no_command_offers_to_install_completion():
-    for command in ("stabilize", "read", "pii", "prompts", "store"):
+    for command in ("stabilize", "read", "pii", "prompts", "store", "audit"):
         assert "completion" not in cli(command, "--help").stdout
 
 

@@ -13,12 +13,13 @@ from ctxguard.config import (
     CompactionConfig,
     CompressionLevel,
     ContextConfig,
+    PiiConfig,
     StabilizerConfig,
     TruncationConfig,
     get_truncation_config,
     load_context_config,
-    settings_source,
 )
+from ctxguard.config.loading import settings_source
 from ctxguard.errors import ConfigError
 from ctxguard.stabilizer import Stabilizer
 
@@ -322,7 +323,7 @@ def test_compression_levels_compare_with_their_documented_spelling():
 
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
-MODELS = (ContextConfig, StabilizerConfig, TruncationConfig, CompactionConfig)
+MODELS = (ContextConfig, StabilizerConfig, PiiConfig, TruncationConfig, CompactionConfig)
 
 
 def as_written(default):

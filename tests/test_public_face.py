@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from importlib import import_module
 from importlib.metadata import entry_points, requires
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,31 @@ def test_all_of_each_module_is_the_truth():
         module = import_module(name)
         for public in getattr(module, "__all__", ()):
             assert hasattr(module, public), f"{name}.__all__ lists {public}"
+
+
+def stubs():
+    root = Path(ctxguard.__file__).parents[1]
+    found = [(root, path) for path in (root / "ctxguard").rglob("__init__.pyi")]
+    found += [(root / "adapters", path) for path in (root / "adapters").rglob("__init__.pyi")]
+    return {".".join(path.parent.relative_to(top).parts): path for top, path in found}
+
+
+@pytest.mark.parametrize(("package", "stub"), stubs().items(), ids=stubs())
+def test_a_package_gives_what_its_stub_says_and_no_module_hides_it(package, stub):
+    imported = [node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom)]
+    names = {alias.name: node.module for node in imported for alias in node.names}
+    try:
+        module = import_module(package)
+    except ImportError as missing:
+        pytest.skip(str(missing))
+    assert sorted(names) == module.__all__
+    for name, home in names.items():
+        assert find_spec(f"{package}.{name}") is None, f"{name} is a module: Python would give that"
+        if home.startswith("ctxguard."):
+            assert getattr(module, name) is getattr(import_module(home), name)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        module.nothing  # noqa: B018
+    assert set(names) <= set(dir(module))
 
 
 def test_the_error_tree_in_the_docstring_is_the_one_in_the_code():

@@ -74,6 +74,16 @@ def test_every_action_of_a_workflow_is_named_by_its_commit():
     assert not [line for line in used if not re.search(r"@[0-9a-f]{40} # v\d", line)], "a tag can be moved"
 
 
+def test_public_names_are_those_that_packages_list_and_those_of_their_stubs():
+    found = set(release.public(release.griffe.load("ctxguard", search_paths=[ROOT])))
+    assert {
+        "ctxguard.pii.rule_sets.STANDARD",
+        "ctxguard.checks.no_pii.NoPII",
+        "ctxguard.stabilizer.Stabilizer",
+    } <= found
+    assert not [place for place in found if place.endswith("names_in_stub")]
+
+
 def test_a_public_name_that_is_gone_since_the_latest_tag_is_told(tmp_path):
     def git(*words):
         release.subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=tmp_path, check=True)

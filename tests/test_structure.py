@@ -26,7 +26,8 @@ MODULES = {name_of(path, package): path for package in PACKAGES for path in pack
 
 def imports_of(module):
     """Walk what a module imports, wherever in it: at the top, in a function, or for its types alone."""
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    stub = MODULES[module].with_suffix(".pyi")  # of a package that loads its public names when they are asked for
+    for node in ast.walk(ast.parse((stub if stub.exists() else MODULES[module]).read_text())):
         if isinstance(node, ast.Import):
             yield from ((alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

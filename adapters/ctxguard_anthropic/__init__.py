@@ -1,16 +1,5 @@
-"""ctxguard for raw Anthropic requests: Messages as dicts, SDK objects mixed in. It needs no package of Anthropic's."""
+"""ctxguard for raw Anthropic requests: Messages as dicts or SDK objects. It does not need Anthropic's package."""
 
-from __future__ import annotations
+from ctxguard.settings import names_in_stub
 
-from ctxguard.formats.anthropic import AnthropicAdapter
-from ctxguard.wire.clients import guarded
-from ctxguard_anthropic.requests import astabilize_request, recall_tool, stabilize_messages, stabilize_request
-
-__all__ = [
-    "AnthropicAdapter",
-    "astabilize_request",
-    "guarded",
-    "recall_tool",
-    "stabilize_messages",
-    "stabilize_request",
-]
+__all__, __getattr__, __dir__ = names_in_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Stabilize what goes to `client.messages.create`."""
+"""Stabilize the arguments of `client.messages.create`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from typing import Final
 
 from ctxguard.adapting.tools import recall_tool_factory
 from ctxguard.files.results import RECALL_SCHEMA
+from ctxguard.formats.answers import AnthropicAnswers
 from ctxguard.formats.anthropic import AnthropicAdapter
 from ctxguard.formats.requests import Requests
 
-_RECALL: Final = {
-    "name": RECALL_SCHEMA["name"],
-    "description": RECALL_SCHEMA["description"],
-    "input_schema": RECALL_SCHEMA["parameters"],
-}
+_RECALL: Final = AnthropicAnswers().tool(RECALL_SCHEMA)
 _REQUESTS: Final = Requests(AnthropicAdapter())
 stabilize_request = _REQUESTS.stabilize_request
 astabilize_request = _REQUESTS.astabilize_request

@@ -1,4 +1,4 @@
-"""A client of boto3 for `bedrock-runtime` whose every conversation is guarded as it is sent."""
+"""A boto3 client for `bedrock-runtime` whose every conversation is guarded as it is sent."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _BLOBS: Final = ("bytes", "redactedContent")
 
 
 class GuardedClient:
-    """Send the conversations of a client guarded; all else is the client's own.
+    """Guard the conversations of a client; all other attributes are the client's own.
 
     Operations that send content to a model and that the guard cannot read, such as `invoke_model`, are refused unless
-    the guard names them: `on_unreadable=["invoke_model"]`.
+    the guard allows them: `on_unreadable=["invoke_model"]`.
     """
 
     def __init__(self, client: Any, guard: Guard) -> None:  # noqa: ANN401 - boto3 makes the classes of its clients
@@ -36,7 +36,7 @@ class GuardedClient:
         return getattr(self._client, name)
 
     def converse(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Send a conversation guarded, and return the answer with the values back.
+        """Send a conversation guarded, and return the response with values restored.
 
         Raises:
             CtxguardError: The request cannot be sent.
@@ -45,7 +45,7 @@ class GuardedClient:
         return answer if prepared.reply is None else prepared.reply.restored(answer)  # type: ignore[return-value]
 
     def converse_stream(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Send a conversation guarded, and return the answer with a stream that has the values back.
+        """Send a conversation guarded, and return the response with a stream in which values are restored.
 
         Raises:
             CtxguardError: The request cannot be sent.
@@ -58,7 +58,7 @@ class GuardedClient:
     def _sent(self, operation: str, request: Mapping[str, Any]) -> tuple[Prepared, dict[str, Any]]:
         from botocore.exceptions import ClientError
 
-        from ctxguard.wire.guard import WireRequest
+        from ctxguard.wire.asked import WireRequest
 
         blobs: dict[str, bytes] = {}
         body = {key: _as_sent(value, blobs) for key, value in request.items() if key != "modelId"}
@@ -84,7 +84,7 @@ def _as_json(body: Mapping[str, object]) -> bytes:
 
 
 def _as_sent(value: object, blobs: dict[str, bytes]) -> object:
-    """Return a value as boto3 writes it into a body, and note in `blobs` which base64 text stands for which blob."""
+    """Return a value as boto3 writes it into a body, and record in `blobs` the blob for each base64 text."""
     if isinstance(value, (bytes, bytearray)):
         text = base64.b64encode(value).decode()
         blobs[text] = bytes(value)
@@ -95,7 +95,7 @@ def _as_sent(value: object, blobs: dict[str, bytes]) -> object:
 
 
 def _as_given(value: object, blobs: Mapping[str, bytes]) -> object:
-    """Return a value of a body as boto3 takes it."""
+    """Return a value of a body in the form that boto3 takes."""
     if isinstance(value, dict):
         return dict(_members(value, blobs))
     return [_as_given(member, blobs) for member in value] if isinstance(value, list) else value
@@ -113,12 +113,12 @@ def _arguments(request: Mapping[str, Any], prepared: Prepared, blobs: Mapping[st
 
 
 def guarded(client: Any, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> GuardedClient:  # noqa: ANN401
-    """Return a client that sends guarded; the one that was given stays as it is.
+    """Return a client whose requests are guarded; the given one is not changed.
 
     Args:
         client: `boto3.client("bedrock-runtime")`.
         guard: A stabilizer, or a guard to share between clients.
-        settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
+        settings: Those of `ctxguard.wire.Guard`, if a stabilizer is given.
 
     Raises:
         ConfigError: A setting cannot be used, or the client is of another kind.

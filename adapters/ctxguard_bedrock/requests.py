@@ -1,4 +1,4 @@
-"""Stabilize what goes to `client.converse` and `client.converse_stream`."""
+"""Stabilize the arguments of `client.converse` and `client.converse_stream`."""
 
 from __future__ import annotations
 

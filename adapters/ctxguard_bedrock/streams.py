@@ -1,4 +1,4 @@
-"""Give values back in the events of `converse_stream`, where events cut placeholders in two."""
+"""Restore values in the events of `converse_stream`, which may split a placeholder."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class GuardedStream:
-    """Hold the events of an answer with the values back; all else is the stream's own.
+    """The events of a response with values restored; all other attributes are the stream's own.
 
-    A piece that may still become a placeholder is held back, at most 64 characters of a block, and sent at its end at
-    the latest.
+    Text that may be the beginning of a placeholder is held back, at most 64 characters of a block, until the block ends
+    at the latest.
     """
 
     def __init__(self, stream: Any, reply: Reply) -> None:  # noqa: ANN401 - boto3 makes the classes of its streams

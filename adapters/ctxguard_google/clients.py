@@ -1,4 +1,4 @@
-"""A client of google-genai whose every request is guarded as it is sent."""
+"""A google-genai client whose every request is guarded as it is sent."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 Client = TypeVar("Client")
 
 _LAZY: Final = "google.genai._gaos"
-"""Where the parts of a client live that it makes when they are first used."""
+"""The module of the parts of a client that are created on first use."""
 
 
 def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Client:
-    """Return a client that sends guarded, by the same connections; the one that was given stays as it is.
+    """Return a client whose requests are guarded, over the same connections; the given one is not changed.
 
-    It guards `generate_content` and `generate_content_stream` of `client.models` and `client.aio.models`, and what is
-    built on them: chats, and the calls that the SDK makes itself to run Python functions among the tools.
+    It guards `generate_content` and `generate_content_stream` of `client.models` and `client.aio.models`, and
+    everything based on them: chats, and the SDK's own calls for Python functions among the tools.
 
     Args:
         client: A `google.genai.Client`.
         guard: A stabilizer, or a guard to share between clients.
-        settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
+        settings: Those of `ctxguard.wire.Guard`, if a stabilizer is given.
 
     Raises:
         ConfigError: A setting cannot be used, or the client is of another kind.
@@ -41,12 +41,12 @@ def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardS
             f"expected a google.genai.Client that sends by httpx, got {type(client).__name__}", setting="client"
         )
     shared = as_guard(guard, settings)
-    # the SDK has no public way to a client's HTTP clients, and takes new ones only for a client that is made anew
+    # the SDK has no public access to a client's HTTP clients, and accepts others only for a new client
     own = copy.copy(api)
     own._httpx_client = guarded_http_client(http_clients[0], shared)  # noqa: SLF001
     own._async_httpx_client = guarded_http_client(http_clients[1], shared)  # noqa: SLF001
     own._guarded = given  # noqa: SLF001 - a client that is gone closes its connections
-    # naming the client also keeps the SDK from sending by aiohttp, which the guard does not see
+    # naming the client also prevents the SDK from sending with aiohttp, which the guard does not see
     own._http_options = api._http_options.model_copy(  # noqa: SLF001
         update={"httpx_client": own._httpx_client, "httpx_async_client": own._async_httpx_client}  # noqa: SLF001
     )
@@ -54,7 +54,7 @@ def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardS
 
 
 def _with_api(client: Any, api: Any) -> Any:  # noqa: ANN401 - what the SDK's parts have in common is one field
-    """Return a copy of a client, and of each part of it, that sends by another API client."""
+    """Return a copy of a client, and of each part of it, that sends with another API client."""
     copied = copy.copy(client)
     for name, part in vars(client).items():
         if name == "_api_client":
@@ -62,5 +62,5 @@ def _with_api(client: Any, api: Any) -> Any:  # noqa: ANN401 - what the SDK's pa
         elif part is not client and hasattr(part, "_api_client"):
             setattr(copied, name, _with_api(part, api))
         elif type(part).__module__.startswith(_LAZY):
-            setattr(copied, name, None)  # made anew on first use, of the new API client
+            setattr(copied, name, None)  # created again on first use, with the new API client
     return copied

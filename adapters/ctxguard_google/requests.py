@@ -1,4 +1,4 @@
-"""Stabilize what goes to `client.models.generate_content`, or to the REST API."""
+"""Stabilize the arguments of `client.models.generate_content`, or the body of a REST request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `
 
 
 def _declared(function: object) -> Schema:
-    """Return the declaration that the SDK makes of a Python function."""
+    """Return the declaration that the SDK derives from a Python function."""
     from google.genai import types
 
     declaration = types.FunctionDeclaration.from_callable_with_api_option(callable=function)  # type: ignore[arg-type]
@@ -55,6 +55,6 @@ def stabilize_messages(
 ) -> tuple[Content | None, list[Content], Report]:
     """Return the system instruction, the stabilized contents and the report; see `stabilize_request`.
 
-    The tools are sent by the caller as they are: what a rule finds in them fails the check `NoPII`.
+    The caller sends the tools unchanged: if a rule matches in them, the check `NoPII` fails.
     """
     return _REQUESTS.stabilize_messages(contents, stabilizer, system=system_instruction, tools=tools, window=window)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ctxguard.wire.guard import Guard, GuardSettings
 
 Model = TypeVar("Model", bound="Runnable[Any, Any]")
-_MOST_LAYERS: Final = 32
+_MOST_LAYERS: Final = 32  # wrappers around a model; more indicate a cycle
 
 
 def guarded(model: Model, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Model:

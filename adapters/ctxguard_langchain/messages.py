@@ -54,12 +54,12 @@ class LangChainAdapter:
     Arguments of tool calls are counted as compact JSON, as in every other format. Calls that a message repeats (in
     `tool_calls`, content blocks, `additional_kwargs`, and chunks) are counted once and edited together.
 
-    What does not survive: unchanged messages stay the same objects and lose nothing. A changed one is a `model_copy`
-    with other texts and arguments. A changed block loses the provider's item id (`msg_…`, `fc_…`: OpenAI would use its
-    stored copy), and a message the reasoning items in `additional_kwargs` that would change; with changed arguments,
-    also the raw copies of its calls in `additional_kwargs` and `tool_call_chunks`. A result or call without an id may
-    get one. Messages that a stage adds have no id. Messages of unknown class or role are kept and pinned, and the
-    report names the role; `RemoveMessage` is kept too. Unknown blocks are opaque: their texts are not masked.
+    Unchanged messages stay the same objects. A changed one is a `model_copy` with other texts and arguments. Not
+    preserved: the provider's item id of a changed block (`msg_…`, `fc_…`: OpenAI would use its stored copy), and the
+    reasoning items in `additional_kwargs` that would change; if arguments change, also the raw copies of the calls in
+    `additional_kwargs` and `tool_call_chunks`. A result or call without an id may get one. Messages that a stage adds
+    have no id. Messages of unknown class or role are kept and pinned, and the report names the role; `RemoveMessage` is
+    kept too. Unknown blocks are opaque: their texts are not masked.
     """
 
     name = "langchain"
@@ -74,12 +74,12 @@ class LangChainAdapter:
         return _CACHE.read(require_list(native, "LangChain messages"))
 
     def write(self, native: Sequence[BaseMessage], artifacts: Iterable[Artifact]) -> list[BaseMessage]:
-        """Return the messages of these artifacts: the same objects where nothing was changed.
+        """Return the messages for these artifacts: the same objects if nothing was changed.
 
         Raises:
             AdapterError: a stage changed the arguments of a tool call to something other than a JSON object.
         """
-        del native  # every artifact carries its message
+        del native  # every artifact contains its message
         return write_each(artifacts, _written)
 
     def detects(self, native: object) -> bool:

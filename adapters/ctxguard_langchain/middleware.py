@@ -60,7 +60,7 @@ class ContextGuardMiddleware(_Middleware):
     Tool outputs are bounded in what the model sees; with `max_result_tokens`, large ones are bounded in the state, too.
 
     Args:
-        stabilizer: does the work; or a function from the run's `Runtime` to the stabilizer of that run.
+        stabilizer: the stabilizer; or a function from the run's `Runtime` to the stabilizer of that run.
         persist: permanently replace the messages of the graph's state before each model call. The state loses evicted
             messages and complete tool outputs; a `store` in the chain's stages keeps the outputs.
         window: the model's context window in tokens, for budgets that are a share of it; None means that of the
@@ -132,7 +132,7 @@ class ContextGuardMiddleware(_Middleware):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        """Do what `wrap_model_call` does in async runs."""
+        """Do the same as `wrap_model_call` in async runs."""
         self._order.look(handler, self.name)
         run = self.per_run.of(request.runtime)
         try:
@@ -150,7 +150,7 @@ class ContextGuardMiddleware(_Middleware):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
     ) -> ToolMessage | Command[Any]:
-        """Do what `wrap_tool_call` does in async runs."""
+        """Do the same as `wrap_tool_call` in async runs."""
         run = self._run_of_tool()
         return await adrive(self._bounded(await handler(_unmasked(request, run)), run, request.tool_call["name"]))
 
@@ -180,7 +180,7 @@ class _PersistingMiddleware(ContextGuardMiddleware):
         return drive(self._replacing(state, runtime))
 
     async def abefore_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> dict[str, Any]:
-        """Do what `before_model` does in async runs."""
+        """Do the same as `before_model` in async runs."""
         return await adrive(self._replacing(state, runtime))
 
     def _replacing(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> Generator[Ask, object, dict[str, Any]]:
@@ -201,7 +201,7 @@ def _unmasked(request: ToolCallRequest, run: ForRun) -> ToolCallRequest:
     if run.vault is None:
         return request
     call = request.tool_call
-    return request.override(tool_call={**call, "args": unmask_arguments(call["args"], run.vault)})
+    return request.override(tool_call={**call, "args": unmask_arguments(call["args"], run.vault, tool=call["name"])})
 
 
 def _stabilized(
@@ -230,7 +230,7 @@ def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:
 
 
 def _prompt(request: ModelRequest[Any]) -> list[BaseMessage]:
-    """Return the system message of a request, if it has one; langchain 1.0 holds it as a text."""
+    """Return the system message of a request, if it has one; in langchain 1.0 it is a text."""
     given = request.system_message if hasattr(request, "system_message") else request.system_prompt
     if not given:
         return []

@@ -14,7 +14,7 @@ _PASSES_ON: Final = frozenset(
 )
 """Middleware that adds no text to a request."""
 _WRAPS: Final = ("wrap_model_call", "awrap_model_call")
-_MOST_LAYERS: Final = 32
+_MOST_LAYERS: Final = 32  # nested closures that are searched
 
 
 class OrderWatch:

@@ -36,11 +36,11 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
     batches, async, and tracing work as for any Runnable; traces call it `ctxguard`.
 
     Args:
-        stabilizer: does the work; or a function from the session's id (`session_id`, else `thread_id`, of
+        stabilizer: the stabilizer; or a function from the session's id (`session_id`, else `thread_id`, of
             `config["configurable"]`; None without one) to a stabilizer, called with each request.
         model: the chat model that follows, with its tools bound: its window (for budgets such as `"80%"`) and tools
             are taken from it.
-        tools: tools of the request, to be counted; None means those bound to `model`.
+        tools: tools of the request, which are counted; None means those bound to `model`.
         window: the model's context window in tokens; None means that of `model`.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         on_report: called with each report; `report.session` is the id of the session.
@@ -80,7 +80,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         """Return the stabilized messages.
 
         Raises:
-            HistoryError: the input holds no messages.
+            HistoryError: the input contains no messages.
             BudgetExceededError: the mandatory messages exceed the budget.
         """
         return self._call_with_config(self._guarded, input, config, **kwargs)  # type: ignore[arg-type]  # it looks at names
@@ -91,7 +91,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         config: RunnableConfig | None = None,
         **kwargs: Any,  # noqa: ANN401 - LangChain's signature
     ) -> list[BaseMessage]:
-        """Do what `invoke` does, with async summarizers or stores."""
+        """Do the same as `invoke`, with async summarizers or stores."""
         return await self._acall_with_config(self._aguarded, input, config, **kwargs)  # type: ignore[arg-type]  # the same
 
     def _guarded(self, given: LanguageModelInput, config: RunnableConfig) -> list[BaseMessage]:

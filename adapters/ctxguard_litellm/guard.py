@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ctxguard.adapting.per_run import OnReport
     from ctxguard.pii import Vault
     from ctxguard.pii.mask.strategies import Strategies
+    from ctxguard.wire.audit import Audit
     from ctxguard.wire.guard import OnUnreadable
 
 _ANSWERS: Final = 16_384
@@ -33,13 +34,14 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
     In the proxy's configuration it is `guardrail: ctxguard_litellm.Guard`.
     It works as `ctxguard serve` and `ctxguard.wire.Guard` do: Chat Completions, Responses and Anthropic Messages are
     supported; other requests are rejected. Its modes are `pre_call` and `post_call`; it needs both. The settings from
-    `strategy` to `on_report` are those of `ctxguard.wire.Guard`.
+    `strategy` to `audit` are those of `ctxguard.wire.Guard`.
 
     Args:
-        stabilizer: Does the work; None creates one from the settings below.
-        budget: Tokens that the body of a request may take.
+        stabilizer: The stabilizer; None creates one from the settings below.
+        budget: Maximum tokens of the body of a request.
         policy: The name of a chain, see `ctxguard.policies`.
-        counter: What counts tokens, see `ctxguard.tokens.find_counter`.
+        counter: Counts tokens, see `ctxguard.tokens.find_counter`.
+        config: A configuration file that describes the stabilizer, instead of the three settings before.
         settings: Those of LiteLLM's `CustomGuardrail`: `guardrail_name`, `event_hook`, `default_on`.
 
     Raises:
@@ -53,17 +55,21 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         budget: int = 32_000,
         policy: str = "default",
         counter: str = "auto",
+        config: str | None = None,
         strategy: Strategies = "pseudonymize",
         on_unreadable: OnUnreadable = "refuse",
         vault: Vault | None = None,
         keep_thinking: bool | None = None,
         on_report: OnReport | None = None,
+        audit: Audit | None = None,
         **settings: Any,  # noqa: ANN401 - those of CustomGuardrail
     ) -> None:
         hooks = [GuardrailEventHooks.pre_call, GuardrailEventHooks.post_call]
         super().__init__(supported_event_hooks=hooks, **settings)
         if not self._event_hook_is_event_type(GuardrailEventHooks.pre_call):
             raise ConfigError("mode must be [pre_call, post_call]: nothing is masked behind the call", setting="mode")
+        if stabilizer is None and config is not None:
+            stabilizer = Stabilizer.from_config(config)
         self.wire = wire.Guard(
             Stabilizer.from_policy(policy, budget=budget, counter=counter) if stabilizer is None else stabilizer,
             strategy=strategy,
@@ -71,6 +77,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
             vault=vault,
             keep_thinking=keep_thinking,
             on_report=on_report,
+            audit=audit,
         )
         self._prepared: Recent[str, Prepared] = Recent(_ANSWERS)
 

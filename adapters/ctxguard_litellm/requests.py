@@ -9,7 +9,7 @@ from typing import Any, Final
 from litellm.types.utils import all_litellm_params
 
 from ctxguard.errors import WireError
-from ctxguard.wire.guard import WireRequest
+from ctxguard.wire.asked import WireRequest
 
 _PATHS: Final[Mapping[str, str]] = {
     "completion": "/v1/chat/completions",

@@ -1,4 +1,4 @@
-"""Stabilize what goes to `client.chat.completions.create` and to `client.responses.create`."""
+"""Stabilize the arguments of `client.chat.completions.create` and of `client.responses.create`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
 
 MessageT = TypeVar("MessageT")
-"""What comes back is of the type that was given: dicts, the SDK's typed dicts, or its objects."""
+"""Results have the type of the input: dicts, the SDK's typed dicts, or its objects."""
 _REQUESTS: Final = Requests(OpenAIAdapter(), ResponsesAdapter())
 stabilize_request = _REQUESTS.stabilize_request
 astabilize_request = _REQUESTS.astabilize_request
@@ -41,14 +41,14 @@ def stabilize_messages(
 
     Args:
         messages: the whole history up to now, as it would be sent.
-        stabilizer: does the work.
-        tools: the tool schemas that are sent along, to be counted.
-        window: the model's context window in tokens, where the budget is a share of it.
+        stabilizer: the stabilizer.
+        tools: the tool schemas that are sent along, which are counted.
+        window: the model's context window in tokens, if the budget is a share of it.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
 
     Raises:
         HistoryError: a message cannot be read.
-        BudgetExceededError: what must stay does not fit.
+        BudgetExceededError: the mandatory messages do not fit.
     """
     adapter = cast("Adapter[Sequence[MessageT]]", OpenAIAdapter())
     stabilized, report = stabilize_native(
@@ -65,7 +65,7 @@ async def astabilize_messages(
     window: int | None = None,
     keep_thinking: bool = False,
 ) -> tuple[list[MessageT], Report]:
-    """Do what `stabilize_messages` does where summarizers or stores are async."""
+    """Do the same as `stabilize_messages` if summarizers or stores are async."""
     adapter = cast("Adapter[Sequence[MessageT]]", OpenAIAdapter())
     stabilized, report = await astabilize_native(
         stabilizer, adapter, messages, tools=tools, window=window, keep_thinking=keep_thinking
@@ -86,19 +86,19 @@ def stabilize_input(
     """Return the stabilized input items and the report. The list and its items are not changed.
 
     Args:
-        items: the whole input up to now, as it would be sent; only what is new where `incremental`.
-        stabilizer: does the work.
-        instructions: what is sent as `instructions`. It is counted and not changed: what a rule finds in it fails the
-            check `NoPII`. `stabilize_request` masks it.
-        tools: the tool schemas that are sent along, to be counted.
-        incremental: the calls of earlier responses are on the server (`previous_response_id`, `conversation`), so that
-            an output without its call is right and stays. An `item_reference` among the items means the same.
-        window: the model's context window in tokens, where the budget is a share of it.
+        items: the whole input up to now, as it would be sent; with `incremental`, only the new items.
+        stabilizer: the stabilizer.
+        instructions: the `instructions` of the request. They are counted but not changed: if a rule matches in them,
+            the check `NoPII` fails. `stabilize_request` masks them.
+        tools: the tool schemas that are sent along, which are counted.
+        incremental: the calls of earlier responses are on the server (`previous_response_id`, `conversation`), so an
+            output without its call is valid and stays. An `item_reference` among the items means the same.
+        window: the model's context window in tokens, if the budget is a share of it.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
 
     Raises:
         HistoryError: an item cannot be read.
-        BudgetExceededError: what must stay does not fit.
+        BudgetExceededError: the mandatory messages do not fit.
     """
     adapter = cast("Adapter[Sequence[MessageT]]", ResponsesAdapter(incremental=incremental))
     stabilized, report = stabilize_native(
@@ -117,7 +117,7 @@ async def astabilize_input(
     window: int | None = None,
     keep_thinking: bool = False,
 ) -> tuple[list[MessageT], Report]:
-    """Do what `stabilize_input` does where summarizers or stores are async."""
+    """Do the same as `stabilize_input` if summarizers or stores are async."""
     adapter = cast("Adapter[Sequence[MessageT]]", ResponsesAdapter(incremental=incremental))
     stabilized, report = await astabilize_native(
         stabilizer, adapter, items, tools=tools, instructions=instructions, window=window, keep_thinking=keep_thinking

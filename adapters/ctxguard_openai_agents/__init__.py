@@ -1,4 +1,4 @@
-"""ctxguard for the OpenAI Agents SDK: what the model sees is stabilized, what the session keeps stays raw."""
+"""ctxguard for the OpenAI Agents SDK: the model's input is stabilized, the session keeps the original items."""
 
 from __future__ import annotations
 

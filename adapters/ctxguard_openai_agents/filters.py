@@ -31,7 +31,7 @@ from ctxguard.adapting.tools import recall_tool_factory, require_vault, unmask_a
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard_openai import ResponsesAdapter
-from ctxguard_openai_agents.retries import Sent, remember
+from ctxguard_openai_agents.retries import PreparedInput, remember
 
 if TYPE_CHECKING:
     from agents.tool_context import ToolContext
@@ -60,12 +60,12 @@ def call_model_input_filter(
 ) -> Filter:
     """Return a filter for `RunConfig(call_model_input_filter=…)`.
 
-    What does not survive: see `ResponsesAdapter`. Instructions are masked too. The schemas of tools (those of MCP
-    servers included), handoffs and the output type are counted; the SDK lets no filter change them, so a rule that
-    matches in one ends the run with `CheckFailedError`.
+    For what is not preserved, see `ResponsesAdapter`. Instructions are masked too. The schemas of tools (including
+    those of MCP servers), handoffs and the output type are counted; the SDK does not let a filter change them, so a
+    rule that matches in one ends the run with `CheckFailedError`.
 
     Args:
-        stabilizer: does the work; or a function from the run's `RunContextWrapper` to the stabilizer of that run.
+        stabilizer: the stabilizer; or a function from the run's `RunContextWrapper` to the stabilizer of that run.
         incremental: the server stores earlier calls (`previous_response_id`, `conversation_id`), so an output without
             its call is valid.
         window: the model's context window in tokens, for budgets that are a share of it.
@@ -93,7 +93,7 @@ def call_model_input_filter(
             return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
 
         first = await prepared()
-        remember(Sent(replace(first), lambda: prepared(overflowed=True)))
+        remember(PreparedInput(replace(first), lambda: prepared(overflowed=True)))
         return first
 
     return filter_input
@@ -125,13 +125,12 @@ def with_vault(
 ) -> list[Any]:
     """Return tools for an `Agent` whose arguments are unmasked before they run.
 
-    The session keeps what the model wrote. The chain's `MaskPII` has to mask into the same vault: give it to
-    `call_model_input_filter`, too. Other tools (hosted ones, handoffs) are returned unchanged:
-    the provider runs them.
+    The session keeps the model's original arguments. The chain's `MaskPII` has to mask into the same vault: give it to
+    `call_model_input_filter`, too. Other tools (hosted ones, handoffs) are returned unchanged: the provider runs them.
 
     Args:
         tools: as for `Agent(tools=…)`; they are not changed.
-        vault: of the session; or a function from the run's `RunContextWrapper` to the vault of that run.
+        vault: the vault of a session; or a function from the run's `RunContextWrapper` to the vault of that run.
 
     Raises:
         ConfigError: `vault` is not the vault of a session, or `tools` is not a list.
@@ -148,6 +147,6 @@ def _unmasking(
 ) -> FunctionTool:
     async def invoke(context: ToolContext[Any], arguments: str) -> object:
         values = require_vault(vault(context) if callable(vault) else vault)
-        return await tool.on_invoke_tool(context, unmask_arguments(arguments, values))
+        return await tool.on_invoke_tool(context, unmask_arguments(arguments, values, tool=tool.name))
 
     return replace(tool, on_invoke_tool=invoke)

@@ -22,7 +22,7 @@ Wrapped = TypeVar("Wrapped", bound=Model | ModelProvider)
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class PreparedInput:
     """The prepared input of one model call, and a function that prepares it with a smaller budget."""
 
     data: ModelInputData
@@ -34,10 +34,10 @@ class Sent:
         return self.data.instructions == instructions and isinstance(given, list) and known >= set(map(id, given))
 
 
-_LATEST: Final[ContextVar[Sent | None]] = ContextVar("ctxguard_latest_model_input", default=None)
+_LATEST: Final[ContextVar[PreparedInput | None]] = ContextVar("ctxguard_latest_model_input", default=None)
 
 
-def remember(sent: Sent) -> None:
+def remember(sent: PreparedInput) -> None:
     """Remember the prepared input for the next model call of this task."""
     _LATEST.set(sent)
 

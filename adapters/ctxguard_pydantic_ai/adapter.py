@@ -39,8 +39,8 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 class PydanticAIAdapter:
     """Read and write PydanticAI messages: a response is one artifact, a request one for each part.
 
-    What does not survive: an edited part loses its `id` and `citations`, and its response the `history_digest`, as the
-    framework's documentation demands. If the text of signed thinking would change, all thinking of the response is
+    Not preserved: the `id` and `citations` of an edited part, and the `history_digest` of its response, as the
+    framework's documentation requires. If the text of signed thinking would change, all thinking of the response is
     removed; an edited response also loses thinking with an id of OpenAI's. An edited `StructuredContent` becomes a
     `TextContent`, and edited speech loses its audio. Instruction deltas and baselines, parts of the framework's own
     tools, and unknown parts are pinned. Instructions are not part of the history, see `ContextGuard`.
@@ -57,8 +57,8 @@ class PydanticAIAdapter:
         return list(chain.from_iterable(_CACHE.read(require_list(native, "messages"))))
 
     def write(self, native: Sequence[ModelMessage], artifacts: Iterable[Artifact]) -> list[ModelMessage]:
-        """Return the messages of these artifacts: the same objects where nothing was changed."""
-        del native  # every artifact carries its message
+        """Return the messages for these artifacts: the same objects if nothing was changed."""
+        del native  # every artifact contains its message
         written: list[ModelMessage] = []
         for _, group in groupby(artifacts, _message_key):
             written.append(_message(list(group), written[-1] if written else None))
@@ -142,7 +142,7 @@ def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMes
 
 
 def _written(artifact: Artifact) -> list[Any]:
-    """Return the parts of an artifact: the same objects where nothing was changed.
+    """Return the parts for an artifact: the same objects if nothing was changed.
 
     If signed thinking is removed, all thinking is: providers accept it only complete and unchanged.
     """

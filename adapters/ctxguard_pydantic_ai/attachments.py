@@ -1,4 +1,4 @@
-"""Images that `read_file` returns, as PydanticAI takes them."""
+"""Images from `read_file`, in the form that PydanticAI takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ctxguard.files import BinaryContent
 
 
 class Attachment(NativeContent, BinaryContent):
-    """A `BinaryContent` of both libraries, for a prompt or as the result of a tool."""
+    """A `BinaryContent` of both ctxguard and PydanticAI, for a prompt or as the result of a tool."""
 
     media_type: str = ""  # a field, not a property as in the core: PydanticAI sets it
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
 
 _SECRETS: Final = ("authorization_token", "headers", "metadata")
-"""Fields of the provider's own tools that are for their servers, or are not sent."""
+"""Fields of the provider's own tools that are intended for their servers, or are not sent."""
 
 
 def sent_beside(request: ModelRequestContext) -> Request[Sequence[ModelMessage]]:
-    """Return everything that a request sends."""
+    """Return all parts of a request that are sent."""
     parameters: Any = request.model_request_parameters
     native = getattr(parameters, "native_tools", None) or getattr(parameters, "builtin_tools", None) or ()
     schemas = [_native_schema(tool) for tool in native]
@@ -36,7 +36,7 @@ def with_sent(
     was: Request[Sequence[ModelMessage]],
     now: Request[Sequence[ModelMessage]],
 ) -> ModelRequestContext:
-    """Return a request with other content; the framework's parameters change only where the content does."""
+    """Return a request with other content; the framework's parameters change only with the content."""
     parameters: Any = request.model_request_parameters
     messages = list(now.messages)
     changes: dict[str, Any] = {}

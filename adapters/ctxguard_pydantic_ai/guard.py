@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-# `RunContext` and `ModelMessage` are real imports: PydanticAI reads the annotations when the agent is made.
+# `RunContext` and `ModelMessage` are real imports: PydanticAI reads the annotations when the agent is created.
 from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
@@ -53,14 +53,14 @@ def history_processor(
     PydanticAI replaces the history with the result of a history processor. `ContextGuard` leaves it unchanged.
 
     Args:
-        stabilizer: does the work; or a function from the run's `RunContext` to the stabilizer of that run.
-        window: the model's context window in tokens; None means what the model's profile says.
+        stabilizer: the stabilizer; or a function from the run's `RunContext` to the stabilizer of that run.
+        window: the model's context window in tokens; None means that of the model's profile.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         on_report: called with the report on each request; `report.session` is the conversation's id.
 
     Raises:
         ConfigError: `stabilizer` is neither, or `on_report` is not a function; or (when called) the budget is a share
-            and the window is not known.
+            and the window is unknown.
         BudgetExceededError: (when called) the mandatory messages exceed the budget.
     """
     options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
@@ -68,7 +68,7 @@ def history_processor(
 
     async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
         request = Request(messages, latest_instructions(messages))
-        # PydanticAI takes the messages alone from a history processor, and sends its own instructions
+        # a history processor only returns messages, and PydanticAI adds its own instructions
         flow = per_run.of(ctx).flow(
             _ADAPTER, request, session=_conversation(ctx), is_editable=False, **_named(getattr(ctx, "model", None))
         )
@@ -81,17 +81,17 @@ def history_processor(
 class ContextGuard(AbstractCapability[Any]):
     """Send the model a stabilized history; the run keeps the original.
 
-    Instructions and the descriptions of tools and output types are masked too; a rule that matches in what cannot be
-    changed (names, parameters, defaults) ends the run with `CheckFailedError`. All of these are counted.
+    Instructions and the descriptions of tools and output types are masked too; a rule that matches in anything that
+    cannot be changed (names, parameters, defaults) ends the run with `CheckFailedError`. All of these are counted.
 
     Tool results are bounded in what the model sees; with `max_result_tokens`, large ones in the history, too.
-    When the provider says that the context overflowed, the request is repeated once with a tighter budget,
-    which then holds for the rest of the conversation (PydanticAI 2.66 and up).
+    If the provider reports that the context overflowed, the request is retried once with a smaller budget, which then
+    applies to the rest of the conversation (PydanticAI 2.66 and up).
 
     Attributes:
-        stabilizer: does the work; or a function from the run's `RunContext` to the stabilizer of that run.
-        window: the model's context window in tokens, for budgets that are a share of it; None means what the model's
-            profile says.
+        stabilizer: the stabilizer; or a function from the run's `RunContext` to the stabilizer of that run.
+        window: the model's context window in tokens, for budgets that are a share of it; None means that of the model's
+            profile.
         keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
         max_result_tokens: tokens above which a tool result is masked and bounded as the tool returns, in the history
             that the run stores; its full value, unmasked, goes into the part's metadata under `ctxguard_full_result`.
@@ -166,10 +166,10 @@ class ContextGuard(AbstractCapability[Any]):
             is_second = self._answered_step == ctx.run_step
             if not isinstance(error, exceptions.ModelContextWindowExceededError) or is_second:
                 raise error
-            self._answered_step, self._overflowed = ctx.run_step, True  # for the attempt that follows
+            self._answered_step, self._overflowed = ctx.run_step, True  # for the next attempt
             raise exceptions.RetryModelRequest from error
 
-    else:  # before 2.66 this is the one hook that changes the request alone
+    else:  # before 2.66 this is the only hook that changes the request alone
 
         async def wrap_model_request(
             self,
@@ -191,7 +191,7 @@ class ContextGuard(AbstractCapability[Any]):
     ) -> str | dict[str, Any]:
         """Unmask the arguments of a tool."""
         vault = None if self.vault is None or is_fixed(tool_def) else self._per_run.of(ctx).vault
-        return args if vault is None else unmask_arguments(args, vault)
+        return args if vault is None else unmask_arguments(args, vault, tool=tool_def.name)
 
     async def after_tool_execute(
         self,
@@ -211,7 +211,7 @@ class ContextGuard(AbstractCapability[Any]):
         value = result.return_value if isinstance(result, ToolReturn) else result
         part = ToolReturnPart(tool_def.name, value, "")
         found = read_part(part)
-        if len(found) > 1 or any(piece.text is None for _, piece in found):  # it holds media
+        if len(found) > 1 or any(piece.text is None for _, piece in found):  # it contains media
             return result
         output = Artifact(Kind.TOOL, rendered(part, value), answers="1")
         bounded = await adrive(run.bounded(output, tool_def.name, session=_conversation(ctx)))
@@ -222,7 +222,7 @@ class ContextGuard(AbstractCapability[Any]):
 
 
 def _ending_as(messages: Sequence[ModelMessage], view: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages for the model, which must end as the history does."""
+    """Return the messages for the model, which must end with the same message as the history."""
     if messages and (not view or view[-1].kind != messages[-1].kind):
         raise HistoryError("a stage dropped the message that is to be answered; the last exchange must stay")
     return list(view)
@@ -234,7 +234,7 @@ def _conversation(ctx: RunContext[Any]) -> str | None:
 
 
 def _named(model: object) -> dict[str, Any]:
-    """Return what is known of a model, for budgets that are a share of its window."""
+    """Return the model's known data, for budgets that are a share of its window."""
     return {"model": getattr(model, "model_name", None), "known": getattr(model, "context_window", None)}
 
 

@@ -216,7 +216,7 @@ def _arguments(part: NativePart) -> str:
 def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
     """Return a copy with these values; `REMOVED` for signed thinking, which cannot be changed.
 
-    The copy loses what belongs to the old text: ids, citations, and the audio of speech.
+    The copy loses everything that belongs to the old text: ids, citations, and the audio of speech.
     """
     if not changes:
         return part

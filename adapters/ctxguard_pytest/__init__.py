@@ -1,6 +1,6 @@
-"""ctxguard for pytest: hold recorded sessions to the laws, `pytest --ctxguard-sessions=recordings/`.
+"""ctxguard for pytest: check recorded sessions against the laws, `pytest --ctxguard-sessions=recordings/`.
 
-The fixture `assert_stable` replays sessions and fails with the call at which a law broke; `ctxguard_session` runs a
+The fixture `assert_stable` replays sessions and fails at the first call that violates a law; `ctxguard_session` runs a
 test once for each session of the option. Nothing else of ctxguard is imported until they are used.
 """
 
@@ -56,7 +56,7 @@ def ctxguard_session(request: pytest.FixtureRequest) -> Session:
 
 @pytest.fixture
 def assert_stable() -> Callable[..., Figures]:
-    """Return a function that replays a session and fails where a law does not hold.
+    """Return a function that replays a session and fails if a law is violated.
 
     It takes a session, or a list of messages, and a stabilizer (or none for the default one with a budget of 8,000),
     and returns the figures.

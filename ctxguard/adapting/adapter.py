@@ -1,4 +1,4 @@
-"""The one path on which every adapter stabilizes a native history."""
+"""The one function through which every adapter stabilizes a native history."""
 
 from __future__ import annotations
 
@@ -34,20 +34,21 @@ def stabilize_request(
 ) -> tuple[Request[Native], Report]:
     """Return a stabilized request and the report. The request and all in it are not changed.
 
-    Instructions and tool descriptions are masked as the messages are; what the caller gave holds unmasked values, so
-    all of the returned request has to be sent.
+    Instructions and tool descriptions are masked as the messages are. The original request still contains unmasked
+    values, so send all parts of the returned one.
 
     Args:
-        stabilizer: Does the work.
+        stabilizer: The stabilizer.
         adapter: The adapter of the history's format.
-        request: The history, and what is sent beside it.
-        window: The model's context window in tokens, where the budget is a share of it.
+        request: The history, and the other parts of the request.
+        window: The model's context window in tokens, if the budget is a share of it.
         keep_thinking: Keep signed thinking from before a cut, see `DropStaleThinking`.
-        overflowed: The provider refused this request as too long: it and all that continue it get a smaller budget.
+        overflowed: The provider refused this request as too long: it and all that continue its history get a smaller
+            budget.
 
     Raises:
         HistoryError: A message cannot be read.
-        BudgetExceededError: What must stay does not fit.
+        BudgetExceededError: The mandatory messages do not fit.
     """
     return drive(
         request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
@@ -63,7 +64,7 @@ async def astabilize_request(
     keep_thinking: bool = False,
     overflowed: bool = False,
 ) -> tuple[Request[Native], Report]:
-    """Do what `stabilize_request` does, where summarizers or stores are async."""
+    """Do the same as `stabilize_request`, if summarizers or stores are async."""
     return await adrive(
         request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
     )
@@ -81,21 +82,21 @@ def stabilize_native(
 ) -> tuple[Native, Report]:
     """Return the stabilized native history and the report. The history is not changed.
 
-    Tools and instructions are sent by the caller as they are: they are counted and searched, and what a rule finds in
-    them fails the check `NoPII`. `stabilize_request` masks them.
+    The caller sends tools and instructions unchanged: they are counted and searched, and if a rule matches in them, the
+    check `NoPII` fails. `stabilize_request` masks them.
 
     Args:
-        stabilizer: Does the work.
+        stabilizer: The stabilizer.
         adapter: The adapter of the history's format.
         native: The history.
         tools: The tool schemas that are sent along.
-        instructions: A system prompt that is sent beside the history.
-        window: The model's context window in tokens, where the budget is a share of it.
+        instructions: A system prompt that is sent outside the history.
+        window: The model's context window in tokens, if the budget is a share of it.
         keep_thinking: Keep signed thinking from before a cut, see `DropStaleThinking`.
 
     Raises:
         HistoryError: A message cannot be read.
-        BudgetExceededError: What must stay does not fit.
+        BudgetExceededError: The mandatory messages do not fit.
     """
     request = Request(native, instructions, tools or ())
     flow = request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
@@ -113,7 +114,7 @@ async def astabilize_native(
     window: int | None = None,
     keep_thinking: bool = False,
 ) -> tuple[Native, Report]:
-    """Do what `stabilize_native` does, where summarizers or stores are async."""
+    """Do the same as `stabilize_native`, if summarizers or stores are async."""
     request = Request(native, instructions, tools or ())
     flow = request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
     done, report = await adrive(flow)
@@ -131,10 +132,10 @@ def request_flow(
     is_editable: bool = True,
     recount: Callable[[Request[Native]], int] | None = None,
 ) -> Generator[Ask, object, tuple[Request[Native], Report]]:
-    """Do what `stabilize_request` does as a generator that yields an `Ask` for whatever needs I/O.
+    """Do the same as `stabilize_request`, as a generator that yields an `Ask` for all I/O.
 
-    Where `is_editable` is False, the caller sends instructions and tools of its own and not what this call makes of
-    them: a rule that matches in them fails the check `NoPII`. `recount` counts the request as it is written.
+    With `is_editable=False`, the caller sends its own instructions and tools, not the ones returned here, so a rule
+    that matches in them fails the check `NoPII`. `recount` counts the request as it is written.
     """
     require_stabilizer(stabilizer)
     texts = RequestTexts.of(request, stabilizer, is_editable=is_editable, recount=recount)
@@ -145,11 +146,11 @@ def request_flow(
 
 
 class Texts(Protocol[Sent]):
-    """Hold what a request sends beside its history, while the history is stabilized.
+    """The parts of a request outside its history, while the history is stabilized.
 
     Attributes:
-        beside: Holds the texts in which a rule matches.
-        overhead: Tokens of the rest that the chain does not see.
+        beside: The texts in which a rule matches.
+        overhead: Tokens of the parts that the chain does not see.
         tools: The tools and schemas for the chain to count.
     """
 
@@ -173,26 +174,27 @@ def texts_flow(
     window: int | None = None,
     tightened: Mapping[str, int | None] | None = None,
 ) -> Generator[Ask, object, tuple[Sent | None, Report, int]]:
-    """Stabilize a request: the one path of programs, transports and the proxy.
+    """Stabilize a request: used alike by programs, transports and the proxy.
 
-    A written request that is over the budget as a whole is stabilized again with that much less.
+    If the written request as a whole exceeds the budget, it is stabilized again with a budget reduced by the excess.
 
     Args:
-        stabilizer: Its chain has the stages that the history needs, see `chain_for`.
+        stabilizer: Its chain contains the stages that the history needs, see `chain_for`.
         adapter: The adapter of the history's format.
-        native: The history, as the adapter reads it.
-        texts: Everything else that is sent.
-        window: The model's context window in tokens, where the budget is a share of it.
-        tightened: Settings of `Stabilizer.tighten`, where the provider refused the request as too long.
+        native: The history, in the form that the adapter reads.
+        texts: The other parts of the request.
+        window: The model's context window in tokens, if the budget is a share of it.
+        tightened: Settings of `Stabilizer.tighten`, if the provider refused the request as too long.
 
     Returns:
-        The request to send, None where the stabilizer only observes; the report, and the tokens of what is sent.
+        The request to send, or None if the stabilizer only observes; the report; and the tokens of the sent request.
     """
     unread: HistoryError | None = None
     try:
         read = adapter.read(native)
     except HistoryError as error:
-        # Who only observes must not break a program that ran before; the report says what would have been raised.
+        # Observing must not break a program that works without it; the report names the error that would have been
+        # raised.
         if stabilizer.mode == "enforce":
             raise
         read, unread = [], error
@@ -203,7 +205,7 @@ def texts_flow(
     for _ in range(_ROUNDS):
         result = yield from stabilizer.flow(artifacts, tools=texts.tools, overhead=overhead, window=window)
         report = result.report
-        if report.observed:  # the caller's own request is sent, whatever the chain made of it
+        if report.observed:  # the caller's own request is sent, whatever the result of the chain
             if unread is not None:
                 report.details = {**report.details, "would_have_raised": type(unread).__name__}
             return None, report, report.tokens_before
@@ -213,35 +215,35 @@ def texts_flow(
         tokens = texts.tokens(sent, report, is_changed=bool(changes))
         if tokens <= report.budget:
             return sent, report, tokens
-        # what the chain counted too little counts here, too: it may believe that it has more room than is missing
+        # add what the chain counted too low: it may see fewer missing tokens than there are
         overhead += max(tokens - report.budget, tokens - report.tokens_after)
         stabilizer = _without_signed_thinking(stabilizer)
     raise BudgetExceededError(tokens, report.budget, {BESIDE: overhead, "messages": tokens - overhead})
 
 
 def _without_signed_thinking(stabilizer: Stabilizer) -> Stabilizer:
-    """Return one that drops all signed thinking: another try may cut elsewhere, and signatures would not hold."""
+    """Return a stabilizer that drops all signed thinking: a second try may cut elsewhere, which breaks signatures."""
     stages = (DropStaleThinking(everything=True) if isinstance(s, DropStaleThinking) else s for s in stabilizer.stages)
     return stabilizer.with_(stages=tuple(stages))
 
 
 def require_stabilizer(given: object) -> Stabilizer:
-    """Return a stabilizer that was handed over; refuse anything else, such as a budget."""
+    """Return a stabilizer that the caller gave; reject anything else, such as a budget."""
     if not isinstance(given, Stabilizer):
-        # a number is quoted because it is most likely the budget; a history never is
+        # a number is quoted because it is most likely the budget; a history is never quoted
         shown = repr(given) if isinstance(given, int | float) else type(given).__name__
         raise ConfigError(f"expected a Stabilizer, got {shown}; write Stabilizer(budget=…)", setting="stabilizer")
     return given
 
 
 def window_for(stabilizer: Stabilizer, window: int | None, model: object, known: int | None = None) -> int | None:
-    """Return the window of a call in tokens: the caller's, else that of the model where the budget is a share of it.
+    """Return the window of a call in tokens: the caller's, or if the budget is a share of it, the model's.
 
     Args:
-        stabilizer: What the call is stabilized by; it may know the model itself.
-        window: What the caller names.
-        model: The name of the model, where the request or the framework names it.
-        known: Input tokens that the framework gives the model, for one that is not in `ctxguard.tokens.windows`.
+        stabilizer: The stabilizer of the call; it may know the model itself.
+        window: The window that the caller names.
+        model: The name of the model, if the request or the framework names it.
+        known: Input tokens that the framework states for the model, for one that is not in `ctxguard.tokens.windows`.
     """
     is_share = isinstance(getattr(stabilizer, "budget", None), str)
     if window is not None or not is_share or not (isinstance(model, str) or known):
@@ -252,5 +254,5 @@ def window_for(stabilizer: Stabilizer, window: int | None, model: object, known:
 def with_adapter_stages(
     stabilizer: Stabilizer, adapter: Adapter[Native] | None, *, keep_thinking: bool = False
 ) -> Stabilizer:
-    """Return a stabilizer that also runs what a native history needs behind the chain. It shares all memory."""
+    """Return a stabilizer with the stages added that a native history needs after the chain. It shares all caches."""
     return stabilizer.with_(stages=chain_for(adapter, stabilizer.stages, keep_thinking=keep_thinking))

@@ -1,8 +1,9 @@
-"""Let texts that are sent beside a history join it for the time of one call.
+"""Let other texts of a request join its history for the time of one call.
 
-Frameworks and request bodies keep instructions, tools, schemas and settings apart from the messages, so no stage would
-see them. Those in which a rule matches join the history as one system artifact: the chain masks it, so that one value
-gets one placeholder in the whole request, the checks judge it, and what became of its texts is put back.
+Frameworks and request bodies keep instructions, tools, schemas and settings apart from the messages, where no stage
+would see them. Those texts in which a rule matches join the history as one system artifact: so the chain masks them,
+one value gets one placeholder in the whole request, and the checks cover them. The results are then put back in their
+places.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from ctxguard.artifacts import Artifact, Field, Kind
 from ctxguard.errors import CheckFailedError
 
 _BESIDE: Final = object()
-"""The source of the artifact that stands for these texts."""
+"""The source of the artifact that contains these texts."""
 _MASK_TOKENS: Final = 8
-"""Tokens by which a text may grow where values in it become placeholders."""
+"""Tokens by which a text may grow if values in it become placeholders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Stand for what is sent beside a history.
+    """The texts of a request outside its history.
 
     Attributes:
-        artifact: Holds the texts; None where there are none.
-        paths: The place of each field of the artifact; None for what cannot be changed.
+        artifact: Contains the texts; None if there are none.
+        paths: The place of each field of the artifact; None if it cannot be changed.
     """
 
     artifact: Artifact | None
@@ -36,7 +37,7 @@ class Beside:
 
     @classmethod
     def of(cls, placed: Iterable[tuple[Path | None, Field]], *, instructions: str | None = None) -> Beside:
-        """Return what stands for texts.
+        """Return an instance for some texts.
 
         Args:
             placed: The texts with their places.
@@ -57,11 +58,10 @@ class Beside:
         return history if self.artifact is None else [self.artifact, *history]
 
     def restored(self, artifacts: Sequence[Artifact]) -> tuple[dict[Path, object], str, list[Artifact]]:
-        """Return the texts that changed by their places, the instructions that joined, and the history.
+        """Return the changed texts by their places, the instructions that joined, and the history.
 
         Raises:
-            CheckFailedError: A stage dropped the artifact or joined it with another, so that no one can tell what the
-                texts are now.
+            CheckFailedError: A stage dropped the artifact or joined it with another, so that the new texts are unknown.
         """
         if self.artifact is None:
             return {}, "", list(artifacts)
@@ -76,9 +76,9 @@ class Beside:
         return changes, mine[0].text, [artifact for artifact in artifacts if artifact is not mine[0]]
 
 
-# the very same artifact at every call, by which a stabilizer finds what it worked out in earlier ones
+# the very same artifact at every call, by which a stabilizer finds earlier results
 @lru_cache(maxsize=256)
 def _artifact(instructions: str | None, fields: tuple[Field, ...]) -> Artifact:
-    # tools and settings are counted as a whole with the request: the artifact must not count them again
+    # tools and settings are counted with the request as a whole: the artifact must not count them again
     tokens = 0 if instructions is None else None
     return Artifact(Kind.SYSTEM, instructions or "", tokens, fields=fields, source=_BESIDE)

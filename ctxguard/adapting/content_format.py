@@ -1,7 +1,7 @@
-"""Read contents of typed parts: a `ContentFormat` is a table that says how to read a part of each type.
+"""Read contents of typed parts: a `ContentFormat` is a table that maps each part type to a reader.
 
-Providers differ in names alone: a part has a `type`, and by it a text, other parts, or the link or base64 data of a
-medium. Adapters fill in the table; how a content is walked is the same for all.
+Providers differ in names only: a part has a `type`, which determines whether it contains a text, other parts, or the
+link or base64 data of a medium. Adapters fill in the table; iterating over a content is the same for all.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ PartReader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
 
 _TITLES: Final = ("title", "source", "context")
 _TITLE_HOLDERS: Final = ("extras", "metadata")
-"""Fields from which LangChain's packages take a title and a context where the part itself has none."""
+"""Fields from which LangChain's packages take a title and a context if the part itself has none."""
 _MEDIA_HOLDERS: Final = ("source", "input_audio", "file")
-"""Fields that may hold a medium in place of the part itself."""
+"""Fields that may contain a medium instead of the part itself."""
 _PLAIN_TEXT: Final = {"type", "text"}
 _PAYLOADS: Final = ("base64", "data", "file_data")
 _PAYLOAD_KEYS: Final = frozenset(_PAYLOADS)
 _SEALED_KEYS: Final = frozenset({"data", "encrypted_content", "signature", "thought_signature", "thoughtSignature"})
 _MEDIA: Final[AbstractSet[PartKind]] = {"image", "audio", "file"}
 _SHORT: Final = 256
-"""Characters up to which a text is not looked at for media."""
+"""Characters up to which a text is not searched for media."""
 _COUNTED: Final = 20_000
 """Characters of base64 data in an unknown part that are counted."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{1000,}={0,2}")
 
 
 def opaque(value: object) -> list[Part]:
-    """Return the parts of a value that no adapter knows: counted by its JSON, and the media in it as what they are.
+    """Return the parts for a value that no adapter knows: counted by its JSON, and the media in it by their own rules.
 
     Raises:
-        HistoryError: The value cannot be written as JSON, so that no client could send it.
+        HistoryError: The value cannot be written as JSON, so no client could send it.
     """
     media: list[Part] = []
     try:
         sent = json.dumps(_without_media(value, media), ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:
         raise HistoryError(f"a part of unknown type cannot be written as JSON: {error}") from None
-    # by the estimate, and data of unknown use only in part: the exact count of it would be a false promise
+    # estimated, and only a part of data whose use is unknown: an exact count would suggest more than it knows
     counted = _BASE64.sub(lambda run: run[0][:_COUNTED] if is_payload(run[0]) else run[0], sent)
     return [Part("opaque", tokens=EstimateCounter().count(counted)), *media]
 
@@ -84,25 +84,25 @@ def _without_media(value: object, media: list[Part]) -> object:
 
 
 def sealed(data: object, *, signed: bool = False, kind: PartKind = "reasoning") -> Part:
-    """Return the part of reasoning that only the provider can read, by its base64 data."""
+    """Return the part for reasoning that only the provider can read, by its base64 data."""
     media = Media("sealed", length=len(data) if isinstance(data, str) else 0)
     return Part(kind, tokens=media_tokens(media, GENERIC), signed=signed, media=media)
 
 
 def read_unknown(part: object, path: Path) -> list[PlacedPart]:
-    """Read a part of unknown type, which is counted and handed on as it is; refuse one of another provider's format."""
-    # what another provider's adapter can mask must not slip through here as something nobody knows
+    """Read a part of unknown type, which is counted and sent unchanged; reject one of another provider's format."""
+    # another provider's adapter could mask this part, so it must not pass here as unknown
     refuse_foreign_part(part, path)
     return [((), one) for one in opaque(part)]
 
 
 @dataclass(frozen=True, slots=True)
 class ContentFormat:
-    """Describe how a provider writes the parts of a content.
+    """How a provider writes the parts of a content.
 
     Attributes:
-        readers: Read a part, by its type; None is the type of a part that names none.
-        noun: What errors call a part.
+        readers: The reader for each type of part; None is the type of a part that names none.
+        noun: The word for a part in errors.
         unknown: Reads parts of all other types.
     """
 
@@ -124,18 +124,18 @@ class ContentFormat:
         return [placed for place, part in walked for placed in self.read_part(part, place)]
 
     def read_part(self, part: object, path: Path) -> list[PlacedPart]:
-        """Return what one native part holds, see `read`; a document can hold several parts."""
+        """Return the parts for one native part, see `read`; a document can contain several."""
         if isinstance(part, str):
             return [(path, Part("text", part))]
         kind = get(part, "type")
-        # a recording may hold anything as a type, and a dict cannot be looked up in a dict
+        # a recording may contain anything as a type, and a dict cannot be a key
         reader = self.readers.get(kind) if kind is None or isinstance(kind, str) else None
         return (reader or self.unknown)(part, path)
 
     def extra_fields(
         self, content: object, path: Path, *, own: AbstractSet[str] = frozenset()
     ) -> Iterator[PlacedField]:
-        """Walk what the parts of a content hold beside what is read of them: citations, links, unknown keys.
+        """Yield the fields of the parts of a content that are not read otherwise: citations, links, unknown keys.
 
         Args:
             content: As for `read`.
@@ -149,15 +149,15 @@ class ContentFormat:
     def part_fields(
         self, part: object, path: Path, read: Sequence[PlacedPart] | None = None, *, own: AbstractSet[str] = frozenset()
     ) -> Iterator[PlacedField]:
-        """Walk what one part holds beside what is read of it, see `extra_fields`; None reads it here."""
+        """Yield the fields of one part that are not read otherwise; without `read`, the part is read here."""
         if isinstance(part, str) or (type(part) is dict and part.keys() == _PLAIN_TEXT):
             return
         read = self.read_part(part, path) if read is None else read
         if any(one.kind == "opaque" and one.tokens for _, one in read):
-            # its tokens are counted as a whole already; its texts still have to be searched
+            # its tokens are already counted as a whole; its texts still have to be searched
             yield from without_tokens(fixed_field("", part, path))
         else:
-            # a medium is counted by its own rule, and a seal as what it stands for
+            # a medium is counted by its own rule, and sealed reasoning as what it represents
             kinds = {one.kind for _, one in read}
             billed = (_SEALED_KEYS if "reasoning" in kinds else set()) | (_PAYLOAD_KEYS if kinds & _MEDIA else set())
             yield from extra_fields(
@@ -169,13 +169,13 @@ def text_reader(field: str, kind: PartKind = "text") -> PartReader:
     """Return a reader for parts that must have a text, which may be null.
 
     Args:
-        field: The name of the field that holds the text.
+        field: The name of the field with the text.
         kind: The kind of the part.
     """
 
     def read_text(part: object, path: Path) -> list[PlacedPart]:
         if get(part, field) is None and field in fields_of(part):
-            # recordings hold such parts: there is nothing to leak in them
+            # recordings contain such parts, and there is nothing in them to mask
             return [((*path, field), NULL_TEXT) if kind == "text" else ((), Part("opaque", tokens=0))]
         return [((*path, field), Part(kind, require_text(part, field, path)))]
 
@@ -186,7 +186,7 @@ def with_titles(reader: PartReader) -> PartReader:
     """Return a reader that also reads the titles of a part, such as a document or a search result.
 
     Args:
-        reader: Reads what the part holds; the titles come after it.
+        reader: Reads the part; the titles are added after its result.
     """
 
     def read_titled(part: object, path: Path) -> list[PlacedPart]:
@@ -211,40 +211,40 @@ def read_audio(part: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - 
 
 
 def read_file(part: object, path: Path) -> list[PlacedPart]:
-    """Read a file and its name, which the model is shown."""
+    """Read a file and its name, which the model sees."""
     holders = [(path, part), *(((*path, key), get(part, key)) for key in ("file", "extras"))]
     names = [((*place, "filename"), text_of(holder, "filename")) for place, holder in holders]
     return [((), file(_payload(part))), *((place, Part("text", name)) for place, name in names if name)]
 
 
 def _payload(part: object) -> str | None:
-    """Return the base64 data of a medium, wherever its part keeps it."""
+    """Return the base64 data of a medium, from wherever its part keeps it."""
     places = [part, *(get(part, key) for key in _MEDIA_HOLDERS)]
     values = (get(place, key) for place in places if is_record(place) for key in _PAYLOADS)
     return next((value for value in values if isinstance(value, str)), None)
 
 
 def image(url: object, *, detail: object = None) -> Part:
-    """Return the part of an image by its link or `data:` URL, which tells its size; `detail` is OpenAI's."""
+    """Return the part for an image by its link or `data:` URL, which reveals its size; `detail` is OpenAI's setting."""
     # a link is never fetched: without the data, the size of an average image is assumed
     media = image_media(url if isinstance(url, str) else "", detail=str(detail or "auto"))
     return Part("image", tokens=image_tokens(media.size, detail=media.detail), media=media)
 
 
 def audio(data: object) -> Part:
-    """Return the part of a sound, counted by the length of its base64 data where there is any."""
+    """Return the part for a sound, counted by the length of its base64 data if there is any."""
     known = data if isinstance(data, str) else None
     return Part("audio", tokens=audio_tokens(known), media=audio_media(known or ""))
 
 
 def video(data: object) -> Part:
-    """Return the part of a video, counted as its sound is."""
+    """Return the part for a video, counted as its sound is."""
     known = data if isinstance(data, str) else None
     return Part("audio", tokens=audio_tokens(known), media=replace(audio_media(known or ""), kind="video"))
 
 
 def file(data: object) -> Part:
-    """Return the part of a file by its base64 data or `data:` URL: a text counts as its text, other files by length."""
+    """Return the part for a file by its base64 data or `data:` URL: a text counts as text, other files by length."""
     known = data if isinstance(data, str) else None
     part = document_part(known or "")
     if part.text is not None:

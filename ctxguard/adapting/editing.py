@@ -1,4 +1,4 @@
-"""Copy a native message with other values in some places. Nothing that was handed over is ever changed."""
+"""Copy a native message with other values in some places. Input objects are never changed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def copy_with(value: Value, changes: Mapping[Path, object]) -> Value:
     """Return a copy with new values in some places, sharing everything else.
 
     Dicts and lists become new dicts and lists. Objects are copied by their own operator (`model_copy`,
-    `dataclasses.replace`), which keeps fields that a constructor would lose; a pydantic object of which a field is
-    removed becomes a dict. A dataclass cannot lose a field: it gets None.
+    `dataclasses.replace`), which keeps fields that a constructor would lose; a pydantic object with a removed field
+    becomes a dict. A dataclass cannot lose a field: it gets None.
 
     Args:
         value: A message, or a part of one.
@@ -64,5 +64,5 @@ def by_index(changes: Mapping[Path, Value]) -> dict[int, dict[Path, Value]]:
 
 
 def are_same_objects(now: Sequence[object], before: Sequence[object]) -> bool:
-    """Tell whether two lists hold the very same objects in the same order."""
+    """Return whether two lists hold the very same objects in the same order."""
     return len(now) == len(before) and all(map(is_, now, before))

@@ -1,6 +1,6 @@
 """Read the fields of native messages, dicts and objects alike, with errors that name the place.
 
-A field that cannot be read is always an error: passed on unread, its text would be neither masked nor counted.
+A field that cannot be read is always an error: if it were sent unread, its text would be neither masked nor counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_RECORDS: Final = (str, bytes, int, float, list, tuple, set, type(None))
 
 
 def get(value: object, key: str) -> object:
-    """Return a field of a dict or an object, or None where it has no such field."""
+    """Return a field of a dict or an object, or None if it has no such field."""
     # `type(...) is dict` first: isinstance against an ABC takes ten times as long, and this runs for every field
     if type(value) is dict or isinstance(value, Mapping):
         return value.get(key)
@@ -32,13 +32,13 @@ def get(value: object, key: str) -> object:
 
 
 def text_of(value: object, key: str) -> str | None:
-    """Return a field that holds a string, or None where it holds anything else."""
+    """Return a field if it is a string, else None."""
     found = get(value, key)
     return found if isinstance(found, str) else None
 
 
 def member_at(value: object, path: Path) -> object:
-    """Return what stands at a place, or None where there is nothing."""
+    """Return the value at a place, or None if there is none."""
     for key in path:
         if isinstance(key, str):
             value = get(value, key)
@@ -55,24 +55,24 @@ def fields_of(value: object) -> dict[str, object]:
 
 
 def is_list(native: object) -> TypeGuard[Sequence[object]]:
-    """Tell whether a value is a sequence other than a string."""
+    """Return whether a value is a sequence other than a string."""
     return isinstance(native, Sequence) and not isinstance(native, (str, bytes))
 
 
 def is_record(value: object) -> bool:
-    """Tell whether a value is a dict or an object with fields, not a string, a number, a list, or None."""
+    """Return whether a value is a dict or an object with fields, not a string, a number, a list, or None."""
     return not isinstance(value, _NOT_RECORDS)
 
 
 def require_list(native: Sequence[Value], of: str) -> Sequence[Value]:
-    """Return a history, which has to be a list; errors say of what."""
+    """Return a history, which must be a list; the error says of what."""
     if not is_list(native):
         raise HistoryError(f"expected a list of {of}, got {type(native).__name__}")
     return native
 
 
 def messages_of(native: Mapping[str, object] | Sequence[Value]) -> Sequence[Value]:
-    """Return the messages of a request, or of a list of messages; refuse anything else."""
+    """Return the messages of a request, or of a list of messages; reject anything else."""
     if not isinstance(native, Mapping):
         return require_list(native, "messages")
     if "messages" not in native:
@@ -81,7 +81,7 @@ def messages_of(native: Mapping[str, object] | Sequence[Value]) -> Sequence[Valu
 
 
 def require_field(value: object, key: str, path: Path = (), *, unless: Iterable[str] = ()) -> object:
-    """Return a field that the provider requires, if only as None; one of the fields `unless` may stand in for it."""
+    """Return a field that the provider requires, even if None; one of the fields `unless` may replace it."""
     is_missing = key not in value if isinstance(value, Mapping) else not hasattr(value, key)
     if is_missing and not any(get(value, other) is not None for other in unless):
         raise HistoryError(f"{place_name(path) or 'it'} has no {key!r}")
@@ -89,7 +89,7 @@ def require_field(value: object, key: str, path: Path = (), *, unless: Iterable[
 
 
 def optional_field(value: object, key: str, path: Path = (), *, known: Iterable[str]) -> object:
-    """Return a field that is not required; None where it is missing. `known` are the other fields there can be.
+    """Return a field that is not required; None if it is missing. `known` are the other possible fields.
 
     Raises:
         HistoryError: The field is missing while an unknown field holds a string or a list: a misspelled name.
@@ -105,7 +105,7 @@ def optional_field(value: object, key: str, path: Path = (), *, known: Iterable[
 
 
 def require_text(value: object, key: str, path: Path = ()) -> str:
-    """Return a field that has to hold a string."""
+    """Return a field that must be a string."""
     text = get(value, key)
     if not isinstance(text, str):
         raise unreadable((*path, key), "a text", text)
@@ -118,21 +118,21 @@ def unreadable(path: Path, expected: str, value: object, *, remedy: str = "") ->
 
 
 def place_name(path: Path) -> str:
-    """Return a place as errors name it, such as `content[1].text`.
+    """Return a place in the form used in errors, such as `content[1].text`.
 
-    Keys may be the user's: one that is not spelled as the fields of APIs are is left out, see `is_field_name`.
+    Keys may come from the user: one that is not spelled like a field of an API is left out, see `is_field_name`.
     """
     shown = (f"[{key}]" if isinstance(key, int) else f".{key if is_field_name(key) else '…'}" for key in path)
     return "".join(shown).removeprefix(".")
 
 
 def is_field_name(key: str) -> bool:
-    """Tell a key that is spelled as the fields of APIs are: words with two digits at most, as `s3Location`."""
+    """Return whether a key is spelled like a field of an API: words with at most two digits, such as `s3Location`."""
     return _WORDS.fullmatch(key) is not None
 
 
 def walk_content(content: object, path: Path, *, noun: str = "part") -> Iterator[tuple[Path, object]]:
-    """Walk the parts of a content with their places; errors call a part `noun`. An empty string and None have none."""
+    """Yield the parts of a content with their places; errors call a part `noun`. An empty string and None have none."""
     if isinstance(content, str):
         if content:
             yield path, content
@@ -147,10 +147,10 @@ def walk_content(content: object, path: Path, *, noun: str = "part") -> Iterator
 
 
 def arguments_as_text(value: object) -> str:
-    """Return the arguments of a tool call as text: a string as it is, anything else as compact JSON."""
+    """Return the arguments of a tool call as text: a string unchanged, anything else as compact JSON."""
     if isinstance(value, str):
         return value
-    # compact, because stages write shortened and masked JSON compactly: what they made is then counted as it is read
+    # compact, because stages write shortened and masked JSON compactly: so a result counts the same when read back
     try:
         return "" if value is None else json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
@@ -159,13 +159,13 @@ def arguments_as_text(value: object) -> str:
 
 
 def arguments_as_object(arguments: str) -> dict[str, object]:
-    """Return the arguments of a tool call as an object; what is not a JSON object is wrapped in one."""
+    """Return the arguments of a tool call as an object; any other value is wrapped in one."""
     value = parse_json(arguments or "{}")
     return value if isinstance(value, dict) else {"arguments": arguments if value is None else value}
 
 
 def parse_json(text: object) -> object:
-    """Return the value of a JSON text, or None where it is not valid JSON."""
+    """Return the value of a JSON text, or None if it is not valid JSON."""
     try:
         return json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""One line for a first user: `ctxguard.guard(messages, budget=8_000)`."""
+"""One line for first use: `ctxguard.guard(messages, budget=8_000)`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Message = TypeVar("Message")
 
 
 class Guarded(list[Message], Generic[Message]):
-    """Hold a stabilized history: a list of the same messages as the one that was given, with the report.
+    """A stabilized history: a list of messages of the given kind, with the report.
 
     Attributes:
         report: What was done, and why.
@@ -37,21 +37,21 @@ def guard(
     window: int | None = None,
     **settings: object,
 ) -> Guarded[Message]:
-    """Return messages that fit a budget and hold no personal data, in the format in which they came.
+    """Return messages that fit a budget and contain no personal data, in their original format.
 
     Args:
         messages: The whole history up to now: messages of any installed adapter, or artifacts. It is not changed.
-        budget: Tokens that everything sent may take (`8_000` or `"8k"`), or a share of the window such as `"80%"`.
+        budget: Tokens that the whole request may take (`8_000` or `"8k"`), or a share of the window such as `"80%"`.
         policy: The name of a policy, see `ctxguard.policies`.
-        tools: The tool schemas that are sent along, to be counted.
-        window: The model's context window in tokens, where the budget is a share of it.
-        settings: Further settings of the policy or of `Stabilizer`; calls with the same settings share one.
+        tools: The tool schemas that are sent along, which are counted.
+        window: The model's context window in tokens, if the budget is a share of it.
+        settings: Further settings of the policy or of `Stabilizer`; calls with the same settings share one stabilizer.
 
     Raises:
         AdapterError: No installed adapter knows the messages.
-        BudgetExceededError: What must stay does not fit.
+        BudgetExceededError: The mandatory messages do not fit.
         ConfigError: A setting is out of range, or the budget is missing.
-        HistoryError: What was given is not a list.
+        HistoryError: `messages` is not a list.
     """
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
         raise HistoryError(f"guard takes a list of messages, not {type(messages).__name__}; write [message]")
@@ -71,7 +71,7 @@ def _stabilizer(policy: str, budget: int | str | None, settings: Mapping[str, ob
         return Stabilizer.from_policy(policy, budget=budget, **settings)
 
 
-# a stabilizer knows what it worked out for a conversation: a new one at every call would begin anew
+# a stabilizer caches its results for a conversation: a new one at every call would start over
 @lru_cache(maxsize=32)
 def _shared_stabilizer(policy: str, budget: int | str | None, settings: tuple[tuple[str, Any], ...]) -> Stabilizer:
     return Stabilizer.from_policy(policy, budget=budget, **dict(settings))

@@ -1,7 +1,7 @@
-"""The view of a native message: which texts, calls and ids it holds, and where each of them stands.
+"""The view of a native message: its texts, calls and ids, and their places in it.
 
-An adapter builds a `MessageView` of each message. The view makes the artifact, and it turns a changed artifact back
-into new values for places of the message, so that no adapter compares artifacts itself.
+An adapter builds a `MessageView` of each message. The view creates the artifact, and it converts a changed artifact
+back into new values by place, so that no adapter has to compare artifacts.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ TITLE_FIELDS: Final = ("title", "source", "context", "filename")
 _EMPTY_TITLE: Final = "…"
 
 
-# Tuples, because one is made for every message that is read: a frozen dataclass takes three times as long.
+# Tuples, because one is created for every message: a frozen dataclass takes three times as long.
 class PlacedCall(NamedTuple):
-    """Hold a tool call and its place. Without places, the adapter writes a changed call itself.
+    """A tool call and its place. Without places, the adapter itself writes a changed call.
 
     Attributes:
-        call: The tool call as it is read.
+        call: The tool call as read.
         arguments: The place of its arguments.
         id: The place of its id.
-        as_native: Converts new arguments, a text, to the form in which they stand in the message.
+        as_native: Converts new arguments, a text, to the form that the message uses.
     """
 
     call: ToolCall
@@ -42,7 +42,7 @@ class PlacedCall(NamedTuple):
 
 
 class MessageView(NamedTuple):
-    """Describe what one artifact holds of a native message.
+    """The contents of a native message that one artifact represents.
 
     Attributes:
         kind: The kind of the artifact.
@@ -51,10 +51,10 @@ class MessageView(NamedTuple):
         tool_call_id: The id of the call whose result it is.
         tool_call_id_at: The place of that id.
         name: The name of the participant or the tool.
-        role: The native role where no kind stands for it; such an artifact is pinned.
-        pinned: Whether it must stay in any case.
-        reported: The input tokens that the provider reported for the request this message answers.
-        fields: What is sent beside the content, see `extra_fields`.
+        role: The native role if it corresponds to no kind; such an artifact is pinned.
+        pinned: Whether it must never be dropped.
+        reported: The input tokens that the provider reported for the request that this message answers.
+        fields: The fields other than the content, see `extra_fields`.
     """
 
     kind: Kind
@@ -72,7 +72,7 @@ class MessageView(NamedTuple):
         """Return the artifact.
 
         Args:
-            source: The adapter's own note of where the artifact came from; `write` finds the message by it.
+            source: The adapter's own note about the origin of the artifact; `write` finds the message by it.
         """
         return Artifact(
             self.kind,
@@ -88,12 +88,12 @@ class MessageView(NamedTuple):
         )
 
     def changes(self, artifact: Artifact) -> dict[Path, object]:
-        """Return what differs in a changed copy of the artifact, as new values by their places in the message."""
+        """Return the differences of a changed copy of the artifact, as new values by their places in the message."""
         origin = artifact.root
         changes: dict[Path, object] = {}
         if artifact.content != origin.content:
             changes.update((path, _text(path, part)) for path, part in _changed_parts(artifact, self.parts) if path)
-        # stages change the arguments and ids of calls, but never how many there are
+        # stages may change the arguments and ids of calls, but never their number
         if artifact.calls != origin.calls:
             for placed, was, now in zip(self.calls, origin.calls, artifact.calls, strict=True):
                 if was.arguments != now.arguments and placed.arguments:
@@ -131,9 +131,9 @@ def _changed_parts(artifact: Artifact, parts: Sequence[PlacedPart]) -> Iterator[
 
 
 def _spread(artifact: Artifact, parts: Iterable[PlacedPart]) -> Iterator[Part]:
-    """Walk the parts with the texts of a content that has fewer: the first places take them, the others are emptied.
+    """Yield the parts with the fewer texts of a changed content: the first parts take them, the rest are emptied.
 
-    A stage may put one text in the place of several, a digest in place of a long content for example.
+    A stage may replace several texts by one, for example a long content by a digest.
     """
     content = artifact.content
     texts = [content] if isinstance(content, str) else [part.text for part in content if part.text is not None]
@@ -143,7 +143,7 @@ def _spread(artifact: Artifact, parts: Iterable[PlacedPart]) -> Iterator[Part]:
 
 
 def nested(index: int, members: Iterable[tuple[Path, Placed]]) -> Iterator[tuple[Path, Placed]]:
-    """Walk the parts or fields of a member of a list, with their places in the list."""
+    """Yield the parts or fields of a member of a list, with their places in the list."""
     for path, member in members:
         yield ((index, *path) if path else path), member
 
@@ -153,7 +153,7 @@ def write_each(artifacts: Iterable[Artifact], write: Callable[[Artifact], Messag
 
     Args:
         artifacts: The artifacts; `source` is the message that each was read from.
-        write: Makes the message of an artifact that was changed or added.
+        write: Creates the message for an artifact that was changed or added.
     """
     return [
         artifact.source if artifact.origin is None and artifact.source is not None else write(artifact)  # type: ignore[misc]

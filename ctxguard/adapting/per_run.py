@@ -1,7 +1,7 @@
-"""The settings of a framework's guard, and what it does in one run, so that one agent serves many conversations.
+"""The settings of a framework's guard, and its work in one run, so that one agent can serve many conversations.
 
-A guard takes a stabilizer and a vault as they are, or as functions of the framework's own run context: LangChain's
-`Runtime`, PydanticAI's `RunContext`, the Agents SDK's `RunContextWrapper`.
+The stabilizer and the vault of a guard are given directly, or as functions of the framework's own run context:
+LangChain's `Runtime`, PydanticAI's `RunContext`, the Agents SDK's `RunContextWrapper`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Context = TypeVar("Context")
 Native = TypeVar("Native")
 OnReport: TypeAlias = "Callable[[Report], object]"
-"""What every guard calls with the report of each model call; `report.session` names the conversation.
+"""The function that every guard calls with the report of each model call; `report.session` names the conversation.
 
 Guards that bound a tool's output when the tool returns call it with the report of that, too; `report.tool` names it.
 """
@@ -67,10 +67,10 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class ForRun:
-    """What one run uses.
+    """The stabilizer and the vault of one run.
 
     Attributes:
-        stabilizer: Does the work; its `MaskPII` masks into the vault.
+        stabilizer: Its `MaskPII` stores values in the vault.
         vault: Restores values for tools; None if no vault was given.
         options: The settings of the guard.
     """
@@ -158,16 +158,16 @@ class PerRun(Generic[Context]):
         self._stabilizer = require_choice(stabilizer)
         self._vault = vault if vault is None or is_function(vault) else require_vault(vault)
         self.options = options or RunOptions()
-        # the stabilizer is kept with its copy, so that its id means one object
+        # the stabilizer is stored with its copy, so that its id stays unique
         self._known: Recent[tuple[int, int], tuple[Stabilizer, ForRun]] = Recent(_REMEMBERED)
 
     @property
     def depends_on_run(self) -> bool:
-        """Whether the run context decides."""
+        """Whether the stabilizer or the vault depends on the run context."""
         return is_function(self._stabilizer) or is_function(self._vault)
 
     def of(self, context: Context) -> ForRun:
-        """Return what a run uses."""
+        """Return the stabilizer and the vault of a run."""
         chosen, vault = self._stabilizer, self._vault
         if not isinstance(chosen, Stabilizer):
             chosen = require_stabilizer(chosen(context))
@@ -185,9 +185,9 @@ class PerRun(Generic[Context]):
 
 
 def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
-    """Return a stabilizer whose placeholders live in a vault."""
+    """Return a stabilizer whose placeholders are stored in a vault."""
     stages = tuple(_into(stage, vault) if isinstance(stage, MaskPII) else stage for stage in stabilizer.stages)
-    # The very same object: it finds what it worked out for the conversation in earlier calls.
+    # The very same object: it finds its results for the conversation from earlier calls.
     if stages == stabilizer.stages:
         return stabilizer
     return stabilizer.with_(stages=stages)
@@ -201,20 +201,20 @@ def _into(stage: MaskPII, vault: SessionVault) -> MaskPII:
 
 
 def is_function(given: object) -> bool:
-    """Tell a function of the run context from a stabilizer, a vault or a class."""
-    # A class is callable, too; whoever gives one forgot the parentheses, and gets the error for a wrong type.
+    """Return whether a value is a function of the run context, rather than a stabilizer, a vault or a class."""
+    # A class is callable, too; a caller who gives one forgot the parentheses, and gets the error for a wrong type.
     return callable(given) and not isinstance(given, type)
 
 
 def require_choice(
     given: Stabilizer | Callable[[Context], Stabilizer],
 ) -> Stabilizer | Callable[[Context], Stabilizer]:
-    """Return a stabilizer, or a function that gives one; refuse anything else."""
+    """Return a stabilizer, or a function that returns one; reject anything else."""
     return given if is_function(given) else require_stabilizer(given)
 
 
 def valid_listener(given: OnReport | None) -> OnReport | None:
-    """Return what is to be called with each report, or None; refuse what cannot be called."""
+    """Return the function to call with each report, or None; reject anything that cannot be called."""
     if given is None or callable(given):
         return given
     raise ConfigError(
@@ -224,7 +224,7 @@ def valid_listener(given: OnReport | None) -> OnReport | None:
 
 
 def tell(on_report: OnReport | None, report: Report, session: object = None, *, tool: str | None = None) -> None:
-    """Hand a report to the application with the name of its conversation, and of the tool that it is about, if any."""
+    """Hand a report to the application with the name of its conversation, and of its tool, if any."""
     # Set before the function is called: one signature for all frameworks needs the name on the report.
     report.session = None if session is None else str(session)
     report.tool = tool

@@ -1,7 +1,7 @@
-"""Build instances of a framework's classes by introspection, each with a value planted in one of its fields.
+"""Build instances of a framework's classes by introspection, each with a test value planted in one of its fields.
 
-Dataclasses, pydantic models, and typed dicts are walked, with the unions, lists and mappings in them, so that a class
-or a field of a new version is tried without anybody naming it.
+Dataclasses, pydantic models, and typed dicts are covered, including the unions, lists and mappings in them, so that
+classes and fields of new versions are tested automatically.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import typing_extensions
 
 Planted: TypeAlias = tuple[str, Any]
-"""The class and the field in which the value stands, `TextPart.content`, and the instance."""
+"""The class and the field that contain the value, `TextPart.content`, and the instance."""
 _WRAPPERS: Final = (
     typing.Annotated,
     typing.Required,
@@ -37,12 +37,12 @@ _DEEPEST: Final = 8
 def planted(  # noqa: C901 - one branch for each form that a type can have
     hint: object, value: object, *, within: str = "", stack: tuple[object, ...] = ()
 ) -> Iterator[Planted]:
-    """Walk all ways to plant a value in an instance of a type: in each field that holds a text or JSON.
+    """Yield all ways to plant a value in an instance of a type: in each field that contains a text or JSON.
 
     Args:
         hint: A class, or any type made of classes.
         value: The value: a text.
-        within: What the value would stand in.
+        within: The class and field that contain the value.
         stack: The records that are being built.
     """
     hint, origin, members = _plain(hint)
@@ -69,7 +69,7 @@ def planted(  # noqa: C901 - one branch for each form that a type can have
 
 
 def least(hint: object, stack: tuple[object, ...] = ()) -> Any:  # noqa: ANN401, PLR0911 - whatever the type asks for
-    """Return an instance of a type that holds no more than it must."""
+    """Return an instance of a type with only its required fields."""
     hint, origin, members = _plain(hint)
     if origin is typing.Literal:
         return members[0]
@@ -89,11 +89,11 @@ def least(hint: object, stack: tuple[object, ...] = ()) -> Any:  # noqa: ANN401,
 
 
 def _plain(hint: object) -> tuple[Any, object, tuple[object, ...]]:
-    """Return a type without what only annotates it, its origin, and its arguments."""
+    """Return a type without its annotations, together with its origin and its arguments."""
     while True:
         if typing.get_origin(hint) in _WRAPPERS:
             hint = typing.get_args(hint)[0]
-        elif hasattr(hint, "__value__"):  # an alias, by the name that both typing modules give its type
+        elif hasattr(hint, "__value__"):  # a type alias: both typing modules store its type under this name
             hint = hint.__value__
         elif isinstance(hint, typing.TypeVar):
             hint = hint.__bound__ or Any
@@ -126,14 +126,14 @@ def _fields(hint: Any) -> Mapping[str, object]:  # noqa: ANN401 - a record
 
 
 def _made(hint: Any, fields: Mapping[str, object], given: Mapping[str, object], stack: tuple[object, ...]) -> object:  # noqa: ANN401
-    """Return an instance of a record with some fields, and else with those that it must have."""
+    """Return an instance of a record with some given fields, and otherwise only the required ones."""
     missing = {name: least(fields[name], (*stack, hint)) for name in _required(hint, fields) if name not in given}
     try:
         return hint(**missing, **given)
     except (
         TypeError,
         ValueError,
-    ):  # of another form than the class demands; a dataclass that refuses it cannot hold it
+    ):  # the class requires another form; a dataclass that rejects the value cannot contain it
         return hint.model_construct(**missing, **given) if hasattr(hint, "model_fields") else None
 
 
@@ -143,6 +143,6 @@ def _required(hint: Any, fields: Mapping[str, object]) -> Iterator[str]:  # noqa
     if dataclasses.is_dataclass(hint):
         nothing = dataclasses.MISSING
         return (f.name for f in dataclasses.fields(hint) if f.init and f.default is f.default_factory is nothing)
-    # of annotations that are texts, the class itself does not know which are required
+    # if annotations are strings, the class itself does not know which fields are required
     needed = (typing.Required, typing_extensions.Required)
     return (name for name, one in fields.items() if name in hint.__required_keys__ or typing.get_origin(one) in needed)

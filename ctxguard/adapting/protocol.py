@@ -1,4 +1,4 @@
-"""What an adapter is: the `Adapter` protocol, and what its histories need behind every chain."""
+"""The `Adapter` protocol, and the stages that its histories need after every chain."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Native = TypeVar("Native")
 
 @runtime_checkable
 class Adapter(Protocol[Native]):
-    """Look at native messages as artifacts, and write changed artifacts back. Messages are never rebuilt.
+    """Read native messages as artifacts, and write changed artifacts back. Messages are never rebuilt.
 
-    An adapter may also have a `last_stage`, for a provider that refuses what a chain may leave (an empty message). It
-    runs behind every chain, so that what it changes is counted and reported. Where its `starts_with_user` is True, the
-    provider refuses histories that begin with the assistant.
+    An adapter may also have a `last_stage`, for a provider that refuses something a chain may produce (an empty
+    message). It runs after every chain, so that its changes are counted and reported. If its `starts_with_user` is
+    True, the provider refuses histories that begin with the assistant.
 
     Attributes:
-        name: The name that `--adapter` and reports use.
+        name: The adapter's name for `--adapter` and in reports.
     """
 
     name: str
@@ -33,11 +33,11 @@ class Adapter(Protocol[Native]):
             native: The history in the framework's own messages.
 
         Returns:
-            The artifacts; the adapter notes in `source` where each came from. A message that was read before gives the
-            very same artifact, by which a stabilizer finds what it worked out in earlier calls.
+            The artifacts; the adapter stores their origin in `source`. A message that was read before gives the very
+            same artifact, by which a stabilizer finds earlier results.
 
         Raises:
-            HistoryError: The history is not of the adapter's format; the error names the message at fault.
+            HistoryError: The history is not in the adapter's format; the error names the faulty message.
         """
         ...
 
@@ -46,16 +46,16 @@ class Adapter(Protocol[Native]):
         ...
 
     def detects(self, native: object) -> bool:
-        """Tell whether a history looks like one of this adapter's format."""
+        """Return whether a history looks like one of this adapter's format."""
         ...
 
 
 def chain_for(
     adapter: Adapter[Native] | None, stages: Sequence[Stage], *, keep_thinking: bool = False
 ) -> tuple[Stage, ...]:
-    """Return a chain with what a native history needs behind it.
+    """Return a chain with the stages added that a native history needs after it.
 
-    That is `StartWithUser`, where the provider wants it, `DropStaleThinking`, for signed thinking, and the adapter's
+    These are `StartWithUser`, if the provider requires it, `DropStaleThinking`, for signed thinking, and the adapter's
     own `last_stage`.
     """
     from ctxguard.stages.drop_stale_thinking import DropStaleThinking
@@ -68,10 +68,10 @@ def chain_for(
 
 
 def require_messages(adapter: Adapter[Native], given: Sequence[Artifact], left: Sequence[Artifact]) -> None:
-    """Refuse to send a history of which nothing is left: every provider refuses it, and repeats no reason.
+    """Refuse to send a history without messages: every provider refuses it, without a helpful reason.
 
     Raises:
-        HistoryError: Nothing is left but what is no message, such as of a result alone whose call is missing.
+        HistoryError: No message is left, for example because the only one was a result without its call.
     """
     unsaid = (Kind.SYSTEM,) if _starts_with_user(adapter) else ()
     if any(a.kind not in unsaid for a in given) and all(a.kind in unsaid for a in left):

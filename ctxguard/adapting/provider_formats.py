@@ -1,7 +1,7 @@
-"""Recognize what belongs to one provider's format alone, and refuse it by name where another format is expected.
+"""Recognize messages that only one provider's format has, and reject them by name if another format is expected.
 
-Read as another provider's, such a message would be passed on unmasked. Roles, fields and types are those of the OpenAI
-and Anthropic SDKs. `thinking` stands in no table here: it is Anthropic's, and Mistral takes it in Chat Completions.
+Read in another provider's format, such a message would pass unmasked. Roles, fields and types are those of the OpenAI
+and Anthropic SDKs. `thinking` is in no table here: it is Anthropic's, but Mistral also accepts it in Chat Completions.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CONVERSE_KEYS: Final = (
 
 
 def is_converse(messages: object) -> bool:
-    """Tell the messages of Bedrock Converse: every content is a list, and no block in it has a type."""
+    """Return whether messages are those of Bedrock Converse: every content is a list of blocks without a type."""
     if not is_list(messages) or not all(isinstance(get(message, "content"), (list, tuple)) for message in messages):
         return False
     blocks = [block for message in messages for block in get(message, "content")]  # type: ignore[attr-defined]
@@ -59,33 +59,33 @@ def is_converse(messages: object) -> bool:
 
 
 def refuse_foreign(message: object, own: ProviderFormat) -> None:
-    """Refuse a message or item that belongs to another format than the one it is read as, and say to whose."""
+    """Reject a message or item in another format than the expected one, and name its format."""
     kind, role = get(message, "type"), get(message, "role")
     if type(message) is dict and message.keys() == {"role", "content"} and isinstance(role, str) and role not in _ROLES:
         return  # nearly every message
     if isinstance(kind, str) and (kind in _RESPONSES_ITEMS or kind.endswith(_RESPONSES_ENDINGS)):
         _refuse(f"type {kind!r}", RESPONSES, own)
-    # messages of Chat Completions have a role and may have any type beside it
+    # messages of Chat Completions have a role and may have any type as well
     if isinstance(kind, str) and role is None and (kind in _LANGCHAIN_TYPES or kind.endswith(_LANGCHAIN_CHUNKS)):
         _refuse(f"type {kind!r}", _LANGCHAIN, own)
-    # some of Google's examples give the results of functions a role of their own
+    # some of Google's examples use a role of their own for function results
     is_content = own == GEMINI and get(message, "parts") is not None
     if isinstance(role, str) and role in _ROLES and not is_content:
         _refuse(f"role {role!r}", _ROLES[role], own)
-    # SDK objects have all fields of their class: only one that holds something says whose it is
+    # SDK objects have all fields of their class: only a field with a value reveals the format
     for field, owner in _FIELDS.items():
         if found := get(message, field):
             _refuse(repr(field), _INTERFACE if field == "parts" and _has_types(found) else owner, own)
 
 
 def _has_types(parts: object) -> bool:
-    """Tell parts of a user interface's messages, each of which names its type, from Gemini's."""
+    """Return whether parts are those of a user interface's messages, which have a type, unlike Gemini's."""
     return isinstance(parts, (list, tuple)) and any(get(part, "type") is not None for part in parts)
 
 
 def refuse_foreign_part(part: object, path: Path = (), *, own: ProviderFormat | None = None) -> None:
-    """Refuse a part of unknown type that another format knows; `own` has parts without a type, too."""
-    # Refused rather than counted as unknown: what nobody reads is neither masked nor bounded.
+    """Reject a part of unknown type that another format knows; `own` has parts without a type, too."""
+    # Rejected rather than counted as unknown: a part that is not read is neither masked nor bounded.
     kind = get(part, "type")
     if isinstance(kind, str) and kind in _PARTS:
         _refuse(f"{place_name(path)} type {kind!r}".lstrip(), _PARTS[kind], None)
@@ -95,7 +95,7 @@ def refuse_foreign_part(part: object, path: Path = (), *, own: ProviderFormat | 
 
 
 def require_role(message: object, own: ProviderFormat) -> str:
-    """Return the role of a message, which must be a message of this format and have one."""
+    """Return the role of a message, which must be in this format and have a role."""
     refuse_foreign(message, own)
     role = get(message, "role")
     if isinstance(role, str):

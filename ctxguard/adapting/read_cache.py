@@ -1,4 +1,4 @@
-"""Remember what an adapter read of each message, and notice messages that were changed in place since."""
+"""Cache what an adapter read from each message, and detect messages that were changed in place since."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ Read = TypeVar("Read")
 
 
 class _Entry(NamedTuple):
-    message: object  # held so that its id() is not given to another object
+    message: object  # referenced so that its id() is not reused for another object
     snapshot: object
     result: object
 
 
 class _Latest(NamedTuple):
-    messages: Sequence[object]  # held for the same reason
+    messages: Sequence[object]  # referenced for the same reason
     keys: list[Hashable]
     snapshots: list[object]
     results: list[object]
 
 
 class ReadCache(Generic[Message, Read]):
-    """Read each message once, as long as it is the same object and nothing in it was changed.
+    """Read each message once, as long as it is the same object with the same content.
 
-    Histories grow at their end, so nearly every message was read in the call before. Where a history begins with the
-    latest one, all of that is compared with its snapshots in one comparison of two lists, which costs little while the
-    strings in them are the same objects. A message that holds anything but plain data is read each time. A message that
-    stands in a history twice is read twice, so that each place has a result of its own.
+    Histories grow at their end, so nearly every message was read in the previous call. If a history begins with the
+    previous one, all of that is compared with its snapshots in one comparison of two lists, which is fast while the
+    strings in them are the same objects. A message that contains anything but plain data is read each time. A message
+    that occurs twice in a history is read twice, so that each occurrence has its own result.
 
     Args:
         read: Reads one message.
-        key: Identifies a message by the objects it is made of; two messages with the same key are the same objects.
-        exact: Names of the fields whose values count exactly as they are written: the order of keys and the types of
-            numbers included. Elsewhere it is enough that values are equal and that numbers in dicts and lists have the
-            same type. None means that every message counts exactly, which takes longer.
-        size: Messages to remember; when there are more, all but the latest history are forgotten. A proxy keeps a few
-            kilobytes for each.
+        key: Identifies a message by the objects it consists of; two messages with the same key are the same objects.
+        exact: Names of the fields whose values are compared exactly, including the order of keys and the types of
+            numbers. In other fields it is enough that values are equal and that numbers in dicts and lists have the
+            same type. None compares every message exactly, which takes longer.
+        size: Number of messages to cache; if there are more, all but the latest history are forgotten. In a proxy, each
+            takes a few kilobytes.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ReadCache(Generic[Message, Read]):
         self._latest = _Latest((), [], [], [])
 
     def read(self, messages: Sequence[Message]) -> list[Read]:
-        """Return what is read of each message, in order.
+        """Return the result of reading each message, in order.
 
         Raises:
             HistoryError: A message cannot be read; the error names its position.
@@ -88,7 +88,7 @@ class ReadCache(Generic[Message, Read]):
         return cast("list[Read]", results)
 
     def _known(self, keys: Sequence[Hashable], messages: Sequence[Message]) -> list[_Entry]:
-        """Return what is known of the messages that a history begins with: several conversations may take turns."""
+        """Return the cached results for a history's first messages: several conversations may take turns."""
         if len(set(keys)) < len(keys):
             return []
         entries = cast("list[_Entry]", list(takewhile(bool, map(self._entries.get, keys))))
@@ -98,7 +98,7 @@ class ReadCache(Generic[Message, Read]):
     def _unread(
         self, keys: Sequence[Hashable], messages: Sequence[Message], known: int
     ) -> Iterator[tuple[Hashable, Message, int]]:
-        """Walk the messages that are not known to be unchanged, each with a key that tells repetitions apart."""
+        """Yield the messages that are not known to be unchanged, each with a key that distinguishes repetitions."""
         repeats = Counter(keys[:known]) if len(set(keys)) < len(keys) else None
         for position in range(known, len(keys)):
             key = keys[position]
@@ -120,7 +120,7 @@ class ReadCache(Generic[Message, Read]):
 
 
 def read_at(read: Callable[[Message], Read], message: Message, position: int) -> Read:
-    """Return what is read of a message; where it cannot be read, the error names its position."""
+    """Return the result of reading a message; if it cannot be read, the error names its position."""
     try:
         return read(message)
     except HistoryError as error:
@@ -130,11 +130,11 @@ def read_at(read: Callable[[Message], Read], message: Message, position: int) ->
 
 
 class _NotDataError(Exception):
-    """Say that a value cannot be compared with a snapshot of it."""
+    """A value cannot be compared with a snapshot of it."""
 
 
 class _Exact:
-    """Equal a value that is pickled the same: 0 differs from False and 0.0, and so do dicts in another order."""
+    """Equals a value with the same pickle: 0 differs from False and 0.0, and dicts in another order differ."""
 
     __slots__ = ("_kind", "_written")
     __hash__ = None  # type: ignore[assignment]  # it stands in snapshots, never among keys
@@ -157,10 +157,10 @@ def _pickled(value: object) -> bytes | None:
 
 
 def _snapshot(value: object, exact: frozenset[str]) -> object:
-    """Return what equals a value as long as nothing in it is changed: copies of its containers, sharing the strings.
+    """Return an object that equals a value until it is changed: copies of its containers, sharing the strings.
 
     Raises:
-        _NotDataError: The value holds objects other than dataclasses and pydantic models, which equal by their fields.
+        _NotDataError: The value contains objects other than dataclasses and pydantic models, which compare by fields.
     """
     kind = type(value)
     if kind in _SCALARS:
@@ -183,7 +183,7 @@ def _member(name: object, value: object, exact: frozenset[str]) -> object:
 
 
 def _twin(value: object, exact: frozenset[str]) -> object:
-    """Return a copy of an object whose fields are snapshots; the class compares them as it compares its own."""
+    """Return a copy of an object with snapshots as fields; it compares as its class compares any two instances."""
     kind = type(value)
     # dataclasses have no copy operator of their own, and the generic one takes fifty microseconds
     is_plain = kind.__new__ is object.__new__ and not any(vars(base).get("__slots__") for base in kind.__mro__)
@@ -191,7 +191,7 @@ def _twin(value: object, exact: frozenset[str]) -> object:
     for name in ("__dict__", "__pydantic_extra__"):
         state = getattr(value, name, None)
         if state is not None:
-            # a class says of which type a number is, so numbers in fields need no exact comparison
+            # a class defines the type of its numbers, so numbers in fields need no exact comparison
             fields = {
                 key: inner if type(inner) in _NUMBERS and key not in exact else _member(key, inner, exact)
                 for key, inner in state.items()
@@ -201,7 +201,7 @@ def _twin(value: object, exact: frozenset[str]) -> object:
 
 
 class _Unequal:
-    """Equal nothing: the snapshot of a message that is read each time."""
+    """Compares equal to nothing: the snapshot of a message that is read each time."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # it stands in snapshots, never among keys

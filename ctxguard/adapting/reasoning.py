@@ -1,7 +1,7 @@
-"""Read reasoning and refusals that stand beside the content of a message and are sent back with it.
+"""Read reasoning and refusals in fields next to the content of a message, which are sent back with it.
 
 `reasoning_content` is DeepSeek's, `reasoning` and `reasoning_details` are OpenRouter's: texts, summaries and encrypted
-data that providers take back as they were or not at all. LangChain keeps OpenAI's reasoning items in `reasoning`.
+data that providers accept unchanged or not at all. LangChain keeps OpenAI's reasoning items in `reasoning`.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ _TEXTS: Final[Mapping[str, PartKind]] = {
     "reasoning": "reasoning",
     "refusal": "refusal",
 }
-REASONING_FIELDS: Final = (*_TEXTS, "reasoning_details")
-"""The fields beside a content in which reasoning and refusals stand."""
+REASONING_FIELDS: Final[tuple[str, ...]] = (*_TEXTS, "reasoning_details")
+"""The fields next to the content that contain reasoning and refusals."""
 _SIGNED_FORMAT: Final = "anthropic"
-"""How the format of details begins whose signatures vouch for all that stands before them."""
+"""Prefix of the detail formats whose signatures cover everything before them."""
 
 
 def reasoning_parts(fields: object, path: Path = ()) -> list[PlacedPart]:
-    """Return the reasoning and refusals beside a content, in order, from the message or the object at `path` in it."""
+    """Return the reasoning and refusals next to the content, in order, of the message or the object at `path`."""
     held = {key: value for key in REASONING_FIELDS if (value := get(fields, key)) is not None}
-    if not held:  # the common case, and it is asked of every message
+    if not held:  # the common case, and it runs for every message
         return []
     details = _details(fields, path)
     return [*_texts(held, path, repeated=_joined(details)), *details]
 
 
 def reasoning_changes(fields: object, changes: Mapping[Path, object], path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Walk the changes of a message, with reasoning details removed as a whole where a change lies in one of them."""
+    """Yield the changes of a message, with all reasoning details removed if a change affects one of them."""
     details = _details(fields, path)
     places = {place for place, _ in details}
     for place, new in changes.items():
         yield (place[: len(path) + 1], REMOVED) if place in places else (place, new)
-    # The text that repeats the details must not outlive them: it would bring the old reasoning back.
+    # The text that repeats the details must not stay without them: it would restore the old reasoning.
     if not places.isdisjoint(changes) and get(fields, "reasoning") == _joined(details):
         yield (*path, "reasoning"), REMOVED
 
@@ -81,7 +81,7 @@ def _details(fields: object, path: Path) -> list[PlacedPart]:
 
 
 def _detail(detail: object) -> Part:
-    """Return the part of one detail: its text, or about as many tokens as its encrypted data stands for."""
+    """Return the part for one detail: its text, or its approximate tokens if it is encrypted."""
     text = text_of(detail, "text") or text_of(detail, "summary")
     seal = get(detail, "data") or get(detail, "signature")
     signed = bool(seal) and str(get(detail, "format")).startswith(_SIGNED_FORMAT)

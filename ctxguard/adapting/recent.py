@@ -1,4 +1,4 @@
-"""Remember what was used lately."""
+"""A cache of recently used values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """Remember values by key, `size` of them; the least recently used ones make room. Safe for many threads."""
+    """A cache of `size` values by key; the least recently used ones are removed first. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -20,19 +20,19 @@ class Recent(Generic[Key, Value]):
         self._lock = Lock()
 
     def get(self, key: Key) -> Value | None:
-        """Return a value, or None."""
+        """Return the value of a key, or None."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key)
 
     def put(self, key: Key, value: Value) -> None:
-        """Remember a value."""
+        """Store a value."""
         with self._lock:
             self._keep(key, value)
 
     def get_or_put(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the value of a key, made where there is none."""
+        """Return the value of a key, created if there is none."""
         with self._lock:
             value = self._kept[key] if key in self._kept else make()
             self._keep(key, value)

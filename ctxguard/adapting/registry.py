@@ -1,6 +1,6 @@
-"""Find the installed adapters, by their name or by the look of a history.
+"""Find the installed adapters, by their name or by the format of a history.
 
-The formats of providers are known here; packages register further adapters under the entry-point group
+The formats of providers are built in; packages register further adapters under the entry-point group
 `ctxguard.adapters`.
 """
 
@@ -16,7 +16,7 @@ from ctxguard.adapting.protocol import Adapter
 from ctxguard.errors import AdapterError
 
 OBJECT_ADAPTERS: Final = ("langchain", "pydantic-ai")
-"""Adapters whose messages are objects of a framework, not dicts: no file holds them."""
+"""Adapters whose messages are objects of a framework, not dicts: they do not occur in files."""
 
 
 def adapter_names() -> list[str]:
@@ -24,7 +24,7 @@ def adapter_names() -> list[str]:
     return sorted({*_installed(), *_formats()})
 
 
-# once a process, because it reads the metadata of every installed package
+# once per process, because it reads the metadata of every installed package
 @lru_cache(maxsize=1)
 def _installed() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group="ctxguard.adapters")}
@@ -59,21 +59,22 @@ def detect_adapter(native: object) -> Adapter[object] | None:
     """Return the first installed adapter that recognizes a history, or None."""
     # importing a framework takes seconds: none is loaded to look at plain data
     is_data = is_list(native) and all(isinstance(message, Mapping) for message in native)
-    # Chat Completions first: what several adapters recognize, a list of user messages for example, is most likely that
+    # Chat Completions first: a history that several adapters recognize, such as a list of user messages, is most likely
+    # that
     for name in sorted(adapter_names(), key=lambda name: name != "openai"):
         if is_data and name in OBJECT_ADAPTERS:
             continue
         try:
             adapter = find_adapter(name)
         except AdapterError:
-            continue  # its framework is not installed, so the history cannot be of its kind
+            continue  # its framework is not installed, so the history cannot be in its format
         if adapter.detects(native):
             return adapter
     return None
 
 
 def require_adapter(native: object) -> Adapter[object]:
-    """Return the first installed adapter that recognizes a history; refuse a history that none does."""
+    """Return the first installed adapter that recognizes a history; raise if none does."""
     adapter = detect_adapter(native)
     if adapter is None:
         kind = type(native[0] if isinstance(native, Sequence) and native else native).__name__

@@ -1,7 +1,7 @@
-"""What one model call sends beside the history: instructions, tool schemas, output schemas.
+"""The parts of a model call outside the history: instructions, tool schemas, output schemas.
 
-Where a rule matches in them, they join the history for the time of the call, see `ctxguard.adapting.beside`. Where
-nothing matches, they are only counted.
+If a rule matches in them, they join the history for the time of the call, see `ctxguard.adapting.beside`. Otherwise
+they are only counted.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _VERDICTS: Final[Recent[tuple[int, str], tuple[Detector, bool]]] = Recent(4_096)
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[Native]):
-    """Hold what one model call sends.
+    """The content of one model call.
 
     Attributes:
         messages: The native history.
-        instructions: The system prompt that is sent beside it.
+        instructions: The system prompt, if it is sent outside the history.
         tools: Tool schemas; descriptions in them may be masked.
-        schemas: Schemas that are counted and searched and cannot be changed: output types, handoffs.
+        schemas: Schemas that are counted and searched but cannot be changed: output types, handoffs.
         settings: Further settings of the call, which are searched: metadata, a choice of tools, unknown keys. Long
             texts in them are counted.
     """
@@ -59,7 +59,7 @@ class Request(Generic[Native]):
 
 
 def plain_settings(settings: object) -> Schema:
-    """Return the settings of a framework's call as plain JSON, to be searched; refuse what is not JSON."""
+    """Return the settings of a framework's call as plain JSON, to be searched; raise if they are not JSON."""
     given = {key: value for key, value in fields_of(settings).items() if value is not None and key not in _UNSENT}
     try:
         plain: Schema = json.loads(json.dumps(given, default=plain_object))
@@ -69,24 +69,24 @@ def plain_settings(settings: object) -> Schema:
 
 
 def plain_object(value: object) -> object:
-    """Return an object as JSON can hold it: its fields, or a text. The `default` of `json.dumps`."""
+    """Return an object in a form that JSON allows: its fields, or a text. The `default` of `json.dumps`."""
     return fields_of(value) or str(value)
 
 
 COUNTED_FROM: Final = 0.9
-"""Share of the budget from which on a request is counted once more, as it is written."""
+"""Share of the budget from which on a request is counted again, as it is written."""
 
 
 @dataclass(slots=True)
 class RequestTexts(Generic[Native]):
-    """Hold the rest of a program's request while its history is stabilized, see `ctxguard.adapting.adapter.Texts`.
+    """The other parts of a program's request while its history is stabilized, see `ctxguard.adapting.adapter.Texts`.
 
     Attributes:
         request: The whole request.
-        beside: Holds the texts in which a rule matches.
+        beside: The texts in which a rule matches.
         overhead: Tokens of the reply's opening and of instructions that did not join the history.
         tools: The tools and schemas for the chain to count.
-        recount: Counts a request as it is written; None where its format is not known.
+        recount: Counts a request as it is written; None if its format is unknown.
     """
 
     request: Request[Native]
@@ -104,12 +104,12 @@ class RequestTexts(Generic[Native]):
         is_editable: bool,
         recount: Callable[[Request[Native]], int] | None = None,
     ) -> RequestTexts[Native]:
-        """Return the rest of a request.
+        """Return the other parts of a request.
 
         Args:
             request: The whole request.
-            stabilizer: The stabilizer whose rules are looked for.
-            is_editable: Whether the caller sends what this call makes of instructions and tools, and not its own.
+            stabilizer: The stabilizer whose rules are applied.
+            is_editable: Whether the caller sends the returned instructions and tools, rather than its own.
             recount: Counts a request as it is written.
 
         Raises:
@@ -131,30 +131,30 @@ class RequestTexts(Generic[Native]):
         joins = is_dirty and is_editable
         beside = Beside.of(placed, instructions=text if joins else None)
         counted = stabilizer.counter.beside(None if joins else text) + _long_texts(request.settings, stabilizer)
-        # tools of a wrong type are left as they are, for the counter to refuse
+        # tools of a wrong type are left as they are, for the counter to reject
         tools = [*request.tools, *request.schemas] if request.schemas else request.tools
         return cls(request, beside, counted + beside.growth, tools, recount)
 
     def written(self, changes: Mapping[Path, object], instructions: str, native: Native) -> Request[Native]:
-        """Return the request with what became of its texts and its history."""
+        """Return the request with its changed texts and history."""
         tools = self.request.tools
         if changes:
             tools = cast("Sequence[Schema]", copy_with({_TOOLS: list(tools)}, changes)[_TOOLS])
-        # no instructions here means that they were clean and did not join
+        # no instructions here means that nothing matched in them, so they did not join
         return replace(
             self.request, messages=native, tools=tools, instructions=instructions or self.request.instructions
         )
 
     def tokens(self, sent: Request[Native], report: Report, *, is_changed: bool) -> int:
-        """Return the input tokens of the request, counted as it is written where little is left of the budget."""
+        """Return the input tokens of the request, recounted as written if it nearly fills the budget."""
         known, budget = report.tokens_after, report.budget
-        if self.recount is None or known > budget:  # such a report says so
+        if self.recount is None or known > budget:  # over budget: the report says so already
             return 0
         return self.recount(sent) if is_changed or known > COUNTED_FROM * budget else known
 
 
 def _long_texts(settings: Schema, stabilizer: Stabilizer) -> int:
-    """Return the tokens of what settings hold beyond names and numbers, such as documents in an `extra_body`."""
+    """Return the tokens of long texts in settings, such as documents in an `extra_body`."""
     texts = (found.text for _, found in _fields_of_schema(settings))
     return sum(stabilizer.counter.text(text) for text in texts if len(text) > _FRAMING)
 
@@ -171,7 +171,7 @@ def _schema_fields(request: Request[Any], *, is_editable: bool) -> Iterator[tupl
 
 
 def _fields_of_schema(value: object, path: Path = ()) -> Iterator[tuple[Path, Field]]:
-    """Walk the texts of a schema: descriptions, which may be masked, and names, keys and values, which may not."""
+    """Yield the texts of a schema: descriptions, which may be masked, and names, keys and values, which may not."""
     if isinstance(value, str):
         key = next((key for key in reversed(path) if isinstance(key, str)), "")
         is_text = key in EDITABLE_IN_SCHEMAS
@@ -205,16 +205,16 @@ def _found(detector: Detector, text: str) -> bool:
     key = id(detector), text
     known = _VERDICTS.get(key)
     if known is None:
-        known = detector, bool(detector.find(text))  # held with its verdict, so that its id stays its own
+        known = detector, bool(detector.find(text))  # stored with its result, so that its id stays unique
         _VERDICTS.put(key, known)
     return known[1]
 
 
 def require_clean_schemas(report: Report) -> None:
-    """Refuse to send schemas in which a rule matches, where the caller's hook cannot change them."""
+    """Refuse to send schemas in which a rule matches if the framework's hook cannot change them."""
     if report.observed:
         return
-    # the artifact that stands for them is the first, and the only one with such places
+    # their artifact is the first, and the only one with such places
     places = tuple(f"artifacts[0].{name}" for name in ("tools[", "schemas[", "settings.", _INSTRUCTIONS))
     found = [
         f"{check.name}: {finding}"

@@ -1,4 +1,4 @@
-"""What adapters do around the tools of an agent: bound an output, restore arguments, and offer the recall tool."""
+"""The adapters' functions for an agent's tools: bound an output, restore arguments, and offer the recall tool."""
 
 from __future__ import annotations
 
@@ -30,34 +30,37 @@ def tool_output_stabilizer(stabilizer: Stabilizer, *, max_tokens: int) -> Stabil
     stores = (stage.store for stage in stabilizer.stages if isinstance(stage, (BoundToolOutput, StableWindow)))
     store = next((store for store in stores if store is not None), None)
     stages = (*masks, BoundToolOutput(max_tokens=max_tokens, store=store))
-    # checks judge requests, and this is a part of one; nothing is kept free, since no request is made of it alone
+    # checks judge whole requests, and this is a part of one; headroom is 0, since no request consists of it alone
     return stabilizer.with_(stages=stages, checks=(), budget=2 * max_tokens + _EXCHANGE_TOKENS, headroom=0)
 
 
 def tool_exchange(output: Artifact, tool: str) -> list[Artifact]:
-    """Return a tool's output behind its call, as the history that `tool_output_stabilizer` is given."""
+    """Return a tool's output after its call, as a history for `tool_output_stabilizer`."""
     call = ToolCall(tool, "", output.answers)
     return [Artifact(Kind.ASSISTANT, "", calls=(call,)), output]
 
 
-def unmask_arguments(arguments: Arguments, vault: SessionVault) -> Arguments:
-    """Return the arguments of a tool call with the values that their placeholders stand for, right before it runs.
+def unmask_arguments(arguments: Arguments, vault: SessionVault, *, tool: str = "") -> Arguments:
+    """Return the arguments of a tool call with placeholders replaced by their values, for use right before it runs.
 
     Args:
-        arguments: What the model wrote, as JSON text or as an object; the result is of the same type.
+        arguments: The arguments from the model, as JSON text or as an object; the result is of the same type.
         vault: The vault of the session whose `MaskPII` wrote the placeholders.
+        tool: The name of the tool; the vault may say that it gets no values.
     """
-    from ctxguard.pii.mask.unmask import restore_arguments
+    from ctxguard.pii.mask.unmask import gets_values, restore_arguments
 
+    if not gets_values(vault.tools, tool):
+        return arguments
     if isinstance(arguments, str):
         return cast("Arguments", restore_arguments(arguments, vault).text)
     restored = restore_arguments(json.dumps(arguments, ensure_ascii=False, default=str), vault)
-    # the very object where nothing was restored: JSON would turn its tuples into lists and its dates into texts
+    # the very object if nothing was restored: JSON would turn its tuples into lists and its dates into texts
     return cast("Arguments", json.loads(restored.text)) if restored.restored else arguments
 
 
 def require_vault(given: object) -> SessionVault:
-    """Return the vault of a session that was handed over; refuse anything else, such as the vault of all sessions."""
+    """Return the vault of a session; reject anything else, such as the vault of all sessions."""
     from ctxguard.pii.mask.vault import session_vault
 
     vault = session_vault(cast("SessionVault | None", given))
@@ -67,7 +70,7 @@ def require_vault(given: object) -> SessionVault:
 
 
 class RecallToolFactory(Protocol[Tool_co]):
-    """Make the recall tool of a framework."""
+    """Creates the recall tool of a framework."""
 
     def __call__(self, store: Store | None = None, *, max_tokens: int = 2_000) -> Tool_co:
         """Return the tool; see `recall_tool_factory`."""
@@ -75,14 +78,14 @@ class RecallToolFactory(Protocol[Tool_co]):
 
 
 def recall_tool_factory(as_tool: Callable[[Callable[..., str]], Tool]) -> RecallToolFactory[Tool]:
-    """Return a framework's `recall_tool`, with which a model reads what was shortened.
+    """Return a framework's `recall_tool`, with which a model reads the full text of shortened outputs.
 
     Args:
-        as_tool: Makes the framework's kind of tool of a function.
+        as_tool: Makes the framework's kind of tool from a function.
     """
 
     def recall_tool(store: Store | None = None, *, max_tokens: int = 2_000) -> Tool:
-        """Return the tool `recall`, with which a model reads the full text of what was shortened.
+        """Return the tool `recall`, with which a model reads the full text of shortened outputs.
 
         Args:
             store: Where full results were saved, as given to `BoundToolOutput` or `context_result`; None as for the

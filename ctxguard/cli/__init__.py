@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 fine, 1 a check failed or something was found, 2 bad usage or unreadable input."""
+"""The command line. Exit codes: 0 success, 1 a check failed or something was found, 2 bad usage or unreadable input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; where its extra is not installed, say in one line how to get it, with exit code 2."""
+    """Run the command line; if its extra is missing, say in one line how to install it, with exit code 2."""
     try:
         from ctxguard.cli.program import main as run
     except ModuleNotFoundError as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from ctxguard.cli.options import AdapterName, CountingOptions, SessionFile, settings_of, spread
+from ctxguard.cli.options import CountingOptions, settings_of, spread
 from ctxguard.cli.sessions import naming, sessions_of
 from ctxguard.report.printing import out
 from ctxguard.report.progress import working
@@ -18,31 +18,24 @@ if TYPE_CHECKING:
     from ctxguard.report import CheckResult
 
 
-@spread(budget="that of the configuration; without one any length is fine")
+@spread("check")
 def check(
-    session: SessionFile,
+    session: str,
     counting: CountingOptions,
-    adapter: AdapterName = None,
-    pii: Annotated[
-        bool,
-        typer.Option(
-            "--pii/--no-pii",
-            help="Also search for personal data by the rules of the configuration, or the standard ones, which find no "
-            "names and postal addresses; list type and place.",
-        ),
-    ] = False,
-    report: Annotated[Literal["text", "json"], typer.Option("--report", "-r", help="What is printed.")] = "text",
+    adapter: str | None = None,
+    pii: bool = False,
+    report: Literal["text", "json"] = "text",
 ) -> None:
-    """Validate a session without changing it; list what is wrong and exit with 1.
+    """Validate a session without changing it; list the problems and exit with 1 if there are any.
 
-    Checked are calls and results, the order of authority, the provider's role rules, and the budget if one is given.
+    It checks calls and results, the order of authority, the provider's role rules, and the budget if one is given.
     """
+    from ctxguard.config import load_context_config
     from ctxguard.harness.checking import judge_session
-    from ctxguard.pii.rule_sets import named_rules
 
     known = settings_of(counting.config)
     tokens = _budget(counting, known)
-    rules = named_rules(*known.rules) if pii and known.rules else None
+    rules = load_context_config(counting.config).rule_set() if pii else None
     judged: list[tuple[str, Sequence[CheckResult]]] = []
     with working("checking") as told:
         for one in sessions_of(session, adapter):

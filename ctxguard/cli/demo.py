@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from ctxguard.cli.options import ChainOptions, require_window, settings_of, spread
+from ctxguard.cli.options import StabilizerOptions, require_window, settings_of, spread
 from ctxguard.report.printing import ReportFormat, note, out, reports_as
 from ctxguard.report.progress import working
 
@@ -17,18 +15,11 @@ if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
 
 
-@spread(
-    budget="that of --config, or of the documentation",
-    policy="that of --config, or chat",
-    provider="that of --config, or openai",
-    config="none: settings in the working directory are not used",
-)
+@spread("demo")
 def demo(
-    chain: ChainOptions,
-    report: Annotated[ReportFormat, typer.Option("--report", "-r", help="Form of the report.")] = "text",
-    save: Annotated[
-        Path | None, typer.Option("--save", metavar="FILE", help="Write the session to this file, to try commands on.")
-    ] = None,
+    chain: StabilizerOptions,
+    report: ReportFormat = "text",
+    save: Path | None = None,
 ) -> None:
     """Run the main job on a session that ships with the package: before, after, and the report."""
     from ctxguard.harness.demo import demo_report, demo_session, show_demo
@@ -45,8 +36,8 @@ def demo(
         note(f"the session is in {save}")
 
 
-def _stabilizer(chain: ChainOptions) -> Stabilizer:
-    """Return the stabilizer; without --config that of the documentation, whatever lies in the working directory."""
+def _stabilizer(chain: StabilizerOptions) -> Stabilizer:
+    """Return the stabilizer; without --config that of the documentation, ignoring any file in the working directory."""
     from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY
     from ctxguard.stabilizer import Stabilizer
 

@@ -13,10 +13,10 @@ _DEFAULT: Final = re.compile(r"\[default: \((.*)\)(;|\])", re.DOTALL)
 
 
 class Command(TyperCommand):
-    """Show the name of an argument alone: what it is, its help says better than the name of a type."""
+    """A command whose usage shows the names of arguments alone; their help explains them better than their types."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
-        """Return what the line on usage is made of."""
+        """Return the parts of the usage line."""
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - of click or of typer's own copy
@@ -38,25 +38,25 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """Show help where no command is given, and each command with its whole first sentence."""
+    """A group that shows help without a command, and lists each command with its whole first sentence."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
-        """Return what the line on usage is made of."""
+        """Return the parts of the usage line."""
         del ctx
         return ["[OPTIONS]", "COMMAND", "..."]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
-        """Read the words; none at all ask for help."""
+        """Parse the arguments; without any, request help."""
         return super().parse_args(ctx, args or ["--help"])
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - of click or of typer's own copy
-        """List the commands; click would cut their sentences to one line."""
+        """List the commands; click would truncate their sentences to one line."""
         rows = [(name, self.sentence(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
     def sentence(self, ctx: Any, name: str) -> str:  # noqa: ANN401 - as above
-        """Return what a command says of itself in one sentence."""
+        """Return the one-sentence description of a command."""
         command: Any = self.get_command(ctx, name)
         return (command.help or "").partition("\n\n")[0].replace("\n", " ").strip()
 
@@ -68,7 +68,7 @@ def command_group(name: str, about: str, *, cls: type[TyperGroup] = Group) -> ty
         cls=cls,
         help=about,
         add_completion=False,
-        rich_markup_mode=None,  # rich's panels leave a fifth of 60 columns for what an option does
+        rich_markup_mode=None,  # rich's panels leave a fifth of 60 columns for the help of an option
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

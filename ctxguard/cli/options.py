@@ -1,21 +1,23 @@
-"""The options that several commands take, each defined once, and the settings that they make."""
+"""The options that several commands take, each defined once, and the settings that they make.
+
+What options are called and say of themselves is in `data/commands.toml`.
+"""
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_origin, get_type_hints
 
 import typer
-from typer.models import OptionInfo
 
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import note
-from ctxguard.tokens.counters import COUNTERS
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
@@ -27,57 +29,12 @@ F = TypeVar("F", bound=Callable[..., None])
 Given = Mapping[str, str | int | float | None]
 
 
-def _counter(default: str) -> OptionInfo:
-    option: OptionInfo = typer.Option("--counter", metavar="NAME", help=COUNTERS, show_default=default)
-    return option
-
-
-def _model(default: str) -> OptionInfo:
-    option: OptionInfo = typer.Option(
-        "--model",
-        metavar="NAME",
-        help="Count as for this model: its vocabulary, framing, tools, and hidden prompts.",
-        show_default=default,
-    )
-    return option
-
-
-SessionFile = Annotated[
-    str, typer.Argument(metavar="SESSION", help="A recorded session: JSON or JSONL, .gz too; - is standard input.")
-]
-AdapterName = Annotated[
-    str | None,
-    typer.Option(
-        "--adapter",
-        "-a",
-        metavar="NAME",
-        help="Format of the session, see `ctxguard adapters`; detected automatically.",
-    ),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="FILE",
-        help="Configuration file, YAML; options override its settings.",
-        show_default="ctxguard.yaml or config.yaml in the working directory, if there is one",
-    ),
-]
-Processes = Annotated[
-    int | None,
-    typer.Option(
-        "--processes", metavar="N", min=1, help="How many processes to use.", show_default="the number of cores"
-    ),
-]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextCounting:
-    """Options: how a text is counted, for commands that use no other setting of the stabilizer."""
+    """Options: how to count a text, for commands that use no other setting of the stabilizer."""
 
-    counter: Annotated[str | None, _counter("auto")] = None
-    model: Annotated[str | None, _model("none")] = None
+    counter: str | None = None
+    model: str | None = None
 
     def found(self) -> TokenCounter:
         """Return the counter."""
@@ -88,49 +45,18 @@ class TextCounting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountingOptions:
-    """Options: how much a context may take, how that is counted, and for which provider."""
+    """Options: the budget of a context, how to count it, and for which provider."""
 
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            "--budget",
-            "-b",
-            metavar="N|N%",
-            help="Tokens that the context may take (8k is 8,000), or a share of --window.",
-            show_default=f"that of the configuration, or {DEFAULT_BUDGET}",
-        ),
-    ] = None
-    window: Annotated[
-        int | None,
-        typer.Option(
-            "--window", metavar="N", min=1, help="The model's window in tokens, for a budget that is a share."
-        ),
-    ] = None
-    headroom: Annotated[
-        float | None,
-        typer.Option(
-            "--headroom",
-            metavar="N|SHARE",
-            min=0,
-            help="What to keep free of the budget, for the reply and because counts are estimates: tokens, or a share.",
-            show_default="that of the configuration, or what was measured for the model",
-        ),
-    ] = None
-    counter: Annotated[str | None, _counter("that of the configuration, or auto")] = None
-    model: Annotated[str | None, _model("that of the configuration, or none")] = None
-    provider: Annotated[
-        str | None,
-        typer.Option(
-            "--provider",
-            metavar="NAME",
-            help="Also check the role rules of openai, anthropic, gemini, or strict.",
-            show_default="that of the configuration, or none",
-        ),
-    ] = None
-    config: Config = None
+    budget: str | None = None
+    window: int | None = None
+    headroom: float | None = None
+    counter: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    config: Path | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return the settings of the stabilizer that were given, but for the budget."""
+        """Return the given settings of the stabilizer, without the budget."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: value
@@ -139,7 +65,7 @@ class CountingOptions:
         }
 
     def tokens(self, budget: int | str) -> int:
-        """Return a budget in tokens, the headroom included; a share of the window needs a window."""
+        """Return a budget in tokens, including the headroom; a share needs the size of the window."""
         from ctxguard.stabilizer import Stabilizer
 
         asked = Stabilizer(str(budget), counter="estimate")
@@ -152,73 +78,32 @@ class CountingOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChainOptions(CountingOptions):
-    """Options: everything that makes a stabilizer."""
+class StabilizerOptions(CountingOptions):
+    """Options: everything that determines a stabilizer."""
 
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            "--policy",
-            "-p",
-            metavar="NAME",
-            help="Named chain: default, chat, agent, browser, recall, long_session, pattern.",
-            show_default="that of the configuration, or default",
-        ),
-    ] = None
-    target: Annotated[
-        float | None,
-        typer.Option(
-            "--target",
-            metavar="SHARE",
-            help="Share of the room that a cut frees down to, above 0 and up to 1; the lower, the rarer the cuts.",
-            show_default="that of the configuration, or by the room",
-        ),
-    ] = None
-    trail: Annotated[
-        float | None,
-        typer.Option(
-            "--trail",
-            metavar="SHARE",
-            help="Share of the room that the trail of what has left may take, from 0 and below 1.",
-            show_default="that of the configuration, or of the policy",
-        ),
-    ] = None
-    on_overflow: Annotated[
-        Literal["raise", "bound"] | None,
-        typer.Option(
-            "--on-overflow",
-            help="What happens if mandatory messages do not fit: raise an error, or bound the user's long texts, too.",
-            show_default="that of the configuration, or raise",
-        ),
-    ] = None
-    rules: Annotated[
-        str | None,
-        typer.Option(
-            "--rules",
-            metavar="NAME,NAME",
-            help="What is masked: standard, people (names and addresses), digits, ssn; people is used beside standard: "
-            "standard,people.",
-            show_default="those of the configuration, or of the policy",
-        ),
-    ] = None
+    policy: str | None = None
+    target: float | None = None
+    trail: float | None = None
+    on_overflow: Literal["raise", "bound"] | None = None
+    rules: str | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return the settings of the stabilizer that were given, but for the budget.
+        """Return the given settings of the stabilizer, without the budget.
 
         Raises:
-            ConfigError: there is no such rule set.
+            ConfigError: a rule set is unknown.
         """
         return _with_rules(CountingOptions.given(self))
 
     def stabilizer(
         self, known: StabilizerConfig, *, default: int | str = DEFAULT_BUDGET, changes: Given | None = None
     ) -> Stabilizer:
-        """Return the stabilizer of the configuration, with what was given on the command line.
+        """Return the stabilizer of the configuration, with the settings from the command line.
 
         Args:
             known: the settings of the configuration.
-            default: the budget if neither names one; where it is a share, so may the others be: each call then names
-                its model.
+            default: the budget if neither names one; if it is a share, the others may be shares, too: each call then
+                names its model.
             changes: settings that override both.
 
         Raises:
@@ -240,7 +125,7 @@ def rule_names(text: str) -> list[str]:
 
 
 def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the rule sets themselves in place of their names."""
+    """Return settings with rule sets instead of their names."""
     if "rules" not in given:
         return dict(given)
     from ctxguard.pii.rule_sets import named_rules
@@ -249,7 +134,7 @@ def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_window(policy: str, given: Mapping[str, object]) -> None:
-    """Refuse settings of the window for a policy that has none: they would do nothing."""
+    """Reject settings of the window for a policy without one: they would have no effect."""
     from ctxguard.policies import POLICIES, policy_settings
 
     of_window = {"on_overflow", "target", "trail"}
@@ -262,8 +147,9 @@ def require_window(policy: str, given: Mapping[str, object]) -> None:
 
 
 def settings_of(config: Path | None) -> StabilizerConfig:
-    """Return the settings of the file and the environment, and print where they are from."""
-    from ctxguard.config import load_context_config, settings_source
+    """Return the settings of the file and the environment, and print their source."""
+    from ctxguard.config import load_context_config
+    from ctxguard.config.loading import settings_source
 
     section = load_context_config(config).stabilizer
     source = settings_source(config)
@@ -272,30 +158,31 @@ def settings_of(config: Path | None) -> StabilizerConfig:
     return section
 
 
-def spread(**defaults: str) -> Callable[[F], F]:
-    """Make typer see the fields of a dataclass of options as options of the command that takes it.
+def spread(command: str = "") -> Callable[[F], F]:
+    """Make typer read the parameters of a function as the options and arguments of a command.
+
+    What they are called and say of themselves is in `data/commands.toml`. The fields of a parameter that is a dataclass
+    of options are options of the command, too.
 
     Args:
-        **defaults: what help says an option is if it is not given, where a command has a default of its own.
+        command: the name of the command, such as `pii scan`.
     """
 
-    def decorate(command: F) -> F:
-        hints = get_type_hints(command, include_extras=True)
+    def decorate(function: F) -> F:
+        hints = get_type_hints(function, include_extras=True)
         groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
-        @functools.wraps(command)
+        @functools.wraps(function)
         def run(**given: Any) -> None:  # noqa: ANN401 - whatever typer has read
             for name, kind in groups.items():
                 given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-            command(**given)
+            function(**given)
 
         shown = [
-            parameter
-            for each in inspect.signature(command).parameters.values()
+            parameter.replace(annotation=_worded(command, parameter), kind=inspect.Parameter.KEYWORD_ONLY)
+            for each in inspect.signature(function).parameters.values()
             for parameter in (
-                _fields_of(groups[each.name], defaults)
-                if each.name in groups
-                else [each.replace(annotation=hints[each.name], kind=inspect.Parameter.KEYWORD_ONLY)]
+                _fields_of(groups[each.name]) if each.name in groups else [each.replace(annotation=hints[each.name])]
             )
         ]
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # what inspect looks for first
@@ -305,22 +192,29 @@ def spread(**defaults: str) -> Callable[[F], F]:
     return decorate
 
 
-def _fields_of(kind: Any, defaults: Mapping[str, str]) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
+def _fields_of(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
     hints = get_type_hints(kind, include_extras=True)
     return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=_with_default(hints[field.name], defaults.get(field.name)),
-        )
-        for field in fields(kind)
+        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
+        for f in fields(kind)
     ]
 
 
-def _with_default(hint: Any, told: str | None) -> Any:  # noqa: ANN401 - an annotated type
-    if told is None:
-        return hint
-    option: OptionInfo = copy.copy(hint.__metadata__[0])
-    option.show_default = told
-    return Annotated[hint.__origin__, option]
+@functools.cache
+def words() -> Mapping[str, Any]:
+    """Return what the options and arguments of all commands say: tables by command, and `options` for all of them."""
+    return tomllib.loads(files("ctxguard").joinpath("data/commands.toml").read_text(encoding="utf-8"))
+
+
+def _worded(command: str, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - an annotated type
+    """Return the type of a parameter with its flags and its help, unless it has some of its own."""
+    if get_origin(parameter.annotation) is Annotated:
+        return parameter.annotation
+    told: dict[str, Any] = {}
+    for table in ("options", command.partition(" ")[0], command):
+        told.update(words().get(table, {}).get(parameter.name, {}))
+    told["show_default"] = told.pop("default", True)
+    if told.pop("argument", False):
+        return Annotated[parameter.annotation, typer.Argument(**told)]
+    flags = (told.pop("flag", f"--{parameter.name.replace('_', '-')}"), told.pop("short", None))
+    return Annotated[parameter.annotation, typer.Option(*filter(None, flags), **told)]

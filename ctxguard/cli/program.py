@@ -1,4 +1,4 @@
-"""The program: which commands there are, and how errors are reported."""
+"""The program: its commands, and the reporting of errors."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ from ctxguard.errors import CtxguardError, reason_of
 from ctxguard.report.printing import note, out, speak_utf8
 
 
-class Place(NamedTuple):
-    """Where a command is, and what it does in one line."""
+class Entry(NamedTuple):
+    """The module of a command, and its description in one line."""
 
     source: str
     about: str
 
 
 COMMANDS: Final = {
-    "stabilize": Place("ctxguard.cli.stabilize:stabilize", "Stabilize a session: print its context, or the report."),
-    "check": Place("ctxguard.cli.check:check", "Validate a session without changing it."),
-    "replay": Place("ctxguard.harness.replay_cli:replay", "Replay recorded sessions call by call: laws, prices."),
-    "bench": Place("ctxguard.harness.bench_cli:bench", "Compare ctxguard with other libraries on the same sessions."),
-    "run": Place("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),
-    "serve": Place("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
-    "pii": Place("ctxguard.pii.cli:app", "Find, mask, and score personal data."),
-    "read": Place("ctxguard.files.cli:read", "Show a bounded view of any file."),
-    "tokens": Place("ctxguard.harness.tokens_cli:tokens", "Count the tokens of a request, a session, or a text."),
-    "prompts": Place("ctxguard.prompts.cli:app", "Check prompt templates."),
-    "store": Place("ctxguard.stores.cli:app", "Inspect a store of results and summaries, and clean it up."),
-    "adapters": Place("ctxguard.cli.adapters:adapters", "List the installed adapters, and whether each can be used."),
-    "demo": Place("ctxguard.cli.demo:demo", "Run the main job on a session that ships with the package."),
+    "stabilize": Entry("ctxguard.cli.stabilize:stabilize", "Stabilize a session: print its context, or the report."),
+    "check": Entry("ctxguard.cli.check:check", "Validate a session without changing it."),
+    "replay": Entry("ctxguard.harness.replay_cli:replay", "Replay recorded sessions call by call: laws, prices."),
+    "bench": Entry("ctxguard.harness.bench_cli:bench", "Compare ctxguard with other libraries on the same sessions."),
+    "run": Entry("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),
+    "serve": Entry("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
+    "audit": Entry("ctxguard.wire.cli:audit_app", "Search the record of what was sent."),
+    "pii": Entry("ctxguard.pii.cli:app", "Find, mask, and score personal data."),
+    "read": Entry("ctxguard.files.cli:read", "Show a bounded view of any file."),
+    "tokens": Entry("ctxguard.harness.tokens_cli:tokens", "Count the tokens of a request, a session, or a text."),
+    "prompts": Entry("ctxguard.prompts.cli:app", "Check prompt templates."),
+    "store": Entry("ctxguard.stores.cli:app", "Inspect a store of results and summaries, and clean it up."),
+    "adapters": Entry("ctxguard.cli.adapters:adapters", "List the installed adapters, and whether each can be used."),
+    "demo": Entry("ctxguard.cli.demo:demo", "Run the main job on a session that ships with the package."),
 }
-"""The commands, each loaded when it is called: `--help` alone would import all of ctxguard otherwise."""
+"""The commands, each loaded when it is called: otherwise `--help` alone would import all of ctxguard."""
 _CLICK_ERROR: Final[type[Exception]] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
-"""The root of usage errors, in click, or in the copy of it that newer versions of typer bring."""
+"""The base class of usage errors, in click, or in the copy of it that newer versions of typer contain."""
 
 
 class Program(Group):
@@ -67,12 +68,12 @@ class Program(Group):
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
-        """Return the command that the first word names; an unknown one is answered with names that are near."""
+        """Return the command that the first word names; the error for an unknown one suggests similar names."""
         self.commands = {**dict.fromkeys(COMMANDS), **self.commands}  # type: ignore[dict-item]  # names alone: what is near is looked for in them
         return super().resolve_command(ctx, args)
 
     def sentence(self, ctx: Any, name: str) -> str:  # noqa: ANN401 - as above
-        """Return what a command does, without loading it."""
+        """Return the description of a command, without loading it."""
         del ctx
         return COMMANDS[name].about
 
@@ -96,7 +97,7 @@ def options(
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before the command."""
+    """Parse the options before the command."""
     del version
 
 
@@ -107,7 +108,7 @@ def main() -> None:
         status = app(prog_name="ctxguard", standalone_mode=False)
         sys.stdout.flush()
     except (CtxguardError, ImportError) as error:
-        if isinstance(error, ModuleNotFoundError):  # a defect: packages that may be missing are reported by ImportError
+        if isinstance(error, ModuleNotFoundError):  # a defect: missing optional packages are reported by ImportError
             raise
         note(str(error))
         sys.exit(2)
@@ -128,7 +129,7 @@ def main() -> None:
 
 
 def _usage(error: Any) -> str:  # noqa: ANN401 - an exception of click or of typer's own copy
-    """Return a usage error as one line that names the help of the command at fault."""
+    """Return a usage error as one line that names the help of the failing command."""
     said = " ".join(str(error.format_message()).replace("Value error, ", "").split()).rstrip(".")
     context = getattr(error, "ctx", None)
     asked = "ctxguard" if context is None else context.command_path

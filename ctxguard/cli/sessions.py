@@ -1,4 +1,4 @@
-"""The sessions that a command is given, and errors that name them."""
+"""The sessions in the input of a command, and errors that name them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def sessions_of(path: str, adapter: str | None) -> list[Session]:
-    """Return the sessions of a file; all are read before the first is judged, so that no part of a damaged file is."""
+    """Return the sessions of a file; all are read before any is processed, so that a damaged file is rejected whole."""
     from ctxguard.harness import read_sessions
 
     return list(read_sessions(path, adapter=adapter))

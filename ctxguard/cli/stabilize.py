@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from ctxguard.cli.options import AdapterName, ChainOptions, SessionFile, settings_of, spread
+from ctxguard.cli.options import StabilizerOptions, settings_of, spread
 from ctxguard.cli.sessions import naming, sessions_of
 from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriting, reports_as
 from ctxguard.report.progress import working
@@ -17,35 +16,18 @@ from ctxguard.report.progress import working
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printing:
-    """Options: what is printed, and where."""
+    """Options: the output, and its destination."""
 
-    report: Annotated[
-        ReportFormat | None,
-        typer.Option(
-            "--report",
-            "-r",
-            help="Print the report instead of the context; of several sessions json is one a line, in their order.",
-            show_default="text with --output, else the context",
-        ),
-    ] = None
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the stabilized context to this file, gzipped if its name ends in .gz, and print the report.",
-            show_default="standard output",
-        ),
-    ] = None
+    report: ReportFormat | None = None
+    output: Path | None = None
 
 
-@spread()
+@spread("stabilize")
 def stabilize(
-    session: SessionFile,
-    chain: ChainOptions,
+    session: str,
+    chain: StabilizerOptions,
     *,
-    adapter: AdapterName = None,
+    adapter: str | None = None,
     printing: Printing,
 ) -> None:
     """Stabilize a session: print its context, or the report on it.

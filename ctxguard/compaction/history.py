@@ -1,7 +1,7 @@
-"""Compact a history: a summary replaces what is old, the rest stays as it was.
+"""Compact a history: a summary replaces the older messages, the newer ones stay as they are.
 
-As with `StableWindow`, the same history is cut at the same places in every call and every process, whatever the
-summaries say, because a fixed allowance is counted for them.
+As with `StableWindow`, the same history is compacted at the same positions in every call and every process, whatever
+the summaries say, because a fixed number of tokens is reserved for them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from ctxguard.compaction.transcript import head_and_tail
 from ctxguard.config import CompactionConfig, load_context_config
 from ctxguard.draft import Ask, Draft, Follower, StageResult
 from ctxguard.errors import ConfigError, SummarizerError
-from ctxguard.history import SUMMARY, leading_records, write_record
+from ctxguard.history import SUMMARY, write_record
+from ctxguard.history.records import leading_records
 from ctxguard.settings import OfOneProcess, install_command, instance, opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.followed import FollowedStage
-from ctxguard.tokens import MESSAGE_TOKENS, ArtifactCounter, TokenCounter, find_counter
+from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
+from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS
 from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker
     from ctxguard.stores import Store
 
-_UNLIMITED: Final = 1 << 40
+_UNLIMITED: Final = 1 << 40  # a budget that nothing exceeds
 _EXCEEDED: Final = (
     "a history is %d tokens over its limit: pins, the last exchange and a summary need more than it allows"
 )
@@ -45,15 +47,15 @@ Native = TypeVar("Native", bound=Sequence[object])
 
 
 class CompactionResult(BaseModel):
-    """Describe what a compaction did.
+    """The result of a compaction.
 
     Attributes:
-        original_messages: messages before.
-        compacted_messages: messages after, the summary included.
+        original_messages: number of messages before.
+        compacted_messages: number of messages after, including the summary.
         original_tokens: tokens before.
         compacted_tokens: tokens after.
-        summary: the text that replaces what was removed.
-        fallback: True if no summary could be made, so that the text is the head and the tail of the transcript.
+        summary: the text that replaces the removed messages.
+        fallback: True if no summary could be made, so that the text is the beginning and end of the transcript.
         excess: tokens by which the compacted history exceeds `max_tokens`, because pins, the last exchange and a
             summary need more; else 0.
     """
@@ -84,31 +86,31 @@ def _asked(summarizer: Summarizer | str | None) -> Summarizer | None:
 
 
 class HistoryCompactor(OfOneProcess, FollowedStage):
-    """Put a summary in place of old exchanges when a history grows too long. It works as a stage and on its own.
+    """Replace old exchanges by a summary when a history grows too long. Works as a stage and on its own.
 
     System, task, pins, the latest messages, the last exchange and the user message that opened its turn are not
-    summarized as long as they fit. If they do not, they give way in this order: the message that opened the turn, the
-    task, the older of the latest messages. System, pins and the last exchange always stay; what exceeds the limit then
-    is logged and stated in the result. In a chain with a budget, the last user message and the latest messages stay as
-    well, because its checks demand them. A cut summarizes what left since
-    the last one together with the last summary. Summaries are kept in the store under the content they stand for: no
-    call, restart or other worker pays for the same one twice. If none can be made, the head and the tail of the
-    transcript stand in, with a marker that counts the tokens removed.
+    summarized as long as they fit. If they do not, they are summarized in this order: the message that opened the turn,
+    the task, the older of the latest messages. System, pins and the last exchange always stay; if they exceed the
+    limit, this is logged and stated in the result. In a chain with a budget, the last user message and the latest
+    messages stay as well, because its checks require them. A compaction summarizes the exchanges removed since the last
+    one together with the last summary. Summaries are stored under a hash of the content they replace: after a restart,
+    or in another worker, none is paid for twice. If none can be made, the beginning and end of the transcript are used
+    instead, with a marker that counts the tokens removed.
 
     Args:
-        config: when to compact and down to what; None means the configuration file's. In a chain with a smaller budget
-            both shrink in proportion.
-        summarizer: takes a prompt and returns a summary; sync, or async where the call is. The name of a model, such as
-            `openai:gpt-5-mini`, is asked through PydanticAI or LangChain. None means head and tail always.
-        on_compaction: called with the result of every new compaction; sync or async; what it raises is logged.
-        store: where summaries are kept; None means in this process.
+        config: the token counts at which to compact, and down to which; None means the configuration file's. In a chain
+            with a smaller budget both shrink in proportion.
+        summarizer: takes a prompt and returns a summary; sync, or async if the call is. The name of a model, such as
+            `openai:gpt-5-mini`, is called through PydanticAI or LangChain. None always uses beginning and end.
+        on_compaction: called with the result of every new compaction; sync or async; errors in it are logged.
+        store: where summaries are stored; None means in the memory of this process.
         instructions: the beginning of the summarizer's prompt.
-        rules: what is masked for the summarizer where no masking stage came before; None means
+        rules: what is masked in the summarizer's input if no masking stage ran before; None means
             `ctxguard.pii.STANDARD`.
         timeout: seconds that one request may take; None means no limit.
-        max_input: tokens that the summarizer can take at once; more is summarized part by part.
-        max_failures: failures in a row after which the summarizer is not asked for the next 10 times it would be.
-        keep_recent: latest messages that stay, when used on its own.
+        max_input: tokens that the summarizer accepts in one request; longer texts are summarized part by part.
+        max_failures: failures in a row after which the next 10 requests to the summarizer are skipped.
+        keep_recent: number of latest messages that stay, when used on its own.
         counter: as for `ctxguard.tokens.find_counter`, when used on its own.
 
     Raises:
@@ -152,7 +154,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         self._counter = ArtifactCounter(find_counter(counter))
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return what compacts one conversation."""
+        """Return the follower that compacts one conversation."""
         return _Compacting(
             self._summarizing, CompactionPlan(draft, self.config, keeps_latest=draft.budget != _UNLIMITED)
         )
@@ -166,9 +168,9 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         return self._counter.artifacts(read_native(messages)[1])
 
     async def compact(self, messages: Native) -> Native:
-        """Return the history compacted where it needs to be, in its own format. The input is not changed.
+        """Return the history, compacted if necessary, in its own format. The input is not changed.
 
-        Messages that stay are the same objects, unmasked; what was summarized has been masked.
+        Messages that stay are the same objects, unmasked; the summary is made from masked text.
 
         Raises:
             AdapterError: no installed adapter knows the format.
@@ -178,7 +180,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         return cast("Native", write_native(adapter, messages, result.artifacts))
 
     def as_stabilizer(self) -> Stabilizer:
-        """Return a stabilizer that repairs and compacts, without a budget of its own: for any adapter's entry point."""
+        """Return a stabilizer that repairs and compacts, without a budget of its own, for use with any adapter."""
         from ctxguard.stages import RepairExchanges
 
         return Stabilizer(
@@ -204,7 +206,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
 
 
 class _Summarizing:
-    """What the conversations of one compactor share: its summaries, its mask, and what its listener was told."""
+    """The shared state of one compactor's conversations: its summaries, its mask, and the compactions it reported."""
 
     def __init__(
         self, summaries: Summaries, rules: Detector | Sequence[Detector] | None, on_compaction: OnCompaction | None
@@ -216,7 +218,7 @@ class _Summarizing:
         self._told: TextCache[bool] = TextCache()
 
     def mask_of(self, draft: Draft) -> Callable[[str], str]:
-        """Return what masks texts for the summarizer: the stages before this one, or rules of its own."""
+        """Return the function that masks texts for the summarizer: the stages before this one, or rules of its own."""
         if draft.masks:
             return draft.mask
         if self._masker is None:
@@ -228,14 +230,14 @@ class _Summarizing:
     def summary(
         self, plan: CompactionPlan, keys: Sequence[str], mask: Callable[[str], str]
     ) -> Generator[Ask, object, str | None]:
-        """Return the summary of all that is gone, made where it is not known; None where head and tail stand in."""
+        """Return the summary of all removed exchanges, made if it is not known; None if the fallback is used."""
         if self.summaries.given_up(keys[-1]):
             return None
         known = yield from self.summaries.known(keys[-1])
         return known if known is not None else (yield from self._made(plan, keys, mask))
 
     def known_summary(self, key: str) -> Generator[Ask, object, str | None]:
-        """Return a summary that was made before; None if there is none, or a dry run may not ask for it."""
+        """Return an existing summary; None if there is none, or if a dry run may not look it up."""
         try:
             return (yield from self.summaries.known(key))
         except SummarizerError:
@@ -244,7 +246,7 @@ class _Summarizing:
     def _made(
         self, plan: CompactionPlan, keys: Sequence[str], mask: Callable[[str], str]
     ) -> Generator[Ask, object, str | None]:
-        """Make a summary of what left since the last cut, where the last summary is known, else of all that is gone."""
+        """Summarize the exchanges removed since the last cut, or all of them if the last summary is unknown."""
         earlier = (yield from self.summaries.known(keys[-2])) if len(keys) > 1 else None
         pieces = plan.pieces(mask, since=0 if earlier is None else len(keys) - 1)
         if earlier is not None:
@@ -252,7 +254,7 @@ class _Summarizing:
         return (yield from self.summaries.make(keys[-1], pieces, plan.draft.counter.text, mask))
 
     def tell(self, key: str, told: CompactionResult) -> Generator[Ask, object, None]:
-        """Tell the listener of a compaction, once."""
+        """Report a compaction to the listener, once."""
         if self._on_compaction is None or self._told.get(key):
             return
         try:
@@ -271,11 +273,11 @@ class _Compacting:
         self._shown: tuple[object, Artifact | None] = (None, None)
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Take in what comes next."""
+        """Take in the artifacts that are new in the draft."""
         self._plan.take(artifacts)
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft, or a generator that asks for the summary."""
+        """Return the draft, or a generator that requests the summary."""
         if self._plan.limit < draft.budget and not draft.dry and (excess := self._plan.excess) > 0:
             _log.warning(_EXCEEDED, excess)
         return self._compacted(draft) if self._plan.cuts else draft
@@ -295,7 +297,7 @@ class _Compacting:
         return result
 
     def _shorter(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> str | None:
-        """Return the summary if it is shorter than what it replaces, else None."""
+        """Return the summary if it is shorter than the text that it replaces, else None."""
         if summary is None:
             return None
         count = draft.counter.text
@@ -315,7 +317,7 @@ class _Compacting:
         return message
 
     def _written(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> Artifact:
-        """Write that message; the transcript's head and tail for want of a summary."""
+        """Write that message; without a summary, from the beginning and end of the transcript."""
         count, allowance = draft.counter.text, self._plan.allowance
         available = allowance - draft.counter.artifact(Artifact(Kind.USER, write_record(SUMMARY, "")))
         text = "\n\n".join(self._plan.pieces(mask)) if summary is None else summary
@@ -323,7 +325,7 @@ class _Compacting:
             shown = write_record(SUMMARY, mask(head_and_tail(text, available, count) if available > 0 else ""))
             if available <= 0 or count(shown) <= allowance - MESSAGE_TOKENS:
                 return Artifact(Kind.USER, shown)
-            available -= max(1, available // 8)  # masking what the cut brought together made it longer
+            available -= max(1, available // 8)  # masking joined text can make it longer
 
 
 def _told(draft: Draft, result: Draft, message: Artifact, *, fallback: bool) -> CompactionResult:

@@ -25,5 +25,5 @@ def read_native(messages: Sequence[object]) -> tuple[Adapter[object] | None, lis
 def write_native(
     adapter: Adapter[object] | None, messages: Sequence[object], artifacts: list[Artifact]
 ) -> Sequence[object]:
-    """Return artifacts in the format that they were read from."""
+    """Return artifacts in the format of the original history."""
     return artifacts if adapter is None else cast("Sequence[object]", adapter.write(messages, artifacts))

@@ -1,4 +1,4 @@
-"""Decide where a history is compacted: one exchange at a time, the same in every call and every process."""
+"""Decide at which positions a history is compacted: the same in every call and every process."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ctxguard.config import CompactionConfig
 from ctxguard.draft import Draft
 from ctxguard.history import RECALLED, SUMMARY, History, record_title, write_record
 
-_SUMMARY_SHARE: Final = 3
-_LEAST_SUMMARY: Final = 400
+_SUMMARY_SHARE: Final = 3  # a third of the target is reserved for the summary, and
+_LEAST_SUMMARY: Final = 400  # tokens at least, if the target allows
 _MOST_SUMMARY: Final = 4_000
 """A summary gets a third of the target, at most 4,000 tokens, or more if the messages that stay leave
 more of the target; with a small target it gets all that the latest messages leave."""
@@ -31,14 +31,14 @@ _FALLBACK: Final = f"{_OLDER}; no summary was to be had, the transcript's head a
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
-    """Say what a cut left out.
+class _Compaction:
+    """What one compaction removes.
 
     Attributes:
         begin: number of the first exchange that stays.
-        gives_up: what no longer stays for lack of tokens, one more each: 1 is the user message that opened the turn,
-            2 the task, and then the older of the latest messages.
-        keeps_opener: whether that user message stays all the same, because it is the last one.
+        gives_up: how many protected items are summarized for lack of tokens: 1 is the user message that opened the
+            turn, 2 also the task, and higher numbers also the older of the latest messages.
+        keeps_opener: whether that user message stays nevertheless, because it is the last one.
     """
 
     begin: int = 0
@@ -48,39 +48,39 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Hold a plan after so many exchanges.
+    """A plan after a number of exchanges.
 
     Attributes:
-        seen: exchanges that were taken in.
+        seen: number of exchanges taken in.
         cuts: the cuts so far.
-        fixed: tokens of what is never summarized, as far as it has come.
-        authority: system and task artifacts counted in it.
-        tokens: tokens of the rest from the last beginning on.
+        fixed: tokens so far that are never summarized.
+        authority: number of system and task artifacts counted in it.
+        tokens: tokens of all other exchanges since the last cut.
         allowance: tokens reserved for the summary of the last cut, counted whether it uses them or not.
     """
 
     seen: int = 0
-    cuts: tuple[_Cut, ...] = ()
+    cuts: tuple[_Compaction, ...] = ()
     fixed: int = 0
     authority: int = 0
     tokens: int = 0
     allowance: int = 0
 
     @property
-    def cut(self) -> _Cut:
-        return self.cuts[-1] if self.cuts else _Cut()
+    def cut(self) -> _Compaction:
+        return self.cuts[-1] if self.cuts else _Compaction()
 
 
 class CompactionPlan:
-    """Decide where one conversation is compacted: an exchange at a time, the same in every call and every process.
+    """Decide at which exchanges one conversation is compacted: the same in every call and every process.
 
     A budget below the limits of `config` shrinks them in proportion.
 
     Args:
-        draft: the draft, for its settings.
-        config: when to compact and down to what.
-        keeps_latest: whether the last user message and the latest messages are never given up, as in a chain with a
-            budget, whose checks demand them.
+        draft: provides the settings.
+        config: the token counts at which to compact, and down to which.
+        keeps_latest: whether the last user message and the latest messages are never summarized, as in a chain with a
+            budget, whose checks require them.
     """
 
     def __init__(self, draft: Draft, config: CompactionConfig, *, keeps_latest: bool) -> None:
@@ -93,10 +93,10 @@ class CompactionPlan:
         self._heading = draft.counter.artifact(Artifact(Kind.USER, write_record(SUMMARY, "")))
         self._least = self._heading + _LEAST_TEXT
         self._task: int | None = None
-        self._keys: dict[tuple[int, _Cut], str] = {}
+        self._keys: dict[tuple[int, _Compaction], str] = {}
 
     def take(self, artifacts: Sequence[Artifact]) -> None:
-        """Take in new artifacts. The last exchange may still grow, so it is judged again each time."""
+        """Take in new artifacts. The last exchange may still grow, so it is decided again each time."""
         self.history.extend(artifacts)
         if self._task is None and self.draft.keep_task:
             self._task = self.history.task(self.limit)
@@ -105,13 +105,13 @@ class CompactionPlan:
         self._state = self._taken(self._settled) if len(self.history) else self._settled
 
     @property
-    def cuts(self) -> tuple[_Cut, ...]:
+    def cuts(self) -> tuple[_Compaction, ...]:
         """The cuts, oldest first; empty if there is none."""
         return self._state.cuts
 
     @property
     def excess(self) -> int:
-        """Tokens by which pins, the last exchange and a summary exceed the limit; 0 or less where they do not."""
+        """Tokens by which pins, the last exchange and a summary exceed the limit; 0 or less if they do not."""
         return self._total(self._state) - self.limit
 
     @property
@@ -120,7 +120,7 @@ class CompactionPlan:
         return self._state.allowance
 
     def _taken(self, state: _State) -> _State:
-        """Return the state with one more exchange in it, cut if that does not fit."""
+        """Return the state with one more exchange in it, cut if it does not fit."""
         number, history = state.seen, self.history
         unit = history.spans[number]
         authority = bisect_left(history.authority, unit.start)
@@ -139,44 +139,44 @@ class CompactionPlan:
         return (number == self._task and gives_up < 2) or self.history.spans[number].is_pinned
 
     def _counted(self, number: int) -> int:
-        """Return the tokens of an exchange; what a later stage brought back has its own share of the budget."""
+        """Return the tokens of an exchange; recalled messages have their own share of the budget."""
         is_recalled = record_title(self.history.artifacts[self.history.start(number)]) == RECALLED
         return 0 if is_recalled else self.history.spans[number].tokens
 
-    def _anchor(self, cut: _Cut) -> int | None:
-        """Return the user message that opened the turn in which a context begins, where it stays before that."""
+    def _anchor(self, cut: _Compaction) -> int | None:
+        """Return the user message that opened the context's first turn, if it is kept from before the beginning."""
         gives_up = cut.gives_up and not cut.keeps_opener
         if gives_up or cut.begin == 0 or self.history.spans[cut.begin].has_user_role:
             return None
         opener = self.history.opener(cut.begin)
         return None if opener is None or self._stays(opener, cut.gives_up) else opener
 
-    def _cut_at(self, begin: int, gives_up: int, number: int) -> _Cut:
+    def _cut_at(self, begin: int, gives_up: int, number: int) -> _Compaction:
         """Return a cut that is made when there are exchanges up to `number`."""
         opener = self.history.opener(begin)
-        return _Cut(begin, gives_up, self._keeps_latest and opener == self.history.last_asked(number + 1))
+        return _Compaction(begin, gives_up, self._keeps_latest and opener == self.history.last_asked(number + 1))
 
     def _total(self, state: _State) -> int:
         return self._staying(state, state.cut, state.tokens) + state.allowance
 
-    def _staying(self, state: _State, cut: _Cut, tokens: int) -> int:
+    def _staying(self, state: _State, cut: _Compaction, tokens: int) -> int:
         """Return the tokens of everything but the summary."""
         anchor = self._anchor(cut)
         opening = 0 if anchor is None else self.history.spans[anchor].tokens
         return self.draft.overhead + state.fixed + tokens + opening - self._freed(state, cut)
 
-    def _freed(self, state: _State, cut: _Cut) -> int:
-        """Return the tokens of the task where it leaves at this cut: they are among those that never leave."""
+    def _freed(self, state: _State, cut: _Compaction) -> int:
+        """Return the tokens of the task if this cut removes it: until then they count among the fixed ones."""
         task, last = self._task, state.cut
         if task is None or task >= cut.begin or cut.gives_up < 2 or (last.gives_up > 1 and task < last.begin):
             return 0
         return 0 if self._stays(task, cut.gives_up) else self.history.spans[task].tokens
 
     def _cut(self, state: _State, number: int) -> _State:
-        """Move the beginning up; if the limit cannot be held otherwise, give up one protected thing after another."""
+        """Remove the oldest exchanges; if the limit cannot be met otherwise, summarize protected items one by one."""
         come = bisect_left(self.history.messages, number + 1)
         kept = max(1, min(self.draft.keep_recent, come))
-        # what was given up before may come back but for the task, whose tokens are no longer counted
+        # protected items may be kept again at a later cut, except for the task, whose tokens are no longer counted
         last = 2 if self._keeps_latest else kept + 1
         for gives_up in range(2 if state.cut.gives_up > 1 else 0, last + 1):
             cut = self._cut_to(state, number, gives_up, self._heading + _SHORTEST if gives_up == last else self._least)
@@ -185,7 +185,7 @@ class CompactionPlan:
         return state if self._total(cut) >= self._total(state) else cut
 
     def _cut_to(self, state: _State, number: int, gives_up: int, least: int) -> _State:
-        """Move the beginning up to the target as far as the latest messages allow, if that is worth it."""
+        """Remove the oldest exchanges down to the target, but not the latest messages, if that saves enough."""
         keep, messages = self.draft.keep_recent - max(0, gives_up - 2), self.history.messages
         come = bisect_left(messages, number + 1)
         if come < keep:
@@ -209,8 +209,8 @@ class CompactionPlan:
         return replace(state, cuts=(*state.cuts, cut), fixed=fixed, tokens=tokens, allowance=allowance)
 
     def _left(self, number: int) -> list[int]:
-        """Return the exchanges that left at a cut, counted from 1; what the one before kept may be of them."""
-        cut, earlier = self.cuts[number - 1], self.cuts[number - 2] if number > 1 else _Cut()
+        """Return the exchanges removed at a cut, counted from 1, including those that the cut before it had kept."""
+        cut, earlier = self.cuts[number - 1], self.cuts[number - 2] if number > 1 else _Compaction()
         anchor = self._anchor(cut)
         kept = (self._anchor(earlier), self._task if earlier.gives_up < 2 else None)
         numbers = {n for n in kept if n is not None and n < earlier.begin}
@@ -218,7 +218,7 @@ class CompactionPlan:
         return sorted(n for n in numbers if not self._stays(n, cut.gives_up) and n != anchor)
 
     def pieces(self, mask: Callable[[str], str], *, since: int = 0) -> list[str]:
-        """Return the masked transcript of what left after the first `since` cuts, one text an exchange."""
+        """Return the masked transcript of the exchanges removed after the first `since` cuts, one text each."""
         numbers = sorted(n for cut in range(since, len(self.cuts)) for n in self._left(cut + 1))
         return [mask(transcript(self.history.members(n))) for n in numbers]
 
@@ -233,7 +233,7 @@ class CompactionPlan:
         return keys[1:]
 
     def result(self, draft: Draft, summary: Artifact, *, fallback: bool = False) -> Draft:
-        """Return the draft with the summary in place of what it replaces; the report names a fallback."""
+        """Return the draft with the summary in place of the removed exchanges; the report names a fallback."""
         history, cut, begin = self.history, self.cuts[-1], self.cuts[-1].begin
         anchor = self._anchor(cut)
         place = history.start(begin if anchor is None else anchor)
@@ -244,7 +244,7 @@ class CompactionPlan:
         return draft.revise(artifacts, action="summarised", reason=_FALLBACK if fallback else _OLDER)
 
     def _kept_before(self, begin: int, also: set[int | None]) -> Iterable[int]:
-        """Yield the positions that are kept from before the beginning."""
+        """Yield the positions before the beginning that are kept."""
         history = self.history
         numbers = {*history.pinned[: bisect_left(history.pinned, begin)]}
         numbers.update(n for n in also if n is not None and n < begin)

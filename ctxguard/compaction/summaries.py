@@ -1,4 +1,4 @@
-"""Request each summary once, check it, store it under the content that it replaces, and share it between workers."""
+"""Request each summary once, check it, store it by a hash of the content it replaces, and share it between workers."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _INJECTED: Final = re.compile(
     r"|^[^\S\n]*(?:you are now|from now on,? you|new instructions?:)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""What would read as an instruction to the model if it stood in its context as a summary."""
-_POLL: Final = 0.05
+"""Text that would read as an instruction to the model if it were in its context as a summary."""
+_POLL: Final = 0.05  # seconds between two looks for another worker's summary
 _log = logging.getLogger("ctxguard.compaction")
 
 
 def key_of(*parts: str) -> str:
-    """Return the key of some texts: the same for the same texts in every process."""
+    """Return a key for some texts: the same for the same texts in every process."""
     digest = hashlib.blake2b(digest_size=20)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -54,9 +54,9 @@ def key_of(*parts: str) -> str:
 
 
 class Breaker:
-    """Stop asking for what keeps failing; try again once in a while. It counts requests and reads no clock.
+    """A circuit breaker: stop requests that keep failing, and retry from time to time. It counts requests, not time.
 
-    It opens after `max_failures` failures in a row and turns away `retry_after` requests before it lets one through.
+    It opens after `max_failures` failures in a row and rejects `retry_after` requests before it lets one through.
     """
 
     def __init__(self, max_failures: int = 3, retry_after: int = 10) -> None:
@@ -66,13 +66,13 @@ class Breaker:
         self._lock = Lock()
 
     def lets_through(self) -> bool:
-        """Return whether to ask now."""
+        """Return whether to make a request now."""
         with self._lock:
             self._turned_away += self._failures >= self.max_failures
             return self._turned_away % (self.retry_after + 1) == 0
 
     def note(self, *, success: bool) -> None:
-        """Take in how an attempt went."""
+        """Record whether a request succeeded."""
         with self._lock:
             self._failures, self._turned_away = (0, 0) if success else (self._failures + 1, self._turned_away)
 
@@ -83,10 +83,10 @@ class Summaries:
 
     Attributes:
         summarizer: makes them; None means that none can be made.
-        store: where they are kept, under the content they replace.
-        instructions: what the summarizer is told.
+        store: where they are stored, under the hash of the content they replace.
+        instructions: the beginning of the summarizer's prompt.
         timeout: seconds that one request may take.
-        max_input: tokens of transcript that the summarizer can take at once.
+        max_input: tokens of transcript that the summarizer accepts in one request.
         breaker: stops requests that keep failing.
     """
 
@@ -100,10 +100,10 @@ class Summaries:
     _failed: TextCache[bool] = field(default_factory=TextCache)
 
     def known(self, key: str) -> Generator[Ask, object, str | None]:
-        """Return the summary that is kept under a key, or None.
+        """Return the summary that is stored under a key, or None.
 
         Raises:
-            SummarizerError: nothing may be asked for: this is a dry run.
+            SummarizerError: this is a dry run, which may not access the store.
         """
         summary = self._known.get(key)
         if summary is None:
@@ -114,13 +114,13 @@ class Summaries:
         return summary
 
     def given_up(self, key: str) -> bool:
-        """Return whether there is nothing to ask for: there is no summarizer, or this worker has failed before."""
+        """Return whether to make no request: there is no summarizer, or this worker has failed before."""
         return self.summarizer is None or bool(self._failed.get(key))
 
     def make(
         self, key: str, pieces: Sequence[str], count: Callable[[str], int], mask: Callable[[str], str]
     ) -> Generator[Ask, object, str | None]:
-        """Return the summary of some pieces, made by this worker or by one that is already at work; None if that fails.
+        """Return the summary of some pieces, made by this or by another worker; None if that fails.
 
         Raises:
             SummarizerError: the summarizer is async and the call is not.
@@ -135,7 +135,7 @@ class Summaries:
                 made = yield from self._made(pieces, count, mask)
                 self.breaker.note(success=made is not None)
                 made = made and (yield from self._keep(NAMESPACE, key, made))
-        except BaseException:  # canceled, or the driver gave up: no request would be answered any more
+        except BaseException:  # canceled, or the driver stopped: no request would be answered any more
             self._release(key, claim)
             raise
         yield from self._stored(Ask(self._release, (key, claim)))
@@ -146,18 +146,18 @@ class Summaries:
         return made
 
     def _claim(self, key: str, mine: bytes, requests: int) -> Generator[Ask, object, str | None]:
-        """Claim the work; if another worker has it, wait for its result. None means that the work is ours."""
+        """Claim the work, or wait for the result of the worker that claimed it. None means that the claim is ours."""
         patience = (60.0 if self.timeout is None else self.timeout) * (requests + 1)
         claim = partial(self.store.put_new, ttl=patience)
         standing = yield from self._stored(Ask(claim, (CLAIMS, key, mine)))
         if standing is None or standing == mine:
-            found = yield from self.known(key)  # it may have been made between the look-up and the claim
+            found = yield from self.known(key)  # it may have been made between look-up and claim
             return found
         made = yield from self._stored(Ask(self._wait, (key, patience)))
         return made.decode("utf-8", "replace") if isinstance(made, bytes) else None
 
     def _release(self, key: str, mine: bytes) -> None:
-        """Take back a claim of ours; another worker's stays."""
+        """Release this worker's claim; a claim of another worker stays."""
         try:
             if self.store.get(CLAIMS, key) == mine:
                 self.store.delete(CLAIMS, key)
@@ -178,7 +178,7 @@ class Summaries:
     def _made(
         self, pieces: Sequence[str], count: Callable[[str], int], mask: Callable[[str], str]
     ) -> Generator[Ask, object, str | None]:
-        """Summarize, part by part where the whole is too much at once, and then the summaries of the parts."""
+        """Summarize; if the text is too long for one request, part by part, and then the summaries of the parts."""
         chunks = chunked(pieces, self.max_input, count)
         while len(chunks) > 1:
             parts: list[str] = []
@@ -198,7 +198,7 @@ class Summaries:
     def _part(
         self, title: str, chunk: str, count: Callable[[str], int], mask: Callable[[str], str]
     ) -> Generator[Ask, object, str | None]:
-        """Summarize one part, once: a crash between the parts does not pay for them again."""
+        """Summarize one part and store the result: after a crash, finished parts are not paid for again."""
         key = key_of("part", self.instructions, title, chunk)
         part = yield from self.known(key)
         if part is None:
@@ -233,7 +233,7 @@ class Summaries:
         return standing.decode("utf-8", "replace") if isinstance(standing, bytes) else text
 
     def _stored(self, ask: Ask) -> Generator[Ask, object, object]:
-        """Ask the store; one that fails is as good as empty, and said in the log."""
+        """Access the store; a failing store is treated as empty, and logged."""
         try:
             return (yield ask)
         except SummarizerError:
@@ -244,7 +244,7 @@ class Summaries:
 
 
 def _fault(answer: object, source: int, count: Callable[[str], int]) -> str:
-    """Describe what is wrong with an answer; nothing where it can be used."""
+    """Describe why an answer cannot be used; empty if it can."""
     if not isinstance(answer, str):
         return f"expected a text, got {type(answer).__name__}"
     if not answer.strip():

@@ -15,7 +15,7 @@ from ctxguard.settings import install_command
 def model_summarizer(name: str) -> Callable[[str], Awaitable[str]]:
     """Return a summarizer of a model, through PydanticAI if it is installed, else through LangChain.
 
-    The model is set up when it is first asked, so no key is needed before.
+    The model is created at the first request, so no key is needed before.
 
     Args:
         name: provider and model, such as `openai:gpt-5-mini`.
@@ -84,7 +84,7 @@ def langchain_summarizer(runnable: object) -> Callable[[str], Awaitable[str]]:
 
 
 def _text_of(message: object) -> str:
-    """Return the text of a message: `text`, or its content where that is one."""
+    """Return the text of a message: its `text`, or its content if that is a text."""
     for field in ("text", "content"):
         value = getattr(message, field, None)
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What a summarizer sees: the whole transcript, in chunks that it can take; and the fallback without a summarizer."""
+"""The input of a summarizer: the whole transcript, in chunks of limited size; and the fallback without a summarizer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ctxguard.artifacts import Artifact
 
 
 def transcript(artifacts: Iterable[Artifact]) -> str:
-    """Return artifacts as a text to read: who said what, how each tool was called, and what it returned."""
+    """Return artifacts as a readable text: who said what, how each tool was called, and what it returned."""
     return "\n\n".join(line for artifact in artifacts for line in _lines(artifact))
 
 
@@ -60,9 +60,9 @@ def _fitting(text: str, max_tokens: int, count: Callable[[str], int]) -> int:
 
 
 def head_and_tail(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
-    """Return a text within `max_tokens`: its start, its end, and between them how many tokens were removed.
+    """Return a text shortened to `max_tokens`: its start, its end, and between them how many tokens were removed.
 
-    An empty text where not even the marker fits.
+    The text is empty if not even the marker fits.
     """
     total = count(text)
     if total <= max_tokens:

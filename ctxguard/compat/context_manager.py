@@ -28,30 +28,30 @@ if TYPE_CHECKING:
 
 __all__ = ["ContextManager"]
 
-_UNLIMITED: Final = 1 << 40
+_UNLIMITED: Final = 1 << 40  # a budget that nothing exceeds
 Native = TypeVar("Native", bound=Sequence[object])
 
 
 class ContextManager:
     """Process the messages of an agent before each call: strategy, compression, masking, metrics.
 
-    `sliding_window` keeps the latest messages and what the preservation rules name; `checkpoint` begins where the last
-    phase ended; `hybrid` does that and prunes what matters least of what is older than the window. Where the
-    configuration names a budget (`stabilizer.budget`), it holds at the end.
+    `sliding_window` keeps the latest messages and those that a preservation rule matches; `checkpoint` begins after the
+    last completed phase; `hybrid` does both and prunes the least important of the older messages. If the configuration
+    sets a budget (`stabilizer.budget`), the result fits it.
 
     Args:
         config: see `ContextConfig`; None means the defaults.
         rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
-        store: where checkpoints are kept; None means in this process.
-        session: name under which they are kept.
+        store: where checkpoints are stored; None means in the memory of this process.
+        session: the name under which they are stored.
 
     Attributes:
         window: the sliding window.
         compressor: compresses single messages.
-        checkpoints: makes and keeps checkpoints.
-        pruner: judges what is older than the window.
-        metrics: totals of what was saved.
-        report: on the latest call; None before the first.
+        checkpoints: creates and stores checkpoints.
+        pruner: scores the messages older than the window.
+        metrics: totals of the savings.
+        report: the report on the latest call; None before the first.
 
     Raises:
         ConfigError: `config` is not a `ContextConfig`, or its budget is a share of the window.
@@ -97,16 +97,16 @@ class ContextManager:
         self._stabilizer = self._built(rules)
 
     async def process_messages(self, messages: Native, current_phase: str | None = None) -> Native:
-        """Return the messages to send, in the format they came in. The input is not changed.
+        """Return the messages to send, in their original format. The input is not changed.
 
         Args:
             messages: the whole history: artifacts, or messages of an installed adapter.
-            current_phase: the current phase; if it differs from the one named before, that one is over
-                and gets its checkpoint.
+            current_phase: the current phase; if it differs from that of the previous call, the previous phase is
+                completed and gets its checkpoint.
 
         Raises:
             AdapterError: no installed adapter knows the messages.
-            BudgetExceededError: the configuration names a budget and what must stay does not fit.
+            BudgetExceededError: the configuration sets a budget and the mandatory messages do not fit.
         """
         if not self.config.enabled or not messages:
             return messages
@@ -144,7 +144,7 @@ class ContextManager:
         return [self.checkpoints] if self.config.strategy == "checkpoint" else [self.checkpoints, self.pruner]
 
     def _enter(self, phase: str | None, artifacts: Sequence[Artifact]) -> None:
-        """Note the phase that the caller names; the previous one is over and gets its checkpoint."""
+        """Record the current phase; the previous one is completed and gets its checkpoint."""
         if phase is None or phase == self._phase:
             return
         over, self._phase = self._phase, phase

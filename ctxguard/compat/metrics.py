@@ -1,6 +1,6 @@
-"""How much context management saves, over a conversation or a process.
+"""How many tokens context management saves, over a conversation or a process.
 
-The numbers are kept here, and go to OpenTelemetry as well where the application has set up metrics: counters
+The numbers are kept here, and also go to OpenTelemetry if the application has set up metrics: counters
 `ctxguard.input.tokens`, `ctxguard.output.tokens`, `ctxguard.compressions` and `ctxguard.checkpoints`, and a histogram
 `ctxguard.compression.ratio` of output to input. OpenTelemetry is never imported here.
 """
@@ -37,12 +37,12 @@ __all__ = [
 Size: TypeAlias = int | Iterable[object]
 """Tokens, or what to count them in: artifacts, or the messages of any installed adapter."""
 
-EVENTS_KEPT: Final = 1_000
+EVENTS_KEPT: Final = 1_000  # of each kind, so that memory is bounded
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionEvent:
-    """Record that a context was made smaller, when in UTC, and by which strategy.
+    """One compression of a context, with its time in UTC and its strategy.
 
     `reduction_percent` is the share of the input that was saved; below 0 if it grew, 0 for an empty input.
     """
@@ -56,7 +56,7 @@ class CompressionEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """Record one call of `ContextManager.process_messages`, when in UTC, and the strategy in use.
+    """One call of `ContextManager.process_messages`, with its time in UTC and its strategy.
 
     `tokens_by_kind` holds the tokens before and after, by kind (`system`, `user`, `assistant`, `tool`).
     """
@@ -69,28 +69,28 @@ class RunEvent:
 
     @property
     def compression_ratio(self) -> float:
-        """Output tokens to input tokens: 1 means unchanged, 0.4 that 60% were saved; 1 for an empty input."""
+        """Ratio of output to input tokens: 1 means unchanged, 0.4 that 60% were saved; 1 for an empty input."""
         return self.output_tokens / self.input_tokens if self.input_tokens else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEvent:
-    """Record that the checkpoint of a phase was made, when in UTC."""
+    """The creation of a phase's checkpoint, with its time in UTC."""
 
     timestamp: datetime
     phase: str
 
 
 class MetricsSummary(TypedDict):
-    """Sum the compressions up.
+    """The totals of the compressions.
 
     Attributes:
         total_input_tokens: tokens of the inputs.
         total_output_tokens: tokens of the outputs.
         total_reduction: percent of all input tokens that were saved.
-        compression_count: how many compressions there were.
+        compression_count: number of compressions.
         average_reduction: mean of the reductions of the compressions, in percent.
-        checkpoint_count: how many checkpoints there were.
+        checkpoint_count: number of checkpoints.
     """
 
     total_input_tokens: int
@@ -102,22 +102,22 @@ class MetricsSummary(TypedDict):
 
 
 class EmptySummary(TypedDict):
-    """Stand for a summary where nothing was compressed.
+    """The summary if nothing was compressed.
 
     Attributes:
-        status: says so.
+        status: a sentence to that effect.
     """
 
     status: Literal["no compression events"]
 
 
 class ContextMetrics:
-    """Track what context management does; safe for many threads, in bounded memory.
+    """Track the savings of context management; thread-safe, in bounded memory.
 
-    Sums are exact over the whole life; of the single events the latest 1,000 of each kind are kept.
+    Sums are exact over the whole lifetime; of the single events the latest 1,000 of each kind are kept.
 
     Args:
-        counter: counts messages where they are recorded in place of a number: a name, a `TokenCounter` or a function.
+        counter: counts messages that are recorded instead of a number: a name, a `TokenCounter` or a function.
         meter: the OpenTelemetry meter to export by; None means that of the application's provider, if it has one.
         clock: returns the current time.
     """
@@ -168,11 +168,11 @@ class ContextMetrics:
             return tuple(self._checkpoints)
 
     def record_input_size(self, messages: Size) -> None:
-        """Record what came in.
+        """Record the size of an input.
 
         Args:
-            messages: tokens, or what to count: artifacts, or messages of any installed adapter. Dicts are counted as
-                `ctxguard.estimate_tokens` does.
+            messages: the number of tokens, or the messages to count: artifacts, or messages of any installed adapter.
+                Dicts are counted as `ctxguard.estimate_tokens` does.
 
         Raises:
             ConfigError: the number is below 0.
@@ -181,13 +181,13 @@ class ContextMetrics:
         self._add_size("input.tokens", messages)
 
     def record_output_size(self, messages: Size) -> None:
-        """Record what went out, see `record_input_size`."""
+        """Record the size of an output, see `record_input_size`."""
         self._add_size("output.tokens", messages)
 
     def record_run(
         self, input_size: int, output_size: int, strategy: str, by_kind: Mapping[str, tuple[int, int]]
     ) -> None:
-        """Record a run: its tokens before and after, in all and by kind of message, and the strategy in use.
+        """Record a run: its tokens before and after, in total and by kind of message, and the strategy.
 
         Raises:
             ConfigError: a size is below 0.
@@ -222,7 +222,7 @@ class ContextMetrics:
         self._export("checkpoints", 1, {"ctxguard.phase": phase})
 
     def get_summary(self) -> MetricsSummary | EmptySummary:
-        """Sum up the compressions and count the checkpoints; a status alone where nothing was compressed."""
+        """Return the totals of the compressions and checkpoints; a status alone if nothing was compressed."""
         with self._lock:
             sums, reductions = self._sums.copy(), self._reductions
         if not sums["compressions"]:

@@ -11,8 +11,8 @@ from ctxguard.stabilizer import Stabilizer
 def stabilize_context(history: Iterable[Artifact], budget: int) -> list[Artifact]:
     """Return the stabilized context of a history, as the context stabilizer pattern describes it.
 
-    The system prompt and the newest message always stay; personal data is masked everywhere; tool outputs above 256
-    tokens go; the rest is added from the oldest on while it fits.
+    The system prompt and the newest message are always kept; personal data is masked everywhere; tool outputs above 256
+    tokens are dropped; the others are added from the oldest on while they fit.
 
     Args:
         history: the artifacts, oldest first; those without a `token_count` are counted.

@@ -1,4 +1,4 @@
-"""Two small helpers for people who manage their history by hand: nothing is automatic, and no input is changed."""
+"""Two small helpers for managing a history by hand: nothing is automatic, and no input is changed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import TypeVar
 
 from ctxguard.errors import HistoryError, TokenizerError
 from ctxguard.settings import whole_number
-from ctxguard.tokens import TokenCounter, encoding_of, find_counter
+from ctxguard.tokens import TokenCounter, find_counter
+from ctxguard.tokens.counters import encoding_of
 
-MESSAGE_TOKENS = 4
-CONVERSATION_TOKENS = 2
-CHARS_PER_TOKEN = 4
+MESSAGE_TOKENS = 4  # framing per message, role included (OpenAI's cookbook)
+CONVERSATION_TOKENS = 2  # framing per conversation
+CHARS_PER_TOKEN = 4  # a common estimate for English
 
 Message = TypeVar("Message", bound=Mapping[str, object])
 
 
 def estimate_tokens(messages: Sequence[Mapping[str, object]], model: str = "gpt-3.5-turbo") -> int:
-    """Return about how many tokens a list of OpenAI messages takes.
+    """Return the approximate number of tokens of a list of OpenAI messages.
 
     If the model's tokenizer is installed: 4 tokens a message, 1 for its role, the tokens of every text in it (texts in
     content parts and tool calls too), 2 for the conversation. Without it: a token for every 4 characters. Keep 10 to
@@ -59,7 +60,7 @@ def _require_messages(messages: object) -> None:
 
 
 def _texts(message: object) -> Iterator[str]:
-    """Yield every string in a message, however deep it is; a container inside itself is entered once."""
+    """Yield every string in a message, however deeply nested; a container that contains itself is entered once."""
     entered: list[int] = [0]
     stack = [iter((message,))]
     while stack:
@@ -78,7 +79,7 @@ def _texts(message: object) -> Iterator[str]:
 def truncate_messages(messages: Sequence[Message], keep: int = 10, preserve_system: bool = True) -> list[Message]:  # noqa: FBT001, FBT002 - the documented signature
     """Return the latest `keep` messages, with the system message in front of them.
 
-    A plain cut: it does not look at tool calls, so a result may lose its call. `Stabilizer` keeps pairs together.
+    It does not look at tool calls, so a result may lose its call. `Stabilizer` keeps pairs together.
 
     Args:
         messages: dicts with `role`; not changed.

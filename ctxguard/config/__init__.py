@@ -1,23 +1,5 @@
-"""Every setting there is, as one frozen tree, read from one YAML file with overrides from the environment."""
+"""All settings as one frozen tree, read from one YAML file with overrides from the environment."""
 
-from __future__ import annotations
+from ctxguard.settings import names_in_stub
 
-from ctxguard.config.loading import get_truncation_config, load_context_config
-from ctxguard.config.loading import settings_source as settings_source
-from ctxguard.config.models import (
-    CompactionConfig,
-    CompressionLevel,
-    ContextConfig,
-    StabilizerConfig,
-    TruncationConfig,
-)
-
-__all__ = [
-    "CompactionConfig",
-    "CompressionLevel",
-    "ContextConfig",
-    "StabilizerConfig",
-    "TruncationConfig",
-    "get_truncation_config",
-    "load_context_config",
-]
+__all__, __getattr__, __dir__ = names_in_stub(__name__, __file__)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
@@ -21,7 +21,7 @@ FILE_NAMES: Final = ("ctxguard.yaml", "config.yaml")
 _SECTION: Final = "ctxguard"
 _log = logging.getLogger("ctxguard.config")
 _ANYONES: Final = frozenset({"compaction", "enabled", "strategy", "truncation"})
-"""Settings whose names other programs use as well: they do not identify a file as ours."""
+"""Settings whose names other programs use as well: they do not identify a file as ctxguard's."""
 
 
 def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextConfig:
@@ -33,9 +33,9 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
 
     Args:
         path: the file; None means `ctxguard.yaml`, else `config.yaml`, in the working directory, else no file. A
-            `config.yaml` found like that counts only where it has a section `ctxguard` or a setting of ours; `enabled`,
-            `strategy`, `compaction` and `truncation`, which others use too, count only in a file of nothing else. A
-            warning names what is ignored, once.
+            `config.yaml` found this way counts only if it has a section `ctxguard` or a setting that only ctxguard has;
+            `enabled`, `strategy`, `compaction` and `truncation`, which other programs use too, count only if the file
+            contains nothing else. A warning names ignored settings, once.
 
     Raises:
         ConfigError: the file cannot be read, or a setting is unknown or out of range.
@@ -52,7 +52,7 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
 
 
 def settings_source(path: str | os.PathLike[str] | None = None) -> str | None:
-    """Return what `load_context_config` reads: the file and the environment variables, or None for the defaults alone.
+    """Return the input of `load_context_config`: the file and the environment variables, or None for defaults alone.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -73,7 +73,7 @@ def get_truncation_config(name: str = "default", *, config: ContextConfig | None
 
     Args:
         name: `default`, `sql_query`, `log_search`, or one of your own from the section `truncation`.
-        config: where to look; None means `load_context_config()`.
+        config: the configuration; None means `load_context_config()`.
 
     Raises:
         ConfigError: there is no such preset.
@@ -105,8 +105,26 @@ def _load(
     try:
         return ContextConfig(**values)  # type: ignore[arg-type]
     except ConfigError as error:
-        where = file.name if file is not None and not overrides else "configuration"
+        said = {name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".") for name, _ in overrides}
+        where = "configuration" if file is None or error.setting in said else f"{file.name}{_line(file, error.setting)}"
         raise ConfigError(f"{where}: {error}", setting=error.setting) from None
+
+
+def _line(file: Path, setting: str | None) -> str:
+    """Return `:12` for the line of a setting in a file, or of its section; empty if neither is in it."""
+    import yaml
+
+    node: Any = yaml.compose(file.read_text(encoding="utf-8-sig"), yaml.SafeLoader)
+    line = ""
+    for step in (_SECTION, *(setting or "").split(".")):
+        found = []
+        if isinstance(node, yaml.MappingNode):
+            found = [(key, value) for key, value in node.value if str(key.value) == step]
+        elif isinstance(node, yaml.SequenceNode) and step.isdecimal():
+            found = [(member, member) for member in node.value[int(step) : int(step) + 1]]
+        if found:
+            line, node = f":{found[-1][0].start_mark.line + 1}", found[-1][1]
+    return line
 
 
 def _read(file: Path, *, searched: bool) -> dict[str, object]:
@@ -132,11 +150,32 @@ def _read(file: Path, *, searched: bool) -> dict[str, object]:
         data = data[_SECTION] or {}
         if not isinstance(data, dict):
             raise ConfigError(f"{file}: section {_SECTION!r} holds no settings", setting=_SECTION)
+    if isinstance(data.get("pii"), dict):
+        data = {**data, "pii": _with_word_files(data["pii"], file)}
     return {str(key): value for key, value in data.items()}
 
 
+def _with_word_files(section: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
+    """Return the section `pii` with the words of the files that it names, which are looked for beside its own file."""
+
+    def words(given: object, setting: str) -> object:
+        if not isinstance(given, str):
+            return given
+        try:
+            lines = (file.parent / given).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            told = f"{file.name}{_line(file, setting)}: {given}: {reason_of(error)}; name a file with one word a line"
+            raise ConfigError(told, setting=setting) from None
+        return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+    deny, allow = section.get("deny"), section.get("allow")
+    if isinstance(deny, dict):
+        section = {**section, "deny": {label: words(given, f"pii.deny.{label}") for label, given in deny.items()}}
+    return {**section, "allow": words(allow, "pii.allow")} if "allow" in section else section
+
+
 def _say_ignored(name: str, data: object) -> None:
-    """Log which settings of ours a shared file holds outside of the section that is read."""
+    """Log the settings of ctxguard that a shared file contains outside of the section that is read."""
     keys = {str(key) for key in data} if isinstance(data, Mapping) else set()
     if found := sorted(keys & {*ContextConfig.model_fields, "context"}):
         _warn_once(
@@ -150,14 +189,14 @@ def _warn_once(text: str) -> None:
 
 
 def _is_ours(keys: Collection[object]) -> bool:
-    """Return whether a file is ours: a name in it is used by no other program, or all of its names are ours."""
+    """Return whether a file is ctxguard's: it has a name that no other program uses, or only names of ctxguard."""
     fields = ContextConfig.model_fields
     ours = [name for key in keys for name in difflib.get_close_matches(str(key), fields, n=1, cutoff=0.85)]
     return _SECTION in keys or any(name not in _ANYONES for name in ours) or 0 < len(ours) == len(keys)
 
 
 def _override(values: dict[str, object], variable: str, text: str) -> None:
-    """Apply an environment variable; one that looks like a misspelled setting is refused."""
+    """Apply an environment variable; reject one that looks like a misspelled setting."""
     path = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
     model: type[BaseModel] = ContextConfig
     for depth, name in enumerate(path):

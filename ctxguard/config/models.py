@@ -1,10 +1,10 @@
-"""Every setting of the configuration, as one frozen tree."""
+"""All settings of the configuration, as one frozen tree."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -23,13 +23,16 @@ from ctxguard.settings import nearest, valid_budget
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+    from ctxguard.pii.rule_sets import RuleSet
+
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+_Strategy = Literal["redact", "pseudonymize", "hash", "partial"]
 
 
 def _listed(given: object) -> object:
-    """Return the names in a text such as `standard, people`; another value as it is."""
+    """Return the names in a text such as `standard, people`; any other value unchanged."""
     if not isinstance(given, str):
         return given
     return [name.strip() for name in given.strip("[] ").split(",") if name.strip()]
@@ -39,7 +42,7 @@ SeveralNames = Annotated[list[str], BeforeValidator(_listed)]
 
 
 class CompressionLevel(StrEnum):
-    """Describe how hard messages are compressed."""
+    """How strongly messages are compressed."""
 
     NONE = "none"
     LOW = "low"
@@ -48,7 +51,7 @@ class CompressionLevel(StrEnum):
 
 
 class _Settings(BaseModel):
-    """Refuse unknown names, and say in one line what is wrong."""
+    """Reject unknown names, with errors of one line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -70,7 +73,7 @@ class _Settings(BaseModel):
 
 
 class _ViewLimits(_Settings):
-    """Limit what a view of a file or of a result shows of texts and tables.
+    """Limits for the texts and tables in a view of a file or of a result.
 
     Attributes:
         max_lines: lines of a text or log, the marker's line included.
@@ -101,11 +104,11 @@ class _ViewLimits(_Settings):
 
 
 class TruncationConfig(_ViewLimits):
-    """Set how a result is previewed, and above which size it is saved and previewed at all.
+    """How a result is previewed, and the size above which it is saved and previewed.
 
     Attributes:
         threshold: tokens above which a result is saved whole and a preview of it is returned.
-        max_preview_tokens: tokens the returned text may have, its handle included.
+        max_preview_tokens: maximum tokens of the returned text, including its handle.
         lines_head: lines shown from the start of a text; None means half of `max_lines`.
         lines_tail: lines shown from its end; None means the rest of them.
         json_array_head: items of an array shown from its start.
@@ -127,11 +130,11 @@ class TruncationConfig(_ViewLimits):
 
 
 class CompactionConfig(_Settings):
-    """Set when a history is compacted and down to what.
+    """The token counts at which a history is compacted, and down to which.
 
     Attributes:
         max_tokens: tokens above which a history is compacted.
-        target_tokens: tokens it has afterwards; below `max_tokens`. 0 keeps as little as possible.
+        target_tokens: tokens after the compaction; below `max_tokens`. 0 keeps as little as possible.
     """
 
     max_tokens: Positive = 120_000
@@ -145,26 +148,26 @@ class CompactionConfig(_Settings):
 
 
 class StabilizerConfig(_Settings):
-    """Set the stabilizer.
+    """The settings of the stabilizer.
 
     Attributes:
-        budget: tokens the context may have (`8000` or `8k`), or a share of the model's window such as `80%`, where the
+        budget: maximum tokens of the context (`8000` or `8k`), or a share of the model's window such as `80%`, if the
             window is named with each call; None means that it must be given to the stabilizer.
         policy: name of the chain of stages.
-        keep_recent: latest messages that are always kept.
+        keep_recent: number of latest messages that are always kept.
         target: see `ctxguard.stages.WindowSettings`, as for the two below; None means the policy's own.
-        trail: share of what a cut leaves that the trail of evicted messages may take.
+        trail: share of the tokens after a cut that the trail of evicted messages may take.
         output_share: share of the available tokens that a tool output may take once the model has seen it.
-        rules: names of the rule sets that say what is masked (`standard`, `people`, `ssn`, `digits`), one or several;
-            None means those of the policy.
-        on_overflow: `raise`, or `bound` what people said where what must stay does not fit.
+        rules: names of the rule sets that are masked (`standard`, `people`, `ssn`, `digits`), one or several; None
+            means those of the policy.
+        on_overflow: `raise`, or `bound` user messages if the mandatory messages do not fit.
         mode: `enforce`, or `observe`: report what would have been done, and send the original.
         counter: `auto`, `estimate`, or the name of an encoding.
         model: name of the model, whose vocabulary, framing and hidden prompts are counted.
         headroom: tokens or a share of the budget to keep free, for the reply and because counts are estimates;
-            `measured` is what counts of the model's family fell short by, and nothing where no model is named.
-        provider: name of the provider whose role rules the context must meet; None means that none are checked.
-        store: where results, summaries and vault entries live: a file or a database URL; None means in memory.
+            `measured` is the measured counting error for the model's family, and nothing if no model is named.
+        provider: name of the provider whose role rules are checked; None means that none are checked.
+        store: where results, summaries and vault entries are stored: a file or a database URL; None means in memory.
     """
 
     budget: int | str | None = None
@@ -199,6 +202,65 @@ class StabilizerConfig(_Settings):
             raise ValueError(f"tokens, 1 or more, or a share of the window such as '80%', not {given!r}") from None
 
 
+class PiiConfig(_Settings):
+    """Further kinds of personal data, exceptions, and how each kind is masked.
+
+    Attributes:
+        rules: rules of your own: `name`, `label`, `pattern`, and the optional fields of a rule; none by default.
+        fields: labels by the names of fields (`customer_no`, `*_token`) whose values are always found.
+        deny: words that are always found, by their label: a list, or the name of a file with one word a line.
+        allow: values that are never found, and mail domains (`@example.com`): a list, or the name of such a file.
+        countries: countries whose national numbers are searched, ISO 3166 in two letters; None means all countries with
+            rules.
+        strategy: how values are masked (`redact`, `pseudonymize`, `hash`, `partial`): one strategy, or one by label
+            with `*` for the rest; None leaves the decision to the program or the command line.
+        tools: which tools get real values in `serve` and `run`: true or false by name or pattern (`crm_*`), by
+            `outward` for those that reach outside (mail, HTTP, messages, a shell), and by `*`; None means all.
+    """
+
+    rules: list[dict[str, Any]] | None = None
+    fields: dict[str, str] | None = None
+    deny: dict[str, list[str]] | None = None
+    allow: list[str] | None = None
+    countries: SeveralNames | None = None
+    strategy: _Strategy | dict[str, _Strategy] | None = None
+    tools: dict[str, bool] | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether no setting is given."""
+        return self == PiiConfig()
+
+    @field_validator("rules")
+    @classmethod
+    def _are_rules(cls, given: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+        from ctxguard.pii.own_rules import own_rules
+
+        own_rules(given or ())
+        return given
+
+    @field_validator("fields", "deny", "strategy")
+    @classmethod
+    def _have_labels(cls, given: object, info: ValidationInfo) -> object:
+        from ctxguard.pii.placeholders import label_of
+
+        for key, value in given.items() if isinstance(given, dict) else ():
+            label = value if info.field_name == "fields" else key
+            if label not in ("*", label_of(label)):
+                told = f"a label is of capital letters and underscores: write {label_of(label)}, not {label!r}"
+                raise ConfigError(told, setting=key)
+        return given
+
+    @field_validator("countries")
+    @classmethod
+    def _have_rules(cls, given: list[str] | None) -> list[str] | None:
+        from ctxguard.pii.rule_sets import country_rules
+
+        if given is not None:
+            country_rules(*given)
+        return given
+
+
 _PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
     "default": {},
     "sql_query": {"rows_head": 20, "rows_tail": 5, "max_cell_length": 200, "max_preview_tokens": 1_500},
@@ -207,39 +269,40 @@ _PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 class ContextConfig(_ViewLimits):
-    """All settings. Fields may be given as keyword arguments; unknown ones are refused with the nearest name.
+    """All settings. Fields may be given as keyword arguments; unknown ones are rejected with the nearest name.
 
     `docs/configuration.md` lists the default of each.
 
     Attributes:
-        max_tokens_per_file: tokens the view of one file may have.
-        max_total_output: tokens that the views of one call may have together.
+        max_tokens_per_file: maximum tokens of the view of one file.
+        max_total_output: maximum tokens of the views of one call together.
         max_nesting_depth: levels of nesting in JSON, YAML and XML.
         max_array_items: items of an array.
         max_object_keys: keys of an object.
         max_string_value_length: characters of a string value.
         max_image_bytes: bytes of an image that is attached; a larger one is scaled down.
         max_image_side: pixels of its longer side.
-        enabled: False switches context management off.
+        enabled: False disables context management.
         strategy: `sliding_window`, `checkpoint` or `hybrid`.
         window_size: messages of the sliding window.
         preserve_errors: keep messages that report errors.
-        preserve_screenshots: keep messages that hold a screenshot.
-        compression_level: how hard messages are compressed.
+        preserve_screenshots: keep messages that contain a screenshot.
+        compression_level: how strongly messages are compressed.
         truncate_snapshots: shorten browser snapshots.
         max_snapshot_depth: levels of a snapshot that are shown.
         summarize_console: group console messages.
-        auto_checkpoint: make a checkpoint when a phase is reached.
+        auto_checkpoint: create a checkpoint at the end of a phase.
         checkpoint_phases: names of the phases.
         max_checkpoint_size: tokens of a checkpoint.
         importance_threshold: score from 0 to 1 below which a message may be pruned.
         merge_similar: merge consecutive messages that are similar.
         keep_error_context: messages kept before and after an error.
         prompts_dir: folder of the prompt templates; None means `prompts` in the working directory.
-        truncation: presets of `context_result` by name; `default`, `sql_query` and `log_search` are always there, what
-            is given for them changes only what it names.
-        compaction: when a history is compacted.
+        truncation: presets of `context_result` by name; `default`, `sql_query` and `log_search` always exist, and
+            settings given for them change only the named fields.
+        compaction: the settings for compacting a history.
         stabilizer: settings of the stabilizer.
+        pii: rules of your own for personal data.
     """
 
     max_tokens_per_file: Positive = 5_000
@@ -275,6 +338,22 @@ class ContextConfig(_ViewLimits):
     truncation: dict[str, TruncationConfig] = Field(default_factory=dict, validate_default=True)
     compaction: CompactionConfig = Field(default_factory=CompactionConfig)
     stabilizer: StabilizerConfig = Field(default_factory=StabilizerConfig)
+    pii: PiiConfig = Field(default_factory=PiiConfig)
+
+    def rule_set(self, names: Sequence[str] = ()) -> RuleSet:
+        """Return rule sets by their names, with what the section `pii` adds.
+
+        Args:
+            names: the names; none means those of the section `stabilizer`, or the standard set.
+
+        Raises:
+            ConfigError: there is no such rule set.
+        """
+        from ctxguard.pii.own_rules import with_own
+        from ctxguard.pii.rule_sets import named_rules
+
+        base = named_rules(*(names or self.stabilizer.rules or ("standard",)))
+        return base if self.pii.is_default else with_own(base, self.pii)
 
     @field_validator("truncation", mode="before")
     @classmethod
@@ -286,7 +365,11 @@ class ContextConfig(_ViewLimits):
         return {name: {**_PRESETS.get(name, {}), **changed.get(name, {})} for name in (*_PRESETS, *changed)} | named
 
 
-SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"stabilizer": StabilizerConfig, "compaction": CompactionConfig}
+SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
+    "stabilizer": StabilizerConfig,
+    "compaction": CompactionConfig,
+    "pii": PiiConfig,
+}
 
 
 def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
@@ -310,11 +393,11 @@ def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def home_of(name: str, model: type[BaseModel]) -> str:
-    """Return the section a misplaced setting belongs to, or the empty string."""
+    """Return the section to which a misplaced setting belongs, or the empty string."""
     section = next((s for s, own in SECTIONS.items() if name in own.model_fields), None)
     return f"; it belongs in the section {section!r}" if section and model is ContextConfig else ""
 
 
 def nearest_of(name: str, known: Iterable[str]) -> str:
-    """Return what an error says behind an unknown name: the known one that it is close to, else all of them."""
+    """Return a hint for an unknown name: the known name that is closest to it, else all of them."""
     return nearest(name, known) or f"; known are {', '.join(sorted(known))}"

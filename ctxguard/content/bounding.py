@@ -1,4 +1,4 @@
-"""Make a text fit a hard token limit, by its type."""
+"""Shorten a text to a hard token limit, in the way that suits its type."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.content.detection import detect
-from ctxguard.content.fitting import Measured, fit, measure
+from ctxguard.content.fitting import MeasuredText, fit, measure
 from ctxguard.content.views import (
     NO_LIMITS,
     Bounded,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _AMPLE: Final = 4
-"""Room that a view without a token limit has, in lengths of the text: aliases in YAML may be written out."""
+"""Length of a view without a token limit, as a multiple of the text: aliases in YAML may be expanded."""
 _PROCESSORS: Final = {
     FileType.CODE: ("code", "CodeProcessor"),
     FileType.CONSOLE: ("log", "LogProcessor"),
@@ -49,19 +49,19 @@ def bound(
     limits: Limits = NO_LIMITS,
     by: str = "",
 ) -> Bounded:
-    """Return a view of a text that has at most `max_tokens` tokens, or the text itself where it fits.
+    """Return a view of a text that has at most `max_tokens` tokens, or the text itself if it fits.
 
     The limit is hard: if not even the shortest marker fits, the content is empty. The same text and settings always
     give the same view, and bounding a view again changes nothing.
 
     Args:
-        text: what is to be shown.
+        text: the text to show.
         max_tokens: tokens the view may have, at least 1.
         count: counts the tokens of a text.
         file_type: type of the text; None means that it is detected.
         handle: name under which the whole can be recalled; the marker names it.
-        limits: what else a view of a text over the limit may not exceed.
-        by: who shortens it, where the reader of the view did not ask for that; the marker says so.
+        limits: further limits for a view of a text over the token limit.
+        by: who shortens it, if not the reader of the view; the marker says so.
     """
     measured = measure(text, max_tokens, count)
     if not measured.over:
@@ -79,7 +79,7 @@ def show(
     count: Count,
     *,
     limits: Limits = NO_LIMITS,
-    measured: Measured | None = None,
+    measured: MeasuredText | None = None,
 ) -> Bounded:
     """Return a view of a source within a token limit and the limits of its type.
 
@@ -101,8 +101,8 @@ def show(
     return Bounded(content, info, file_type)
 
 
-def _view(processor: Processor, source: Source, known: Measured, max_tokens: int, count: Count) -> View:
-    """Return the view within the processor's own limits, where that fits, else within the tokens as well."""
+def _view(processor: Processor, source: Source, known: MeasuredText, max_tokens: int, count: Count) -> View:
+    """Return the view within the processor's own limits if that fits, else within the tokens as well."""
     if not known.over and source.gap is None:
         view = processor.view(_AMPLE * len(source.text) + 1000)
         tokens = count(view.text) if view.cut else known.tokens
@@ -112,7 +112,7 @@ def _view(processor: Processor, source: Source, known: Measured, max_tokens: int
 
 
 def _processor_for(source: Source, file_type: FileType, limits: Limits) -> tuple[Processor, str]:
-    """Return the processor's reading of a source, or the text processor's and why."""
+    """Return the processor that can read a source, or the text processor and the reason."""
     try:
         return _processor(file_type)(source, limits), ""
     except ImportError as error:

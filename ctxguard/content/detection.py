@@ -10,7 +10,7 @@ from ctxguard.content.views import FileType
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LOOK = 16_384
+_LOOK = 16_384  # characters that are examined, so that detection takes constant time
 _STAMP = re.compile(
     r"^\W{0,4}(?:<\d+>\d? ?)?(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d"
     r"|\d{2,4}[-/]\d\d?[-/]\d{2,4}|\d\d:\d\d:\d\d|\d{10}[. ]|time=|ts=)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}"
@@ -47,10 +47,10 @@ _MARKDOWN = re.compile(r"^(?:#{1,6} \S|```|[-*] \S|\d+\. \S|\|.*\|$|> )")
 
 
 def detect(text: str) -> FileType:
-    """Return what a text is: a type that can be shown by its structure, else `text`.
+    """Return the type of a text: one that can be shown by its structure, else `text`.
 
-    Only the first 16,384 characters are looked at; nothing is parsed to the end. A processor that cannot read what it
-    was promised falls back to text.
+    Only the first 16,384 characters are examined; nothing is parsed to the end. If a processor cannot read the detected
+    type, the text processor is used.
     """
     start = text[:_LOOK].lstrip("\ufeff \t\r\n")
     if start[:1] in ("{", "["):
@@ -109,7 +109,7 @@ def _share(lines: list[str], pattern: re.Pattern[str]) -> float:
 
 
 def _is_table(lines: list[str]) -> bool:
-    """Tell a table: at least three lines with the same number of the same separator, two fields or more."""
+    """Return whether lines are a table: three or more, with equally many of one separator and at least two fields."""
     if len(lines) < 3:
         return False
     bare = [re.sub(r'"(?:[^"]|"")*"', "", line[:2000]) if '"' in line else line[:2000] for line in lines[:40]]
@@ -123,7 +123,7 @@ def _is_table(lines: list[str]) -> bool:
 
 
 def _is_pairs(lines: list[str], separator: str) -> bool:
-    """Tell a table of two columns from prose: one separator in every line, no space behind it, short cells."""
+    """Return whether lines are a two-column table, not prose: one separator each, no space after it, short cells."""
     return all(
         line.count(separator) == 1 and len(line) <= 200 and f"{separator} " not in line and not line.endswith(".")
         for line in lines
@@ -131,7 +131,7 @@ def _is_pairs(lines: list[str], separator: str) -> bool:
 
 
 def _is_yaml(lines: list[str]) -> bool:
-    """Tell YAML: two keys or more, and at the margin nothing but keys, items, comments and document marks."""
+    """Return whether lines are YAML: two keys or more, and at the margin only keys, items, comments, and marks."""
     keys = sum(1 for line in lines if _KEY.match(line))
     margin = [line for line in lines if not line[0].isspace()]
     return keys >= 2 and all(map(_AT_MARGIN.match, margin))

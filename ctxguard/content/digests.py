@@ -21,8 +21,8 @@ _PIECES: Final = 1 / 3
 """Share of a digest for what is specific to the type; the rest is for names."""
 _LEAST_BEGINNING: Final = 16
 """Fewer characters of the beginning of a text are not informative."""
-_LINE: Final = 120
-_SHORT: Final = 60
+_LINE: Final = 120  # characters of a line in a digest
+_SHORT: Final = 60  # characters of a value that a digest may contain
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 _DEFINITION: Final = re.compile(
     r"^[^\S\n]*(?:(?:export|default|public|private|protected|static|async|abstract|final|pub)\s+)*"
@@ -42,7 +42,7 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
     """
     kind = file_type or detect(text)
     pieces = _pieces(ends_of(text), kind)
-    # The names of JSON have their keys with them, so they come first: ids tell more than a first name or a zip code.
+    # The names of JSON have keys, so they come first: ids are more informative than a first name or a zip code.
     firsts = islice(pieces, 1) if kind is FileType.JSON else pieces
     chosen, used = _fitting(firsts, int(_PIECES * max_tokens), "", count)
     names, more = _names_for(text, "; ".join(chosen), max_tokens - used - 2, count)
@@ -63,7 +63,7 @@ def _beginning(text: str, available: int, count: Count) -> str:
 
 
 def _fitting(pieces: Iterable[str], available: int, told: str, count: Count) -> tuple[list[str], int]:
-    """Return the pieces that fit and tell something new, and the tokens that they take."""
+    """Return the pieces that fit and add something new, and the tokens that they take."""
     chosen: list[str] = []
     left = available
     for piece in pieces if available > 0 else ():
@@ -88,7 +88,7 @@ def _names_for(text: str, told: str, available: int, count: Count) -> tuple[str,
 
 
 def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:
-    """Return the pieces, as many of them as the limit allows: tokens of a whole are not always those of its parts."""
+    """Return as many of the pieces as the limit allows: the tokens of a whole are not always the sum of its parts."""
     while pieces:
         text = "; ".join(pieces)
         if count(text) <= max_tokens:
@@ -127,7 +127,7 @@ def _of_table(text: str) -> Iterator[str]:
 
 
 def _of_json(text: str) -> Iterator[str]:
-    """Walk the size of a list (nothing for other trees), then the short values with their keys."""
+    """Yield the size of a list (nothing for other trees), then the short values with their keys."""
     from ctxguard.content.processors.json_tree import parse_start
     from ctxguard.content.processors.tree import MARK
 
@@ -136,7 +136,7 @@ def _of_json(text: str) -> Iterator[str]:
     except (ValueError, RecursionError):
         return
     if isinstance(tree, list):
-        # A bounded view says itself of how many it shows some.
+        # A bounded view says itself that it shows only some items.
         marks = [item for item in tree if isinstance(item, str) and item.startswith(MARK)]
         yield marks[0].strip(f"{MARK} ") if marks else f"{len(tree)} items"
     else:
@@ -146,7 +146,7 @@ def _of_json(text: str) -> Iterator[str]:
 
 
 def _pairs(tree: Tree) -> Iterator[tuple[str, str]]:
-    """Walk the plain values of a tree with their keys, in order; long values are left out."""
+    """Yield the plain values of a tree with their keys, in order; long values are left out."""
     for key, node in walk(tree):
         if not isinstance(node, (dict, list, bool)) and node not in (None, "") and len(str(node)) <= _SHORT:
             yield key, str(node)
@@ -172,7 +172,7 @@ def digest_view(
     handle: str | None = None,
     by: str = "",
 ) -> str:
-    """Return a bounded view of a text for limits in which a part of it would say less than its names.
+    """Return a bounded view of a text for limits in which its names are more informative than an excerpt.
 
     A text that fits is returned as it is.
     """

@@ -1,4 +1,4 @@
-"""Fit a view into a token limit, with as few counts of long texts as can be."""
+"""Fit a view into a token limit, with as few counts of long texts as possible."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass, field, replace
 
 from ctxguard.content.views import Count, Processor, View
 
-_STEPS = 7
-_FULL_ENOUGH = 0.93
+_STEPS = 7  # attempts to fit a view; three usually suffice
+_FULL_ENOUGH = 0.93  # share of the limit from which on no fuller view is searched
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Hold what is known of a text's tokens.
+class MeasuredText:
+    """The known facts about a text's tokens.
 
     Attributes:
         tokens: tokens of the text, or an extrapolation from its start.
-        exact: True where the whole text was counted.
-        over: True where the text has more tokens than the limit.
+        exact: whether the whole text was counted.
+        over: whether the text has more tokens than the limit.
         ratio: characters a token.
     """
 
@@ -27,29 +27,29 @@ class Measured:
     over: bool = field(kw_only=True)
 
 
-def measure(text: str, max_tokens: int | None, count: Count) -> Measured:
-    """Judge a text against a limit; a text that is far over it is counted only as far as that takes.
+def measure(text: str, max_tokens: int | None, count: Count) -> MeasuredText:
+    """Compare a text with a limit; a text far above it is counted only in part.
 
     The start of a text never has noticeably more tokens than the whole (cutting splits one token), so if the start is
-    well over the limit, so is the whole. Starts grow fourfold: in all, less than twice the text is counted.
+    well over the limit, so is the whole. The starts grow fourfold, so less than twice the text is counted in total.
     """
     length = 0 if max_tokens is None else max(2048, 12 * max_tokens)
     while max_tokens is not None and length < len(text) // 2:
         tokens = count(text[:length])
         if tokens > max_tokens * 1.25 + 32:
-            return Measured(round(tokens * len(text) / length), length / tokens, exact=False, over=True)
+            return MeasuredText(round(tokens * len(text) / length), length / tokens, exact=False, over=True)
         length *= 4
     tokens = count(text)
     over = max_tokens is not None and tokens > max_tokens
-    return Measured(tokens, len(text) / max(1, tokens), exact=True, over=over)
+    return MeasuredText(tokens, len(text) / max(1, tokens), exact=True, over=over)
 
 
 def fit(processor: Processor, max_tokens: int, count: Count, ratio: float) -> View:
     """Return the fullest view found that has at most `max_tokens` tokens.
 
-    Views of one processor cost about the same per character: from `ratio` characters a token on, proportional guesses
-    converge in two or three steps; where they do not, the interval is halved. When no view fits, the processor's
-    fallbacks are tried, and at last the empty text.
+    Views of one processor cost about the same per character, so proportional guesses from `ratio` characters a token
+    converge in two or three steps; if they do not, the interval is halved. If no view fits, the processor's fallbacks
+    are tried, and finally the empty text.
     """
     best, low, high = None, 0, None
     available = int(max_tokens * ratio)

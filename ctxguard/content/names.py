@@ -10,9 +10,9 @@ from typing import Final
 Labeled = tuple[str, str]
 """The label of a name (`user_id` in `user_id=kb42`; empty if there is none) and the name."""
 
-_HEAD: Final = 49_152
-_TAIL: Final = 16_384
-_LONGEST: Final = 120
+_HEAD: Final = 49_152  # characters that are searched from the start of a text, and
+_TAIL: Final = 16_384  # from its end, so that the cost of any text is bounded
+_LONGEST: Final = 120  # characters: longer strings are data, not names
 _CUT_END: Final = re.compile(r"\S+$")
 _CUT_START: Final = re.compile(r"^\S+")
 _RUN: Final = re.compile(r"[\w./@:#$-]{4,}")
@@ -24,22 +24,22 @@ _PLACEHOLDER: Final = re.compile(r"[A-Z][A-Z_]*_\d{1,6}")
 """The inside of a pseudonym (`<EMAIL_1>`): only with its brackets can it be replaced by the value again."""
 _OPENS: Final = ".-"
 _ESCAPE: Final = re.compile(r"(?:[nrt](?=[A-Z/_$@])|u[0-9a-f]{4}|x[0-9a-f]{2}|033)")
-"""What is left of a line break, or of another escape, that was spelled (`\\n`)."""
+"""The rest of a line break, or of another escape, that was spelled out (`\\n`)."""
 _COLOR: Final = re.compile(r"\d{1,2}m")
 _ESC: Final = ("\x1b", "\\u001b", "\\x1b", "\\033", "\\e")
-"""What begins a code that colors a terminal, up to its bracket: `ESC[31m`."""
+"""The beginning of a code that colors a terminal, up to its bracket: `ESC[31m`."""
 _GLUED: Final = re.compile(r"(?<=[a-z])[.:!?][A-Z][a-z']*$")
 _ONE_LETTER: Final = re.compile(r"[a-z]+[.:!?][IA]")
 """The next sentence, without a space before it (`tests.Now`)."""
 _GOES_ON: Final = re.compile(r"[^\S\n]+(?:[a-z]|I\b)")
-"""What follows the first word of a sentence; the name of a class is followed by other code, or by nothing."""
+"""The text after the first word of a sentence; the name of a class is followed by other code, or by nothing."""
 _LINE_NUMBER: Final = re.compile(r"\d{1,6}:(?!\d)")
 _WORD: Final = re.compile(r"[^\W_]")
 _LABEL: Final = re.compile(r"(?:(\w(?:[\w .-]{0,28}\w)?)[*_\s]*:|(\w{1,30})\s*=)[*_\s\"'`(\[{$]*$")
 """A label before a name: `Flight number: `, `**Order:** `, `user_id=`."""
 _LABEL_WORDS: Final = 3
 """Words that a label may have: with more it is a sentence, which says what to do rather than what the name is."""
-_LABEL_BEFORE: Final = 44
+_LABEL_BEFORE: Final = 44  # characters before a name that are searched for its label
 _FIELD: Final = re.compile(r"[^\W\d]+\d?")
 """The name of a field, as opposed to a key that is an id or a path."""
 
@@ -70,10 +70,10 @@ def names_in(text: str, most: int | None = None) -> tuple[str, ...]:
 
 
 def _runs(text: str) -> Iterator[tuple[int, str]]:
-    """Walk the distinctive strings of a text with where they begin."""
+    """Yield the distinctive strings of a text with where they begin."""
     for match in _RUN.finditer(text):
         run = _plain(match[0], text, match.start())
-        # `23:def` in a listing is the number of a line and a word.
+        # `23:def` in a listing is a line number and a word.
         if run[:1].isdigit() and text[match.start() - 1 : match.start()] in ("", "\n"):
             run = _LINE_NUMBER.sub("", run)
         run = run.rstrip(_ENDS)
@@ -87,7 +87,7 @@ def _runs(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _plain(run: str, text: str, start: int) -> str:
-    """Return a run without the rest of an escape that ends within it; nothing of a closing tag."""
+    """Return a run without the rest of an escape that ends within it; nothing for a closing tag."""
     before = text[start - 1 : start]
     if before == "<" and run[0] == "/":  # a closing tag
         return ""
@@ -101,7 +101,7 @@ def _plain(run: str, text: str, start: int) -> str:
 
 
 def _is_distinctive(run: str) -> bool:
-    """Tell a name from a word, a run of punctuation and a placeholder. Capitals alone may be an id (`PUNERT`)."""
+    """Return whether a run is a name, not a word, punctuation or a placeholder. Capitals may be an id (`PUNERT`)."""
     if run.startswith(_REDACTED):
         return False
     return _MARKED.search(run) is not None and _WORD.search(run) is not None
@@ -128,7 +128,7 @@ def _all_names(text: str) -> Iterator[Labeled]:
 
 
 def names_under(pairs: Iterable[tuple[str, object]]) -> Iterator[Labeled]:
-    """Walk the distinctive strings of the values of a tree (see `walk`) with their keys, as often as they appear."""
+    """Yield the distinctive strings of the values of a tree (see `walk`) with their keys, as often as they appear."""
     from ctxguard.content.processors.tree import MARK
 
     told: set[str] = set()
@@ -136,10 +136,10 @@ def names_under(pairs: Iterable[tuple[str, object]]) -> Iterator[Labeled]:
         if key not in told and _FIELD.fullmatch(key) is None:
             yield from (("", name) for _, name in _runs(key))
         told.add(key)
-        # What says how much of a bounded view is shown is no value of it.
+        # Entries that say how much of a bounded view is shown are not values of it.
         if isinstance(node, str) and not node.startswith(MARK):
             names = tuple(name for _, name in _runs(ends_of(node)))
-            # A sentence is not what its key stands for, a single name is.
+            # A sentence does not identify its key's value, a single name does.
             yield from ((key if names == (node,) else "", name) for name in names)
 
 
@@ -162,7 +162,7 @@ def _tree_of(text: str) -> object:
     try:
         tree = parse_json(text) if len(text) <= _HEAD else parse_start(text[:_HEAD])
     except ValueError:
-        # Tools often cut their output off: what is complete of it still has its keys.
+        # Tools often truncate their output: its complete part still has its keys.
         try:
             tree = parse_start(text[:_HEAD])
         except ValueError:
@@ -171,9 +171,9 @@ def _tree_of(text: str) -> object:
 
 
 def walk(tree: object) -> Iterator[tuple[str, object]]:
-    """Walk a tree of JSON: each value under a key, and each plain item of a list under the key of its list, in order.
+    """Yield a tree of JSON: each value under a key, and each plain item of a list under the key of its list, in order.
 
-    Without recursion: what a model or a tool wrote may be nested without end.
+    Without recursion: the nesting of text from models and tools is unlimited.
     """
     stack: list[tuple[str, object]] = [("", tree)]
     while stack:

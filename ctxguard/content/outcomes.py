@@ -17,7 +17,7 @@ OPENING_ERROR: Final = re.compile(
     r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))",
     re.MULTILINE | re.IGNORECASE,
 )
-"""A line, behind a line break, that opens with an error. The word alone says nothing: an error has a shape."""
+"""A line, after a line break, that opens with an error. The word alone is no evidence: an error has a form."""
 _ERROR_FIELD: Final = re.compile(
     r"""\{\s*["'](?:(?:error|exception)["']\s*:\s*(?!null|none|false|""|''|\[\]|\{\}|0\b)\S|is_?error["']\s*:\s*true)""",
     re.IGNORECASE,
@@ -51,7 +51,7 @@ _NOTHING_SAID: Final = re.compile(
 )
 """A line that announces an error and leaves the reason to another."""
 _ERROR_LINES: Final = 5
-"""Lines of an error that a reading tool reports; what is longer is what was read."""
+"""Lines of an error that a reading tool reports; a longer output is the text that it read."""
 
 
 class Outcome(NamedTuple):
@@ -110,7 +110,7 @@ def _run_ended(lines: list[str]) -> Outcome | None:
 
 
 def _reason(lines: list[str]) -> str:
-    """Return the line that says why: the last of a traceback, the one behind a bare `ERROR:`, else the first."""
+    """Return the line with the reason: the last of a traceback, the one after a bare `ERROR:`, else the first."""
     if lines[0].startswith("Traceback"):
         named = [line for line in lines[1:] if OPENING_ERROR.match(f"\n{line}")]
         return clipped((named or lines)[-1], LONGEST)

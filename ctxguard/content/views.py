@@ -1,4 +1,4 @@
-"""Processors show a source as a view within limits; `TruncationInfo` says what was cut."""
+"""Processors show a source as a view within limits; `TruncationInfo` states the omissions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Count = Callable[[str], int]
 
 
 class FileType(StrEnum):
-    """Name the type of a content, which chooses the processor that shows it."""
+    """The type of a content, which determines the processor that shows it."""
 
     ARCHIVE = "archive"
     AUDIO = "audio"
@@ -37,14 +37,14 @@ class FileType(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> FileType | None:
-        """Take names in any case, and `xlsx` for a spreadsheet, as the documents call it."""
+        """Accept names in any case, and `xlsx` for a spreadsheet, as the documents call it."""
         name = str(value).lower()
         return cls.SPREADSHEET if name in ("xlsx", "xls") else next((known for known in cls if known == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bound what a view may show; None means no limit of that kind.
+    """The limits of a view; None means no limit of that kind.
 
     Attributes:
         lines: lines, the marker's line included.
@@ -84,16 +84,16 @@ NO_LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text to be shown: whole, or head and tail of one too large to be read.
+    """A text to show: complete, or head and tail of one too large to be read.
 
     Attributes:
-        text: the text; where something was not read, head and tail joined.
-        gap: offset in `text` at which something was not read; None where all of it was.
+        text: the text; if a part was not read, head and tail joined.
+        gap: offset in `text` at which a part was not read; None if all of it was.
         size: characters (bytes, for a sampled file) of the whole.
         lines: lines of the whole; None means that they are counted when needed, or estimated if there is a gap.
         handle: name under which the whole can be recalled.
-        first_row: number of the first row after the header, where the text is some rows of a larger table; else None.
-        by: who shows a part of it, where the reader did not ask for a part; markers say so, and how to get the rest.
+        first_row: number of the first row after the header, if the text is some rows of a larger table; else None.
+        by: who shows a part of it, if the reader did not ask for a part; markers say so, and how to get the rest.
     """
 
     text: str
@@ -105,7 +105,7 @@ class Source:
     by: str = ""
 
     def note(self, shown: str) -> str:
-        """Return what a marker says: who shortened the text, what is shown, and how to get the rest."""
+        """Return the text of a marker: who shortened the text, what is shown, and how to get the rest."""
         told = f"shortened by {self.by}: {shown}" if self.by else shown
         return f"{told}; read it again for the rest" if self.by and not self.handle else note(told, self.handle)
 
@@ -126,11 +126,11 @@ class Source:
 
     @property
     def exact(self) -> bool:
-        """True where totals are counted, not estimated."""
+        """Whether totals are counted, not estimated."""
         return self.gap is None or self.lines is not None
 
     def sampled(self, size: int) -> Source:
-        """Return head and tail of a text above `size` characters, cut at line breaks, with its lines counted."""
+        """Return head and tail of a text above `size` characters, split at line breaks, with its lines counted."""
         text = self.text
         if self.gap is not None or len(text) <= size:
             return self
@@ -143,7 +143,7 @@ class Source:
         )
 
     def line_count(self) -> int:
-        """Return the lines of the whole, estimated by density where it was not read."""
+        """Return the lines of the whole, estimated by density if it was not completely read."""
         if self.lines is not None:
             return self.lines
         seen = self.text.count("\n") + (not self.text.endswith("\n") and self.text != "")
@@ -154,14 +154,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TruncationInfo:
-    """Describe what was cut and by how much.
+    """What was omitted, and how much.
 
     Attributes:
-        truncated: False where the content is shown unchanged.
+        truncated: False if the content is shown unchanged.
         tokens_shown: tokens of the view.
-        tokens_total: tokens of the whole; extrapolated from its start where `tokens_exact` is False.
-        tokens_exact: True where `tokens_total` was counted.
-        lines_shown: lines of the content that are shown; None for a type that has none.
+        tokens_total: tokens of the whole; extrapolated from its start if `tokens_exact` is False.
+        tokens_exact: whether `tokens_total` was counted.
+        lines_shown: lines of the content that are shown; None for a type without lines.
         lines_total: lines of the content.
         rows_shown: rows of a table that are shown, the header not counted.
         rows_total: rows of the table, the header not counted.
@@ -169,11 +169,11 @@ class TruncationInfo:
         columns_total: columns of the table.
         cells_truncated: cells and string values that were shortened.
         items_shown: items or keys of the outermost array or object that are shown.
-        items_total: how many it has.
-        totals_exact: False where totals were estimated because not all of a large file was read.
-        total_output_limit_reached: True where the limit on the whole output, not on the file, cut it.
+        items_total: its number of items or keys.
+        totals_exact: False if totals were estimated because not all of a large file was read.
+        total_output_limit_reached: whether the limit on the whole output, not on the file, was reached.
         handle: name under which the whole can be recalled.
-        note: what else the reader should know (`invalid JSON, shown as text`).
+        note: further information for the reader (`invalid JSON, shown as text`).
     """
 
     truncated: bool = False
@@ -200,9 +200,9 @@ class View:
     """A view of a source.
 
     Attributes:
-        text: what is shown, the marker included.
-        cut: False where nothing was left out; the text may then still be written differently.
-        info: what was cut; the token fields are filled in by whoever counts.
+        text: the shown text, including the marker.
+        cut: False if nothing was left out; the text may then still be written differently.
+        info: the omissions; the caller that counts fills in the token fields.
     """
 
     text: str
@@ -211,24 +211,24 @@ class View:
 
 
 class Processor(Protocol):
-    """Show one source, which is parsed once, in any size; each type of content has its own."""
+    """Show one source, which is parsed once, in any size; each type of content has its own processor."""
 
     def view(self, available: int) -> View:
         """Return a view of about `available` characters, marker included; never more than the limits allow."""
         ...
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return ever shorter texts of this type, for a limit that not even the smallest view meets."""
+        """Return ever shorter texts of this type, for a limit that even the smallest view exceeds."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """Hold a content that is within its limit.
+    """A content that is within its limit.
 
     Attributes:
-        content: the view, or the text itself where nothing was cut.
-        info: what was cut and by how much.
+        content: the view, or the text itself if nothing was omitted.
+        info: what was omitted, and how much.
         file_type: the detected type.
     """
 
@@ -238,5 +238,5 @@ class Bounded:
 
 
 def note(shown: str, handle: str | None) -> str:
-    """Say in one phrase what is shown and where the rest is, without a character that any of the formats reserves."""
+    """Return one phrase that says what is shown and where the rest is, without characters reserved in any format."""
     return f"{shown}; full text: handle {handle}" if handle else shown

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 from ctxguard.artifacts import Artifact
 from ctxguard.draft.drivers import Ask
 from ctxguard.errors import BudgetExceededError, HistoryError
-from ctxguard.history import History, Overflow
+from ctxguard.history import History
+from ctxguard.history.overflows import Overflow
 from ctxguard.tokens import ArtifactCounter
 
 if TYPE_CHECKING:
@@ -116,12 +117,12 @@ class Draft:
         authority: the system and task artifacts of the history, with their positions in it; None if not collected
             yet.
         masks: maskers of the stages so far, for whatever later stages write.
-        remasks: what masks again, at a cut, what they masked: by what was known when a certain artifact came.
-        detectors: what those maskers look for, for the check.
-        message_detectors: what a stage looked for in the words of people and the model alone.
-        left_out: what a window had left out that may be brought back; None where no window decided.
-        cut_at: position in the history of the artifact at which a stage last cut; None where none did. What was
-            written before it was written under another prompt.
+        remasks: functions that mask again, at a cut, what the maskers masked: by the names known at a certain artifact.
+        detectors: the detectors of those maskers, for the check.
+        message_detectors: detectors that a stage applied only to messages of people and the model.
+        left_out: what a window evicted, for recall; None if no window decided.
+        cut_at: position in the history of the artifact at which a stage last cut; None if none did. Everything before
+            it was written under another prompt.
         changes: what the stages have changed, in order.
         details: figures of a stage for the report, by stage name (scores, for example).
     """

@@ -6,11 +6,11 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from ctxguard.cli.options import Config, TextCounting, spread
+from ctxguard.cli.options import TextCounting, spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import note, out
 from ctxguard.report.progress import working
@@ -21,45 +21,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewing:
-    """Hold what of a file is shown, and how much."""
+    """Options: the parts of a file to show, and how much."""
 
-    lines: Annotated[str | None, typer.Option("--lines", metavar="A:B", help="Show lines A to B, from 1.")] = None
-    rows: Annotated[str | None, typer.Option("--rows", metavar="A:B", help="Show rows A to B of a table, from 1.")] = (
-        None
-    )
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--max-tokens",
-            "-n",
-            metavar="N",
-            min=1,
-            help="Tokens the view may have.",
-            show_default="5000, or that of the configuration",
-        ),
-    ] = None
-    root: Annotated[
-        Path | None,
-        typer.Option("--root", metavar="DIR", help="Read nothing outside of this folder; without it any file."),
-    ] = None
-    exact: Annotated[bool, typer.Option("--exact", help="Count the lines of large files, which reads all of them.")] = (
-        False
-    )
+    lines: str | None = None
+    rows: str | None = None
+    max_tokens: int | None = None
+    root: Path | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if self.lines is not None and self.rows is not None:
             raise ConfigError("--lines and --rows exclude each other; name the one to show", setting="lines")
 
 
-@spread()
+@spread("read")
 def read(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to show: text, table, document, image, archive.")
-    ],
+    file: Path,
     counting: TextCounting,
     viewing: Viewing,
-    config: Config = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the view with its numbers as JSON.")] = False,
+    config: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Show a bounded view of any file: the structure of its type is kept, and its size is stated."""
     from ctxguard.config import load_context_config

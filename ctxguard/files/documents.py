@@ -1,4 +1,4 @@
-"""Convert documents to text in a process of their own, and remember the result by the document's content."""
+"""Convert documents to text in a separate process, and cache the result by a hash of the document."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ctxguard.settings import install_command
 if TYPE_CHECKING:
     import io
 
-TIMEOUT: Final = 60
+TIMEOUT: Final = 60  # seconds for a conversion
 _VERSION: Final = "2"
-_MAX_SIZE: Final = 200_000_000
+_MAX_SIZE: Final = 200_000_000  # bytes; larger documents are refused
 
 
 def converted(
@@ -34,7 +34,7 @@ def converted(
     Args:
         file: the document, a regular file.
         kind: `pdf`, `docx`, `pptx`, `spreadsheet` or `archive`.
-        cache_dir: where texts are cached by the SHA-256 of the document; None means nowhere.
+        cache_dir: where texts are cached by the SHA-256 of the document; None means no cache.
         timeout: seconds that the conversion may take.
         rows: first and last row of each sheet, counted from 1 after the header; None means both ends.
 
@@ -99,5 +99,5 @@ def _remember(place: Path, text: str) -> None:
         with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as out:
             out.write(text)
         Path(out.name).replace(place)
-    except OSError:  # a cache that cannot be written costs time and nothing else
+    except OSError:  # without a cache, only time is lost
         return

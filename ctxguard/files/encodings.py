@@ -1,9 +1,9 @@
 """Decode text files: byte-order mark, UTF-8, UTF-16 without a mark, then a guess if the evidence is strong.
 
-Nearly any bytes are valid in nearly any old encoding, so a guess must have a reason. Another script shows in words of
-its letters alone, and is then named by `chardet`. Another Latin alphabet shows in words that no language of Western
-Europe can write and one of its own can. Words count once, however often they occur: a log repeats a few. Anything else
-is Latin-1, or Windows-1252 if it uses the bytes by which the two differ.
+Nearly any bytes are valid in nearly any old encoding, so a guess needs evidence. Another script is recognized by words
+of its letters alone, and then identified by `chardet`. Another Latin alphabet is recognized by words with letters that
+no language of Western Europe has. Words count once, however often they occur: a log repeats a few. Anything else is
+Latin-1, or Windows-1252 if it uses the bytes by which the two differ.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_LOOK: Final = 16_384
+_LOOK: Final = 16_384  # bytes that are examined
 _OTHER_SCRIPT: Final = 0.7
 """Share of the letters above ASCII that must be in words without ASCII letters; in Western texts few are."""
 _NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
 _WORD: Final = re.compile(rb"[^\0-@[-`{-\x7f\x80\x82\x84\x85\x8b\x91-\x97\x99\x9b\xa0\xab\xbb]+")
-"""Runs of letters and bytes above ASCII, but for quotes and dashes, which are the same in all Windows encodings."""
+"""Runs of letters and bytes above ASCII, without quotes and dashes, which are the same in all Windows encodings."""
 _AROUND: Final = "¿¡¢£¤¥€§°©®ªº¹²³½¼¾±×µ·"
 """Signs that Western texts set before and behind words."""
 _C1: Final = re.compile(rb"[\x80-\x9f]")
 _EURO: Final = re.compile(rb"\d ?\xa4|\xa4 ?\d")
-"""What only ISO 8859-15 means by this byte beside a number: `5 €`."""
+"""This byte next to a number means a euro sign only in ISO 8859-15: `5 €`."""
 _KANA: Final = re.compile(r"[\u3041-\u30fe]")
 _WESTERN: Final = (
     *("æøåéèêóòôäöü", "åäöéàüæø", "äöåéüšž", "äöüßéèàç", "ëïéèöüáóíêûôç", "àâæçèéêëîïôœùûüÿ", "àèéìòùîêï", "áéíóúüñç"),
     *("áâãàçéêíóôõúüè", "àáçèéíïòóúüñ", "áéíóúýþæöð", "äöõüšžé", "áéíóú"),
 )
 """Letters of Danish and Norwegian, Swedish, Finnish, German, Dutch, French, Italian, Spanish, Portuguese, Catalan,
-Icelandic, Estonian, Irish, as Windows-1252 writes them, with those of the foreign words that they use."""
+Icelandic, Estonian, Irish, as Windows-1252 writes them, with those of their foreign words."""
 _CENTRAL: Final = ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "čćđšž", "ăâîşţ")
 _LATIN: Final = {
     **dict.fromkeys(("cp1252", "iso8859-15"), _WESTERN),
@@ -50,7 +50,7 @@ _CANDIDATES: Final = (
     *("iso8859-1", "cp1251", "koi8-r", "koi8-u", "iso8859-5", "cp1253", "iso8859-7", "cp1255", "iso8859-8", "cp1256"),
     *("iso8859-6", "cp874", "gb18030", "big5hkscs", "cp949", "euc_kr"),
 )
-"""What chardet chooses from: those of DOS, Macintosh and mainframes fit short Western texts too easily."""
+"""The choices of chardet: encodings of DOS, Macintosh and mainframes fit short Western texts too easily."""
 
 
 def find_encoding(data: bytes) -> str:
@@ -64,7 +64,7 @@ def find_encoding(data: bytes) -> str:
 
 
 def is_guessed(encoding: str) -> bool:
-    """Return whether `find_encoding` names this one by the letters of a text alone, against the rule."""
+    """Return whether `find_encoding` finds this encoding only by the evidence of words, against the default."""
     return not encoding.startswith("utf-") and encoding not in ("latin-1", "cp1252", "iso8859-15")
 
 
@@ -98,7 +98,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _guess(data: bytes) -> str:
-    """Return the encoding of another script or another Latin alphabet if there is a reason, else that of the West."""
+    """Return the encoding of another script or another Latin alphabet if there is evidence, else that of the West."""
     sample = _from_first_accent(data)
     opinion = _opinion(sample)
     found = _japanese(sample) or _other_script(sample, opinion) or _other_latin(sample, opinion)
@@ -118,7 +118,7 @@ def _from_first_accent(data: bytes) -> bytes:
 
 
 def _opinion(sample: bytes) -> str | None:
-    """Return what chardet takes the encoding for; None where it does not say."""
+    """Return the encoding that chardet detects; None if it detects none."""
     try:
         import chardet
     except ImportError:  # the extra `files` is not installed
@@ -137,7 +137,7 @@ def _japanese(sample: bytes) -> str | None:
 
 
 def _other_script(sample: bytes, opinion: str | None) -> str | None:
-    """Return what chardet finds where the letters above ASCII form words of another script; None elsewhere."""
+    """Return chardet's result if the letters above ASCII form words of another script; else None."""
     words = re.findall(r"[^\W\d_]+", sample.decode(opinion, "replace")) if opinion else []
     other = sum(len(word) for word in words if len(word) > 1 and all(_is_other(char) for char in word))
     above = sum(not char.isascii() for word in words for char in word)
@@ -149,7 +149,7 @@ def _is_other(char: str) -> bool:
 
 
 def _other_latin(sample: bytes, opinion: str | None) -> str | None:
-    """Return the encoding of another Latin alphabet if it can write what Western Europe cannot; None elsewhere."""
+    """Return the encoding of another Latin alphabet if it can write what Western Europe cannot; else None."""
     words = {word for word in _WORD.findall(sample) if not word.isascii()}
     unwritten = {name: min(_unwritten(words, name, letters) for letters in _LATIN[name]) for name in _LATIN}
     windows = _C1.search(sample) is not None
@@ -159,7 +159,7 @@ def _other_latin(sample: bytes, opinion: str | None) -> str | None:
 
     name = min(_LATIN, key=order)
     left, strange = unwritten[name], unwritten["cp1252"]
-    if name == "iso8859-15":  # it differs from Latin-1 by letters in place of signs, which no word contains
+    if name == "iso8859-15":  # it differs from Latin-1 by letters instead of signs, which words do not contain
         return name if left < strange else None
     # One word may be foreign; without chardet's agreement, most of the strange words must be explained.
     agreed = _LATIN[name] is _LATIN.get(opinion or "")

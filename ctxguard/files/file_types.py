@@ -3,64 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from ctxguard.content.detection import detect
 from ctxguard.content.views import FileType
 from ctxguard.files.encodings import decode, find_encoding
+from ctxguard.files.opening import FACTS
 
-
-def _each(file_type: FileType, names: str) -> Iterable[tuple[str, FileType]]:
-    return ((f".{name}", file_type) for name in names.split())
-
-
-_EXTENSIONS: Final[dict[str, FileType]] = dict(
-    (
-        *_each(FileType.ARCHIVE, "zip tar gz tgz bz2 xz 7z rar jar whl epub odt odp ods numbers pages key"),
-        *_each(FileType.AUDIO, "mp3 wav flac ogg m4a aac opus wma aiff"),
-        *_each(FileType.CODE, "py pyi js jsx ts tsx mjs cjs c h cc cpp hpp cs java kt kts go rs rb php swift scala"),
-        *_each(FileType.CODE, "sh bash zsh fish ps1 sql r jl lua pl css scss vue svelte tf proto gradle ex exs"),
-        *_each(FileType.CSV, "csv tsv tab psv"),
-        *_each(FileType.DOCX, "docx doc"),
-        *_each(FileType.HTML, "html htm xhtml"),
-        *_each(FileType.IMAGE, "png jpg jpeg gif webp bmp tif tiff ppm ico"),
-        *_each(FileType.JSON, "json geojson ipynb webmanifest har"),
-        *_each(FileType.JSONL, "jsonl ndjson"),
-        *_each(FileType.LOG, "log"),
-        *_each(FileType.MARKDOWN, "md markdown rst"),
-        *_each(FileType.PDF, "pdf"),
-        *_each(FileType.PPTX, "pptx ppt"),
-        *_each(FileType.SPREADSHEET, "xlsx xlsm xls"),
-        *_each(FileType.TEXT, "txt text cfg ini toml env rtf mbox eml"),
-        *_each(FileType.XML, "xml xsd xsl xslt svg rss atom plist"),
-        *_each(FileType.YAML, "yaml yml"),
-    )
-)
+_EXTENSIONS: Final = {
+    f".{name}": FileType(kind) for kind, names in FACTS["extensions"].items() for name in names.split()
+}
+_MAGIC: Final = tuple((sign.encode("latin-1"), FileType(kind)) for sign, kind in FACTS["signatures"].items())
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """First bytes of Office files before 2007, and of newer ones that are protected by a password."""
-_MAGIC: Final = (
-    (b"%PDF-", FileType.PDF),
-    (b"\x89PNG", FileType.IMAGE),
-    (b"\xff\xd8\xff", FileType.IMAGE),
-    (b"GIF8", FileType.IMAGE),
-    (b"BM", FileType.IMAGE),
-    (b"II*\0", FileType.IMAGE),
-    (b"MM\0*", FileType.IMAGE),
-    (b"\x1f\x8b", FileType.ARCHIVE),
-    (b"BZh", FileType.ARCHIVE),
-    (b"\xfd7zXZ", FileType.ARCHIVE),
-    (b"7z\xbc\xaf", FileType.ARCHIVE),
-    (b"Rar!", FileType.ARCHIVE),
-    (b"PK\x03\x04", FileType.ARCHIVE),
-    (b"PK\x05\x06", FileType.ARCHIVE),
-    (b"ID3", FileType.AUDIO),
-    (b"fLaC", FileType.AUDIO),
-    (b"OggS", FileType.AUDIO),
-    (_OLE, FileType.BINARY),
-    (b"\x7fELF", FileType.BINARY),
-)
 _PRINTABLE_SIGN: Final = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]|BZh[1-9]1AY&SY")
 """Printable signatures that no text begins with. A text may begin with the others: `BMW`, `ID3 is a tree`."""
 _IN_ZIP: Final = {FileType.DOCX, FileType.PPTX, FileType.SPREADSHEET, FileType.ARCHIVE}
@@ -90,7 +46,7 @@ def detect_file(name: str, head: bytes) -> FileType:
 
 
 def _signed(head: bytes) -> FileType | None:
-    """Return what the signature says, unless it may as well be the beginning of a text."""
+    """Return the type of a signature, unless it may also be the beginning of a text."""
     if head[:4] == b"RIFF" and _is_binary(head):
         return FileType.IMAGE if head[8:12] == b"WEBP" else FileType.AUDIO
     for sign, kind in _MAGIC:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-MAX_PIXELS: Final = 40_000_000
-_MAX_FILE: Final = 100_000_000
+MAX_PIXELS: Final = 40_000_000  # a larger image takes more than 160 MB when decoded
+_MAX_FILE: Final = 100_000_000  # bytes of an image file
 _PASSED: Final = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 _SMOOTH: Final = ("L", "LA", "RGB", "RGBA", "CMYK", "YCbCr")
 """Modes whose pixels can be averaged as they are; the others are converted first."""
@@ -27,13 +27,13 @@ _QUALITIES: Final = (85, 70, 50)
 
 @dataclass(frozen=True)
 class BinaryContent:
-    """Hold binary data to be attached to a message.
+    """Binary data to attach to a message.
 
     In a program that has imported PydanticAI, it is an instance of PydanticAI's `BinaryContent`, too.
 
     Attributes:
         data: the bytes.
-        mime_type: what they are.
+        mime_type: the type of the data.
         width: pixels, for an image.
         height: pixels, for an image.
     """
@@ -54,7 +54,7 @@ class BinaryContent:
 
 
 def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryContent, tuple[int, int]]:
-    """Return an image of at most `max_side` pixels and `max_bytes` bytes, and its sides as they were.
+    """Return an image of at most `max_side` pixels and `max_bytes` bytes, and its original sides.
 
     An image within these limits is returned as it is.
 
@@ -87,7 +87,7 @@ def _fitted(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, 
 
     with Image.open(io.BytesIO(data)) as image:
         width, height = image.size
-        image.draft("RGB", (max_side, max_side))  # a JPEG is decoded small at once, which costs a fraction
+        image.draft("RGB", (max_side, max_side))  # a JPEG can be decoded at a smaller size, which costs a fraction
         if image.width * image.height > MAX_PIXELS:
             raise RefusedError(
                 f"has {width}x{height} pixels, more than the {MAX_PIXELS} up to which images are decoded"
@@ -100,9 +100,9 @@ def _fitted(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, 
 
 
 def _scaled(image: Image.Image, max_side: int, max_bytes: int) -> BinaryContent:
-    """Scale down until the bytes fit: PNG where it fits, else JPEG, each time with shorter sides.
+    """Scale down until the bytes fit: as PNG if that fits, else as JPEG, each time with shorter sides.
 
-    The picture is turned as its EXIF data say, which the result does not have.
+    The picture is rotated as its EXIF data require, because the result contains no EXIF data.
     """
     from PIL import ImageOps
 
@@ -133,7 +133,7 @@ def _saved(picture: Image.Image, name: str, mime: str, options: dict[str, int]) 
 
 
 def _attachment(data: bytes, mime: str, width: int, height: int) -> BinaryContent:
-    """Return the content as the framework in use takes it, without importing a framework that is not in use."""
+    """Return the content in the form of the framework in use, without importing any other framework."""
     if "pydantic_ai" not in sys.modules:
         return BinaryContent(data, mime, width, height)
     content: BinaryContent = import_module("ctxguard_pydantic_ai.attachments").Attachment(data, mime, width, height)

@@ -7,42 +7,38 @@ import io
 import mimetypes
 import os
 import stat
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import BinaryIO, Final
 
-_TYPES: Final = """
-yaml=application/yaml yml=application/yaml jsonl=application/jsonl ndjson=application/x-ndjson toml=application/toml
-md=text/markdown markdown=text/markdown ts=text/x-typescript tsx=text/x-typescript rs=text/x-rust
-js=text/javascript mjs=text/javascript cjs=text/javascript jsx=text/javascript
-xml=application/xml gz=application/gzip 7z=application/x-7z-compressed webp=image/webp
-docx=application/vnd.openxmlformats-officedocument.wordprocessingml.document
-pptx=application/vnd.openxmlformats-officedocument.presentationml.presentation
-xlsx=application/vnd.openxmlformats-officedocument.spreadsheetml.sheet
-xlsm=application/vnd.openxmlformats-officedocument.spreadsheetml.sheet
-"""
-"""Types that Python's own table lacks in some version; the machine's table is never asked."""
-_MIME: Final = dict(pair.split("=") for pair in _TYPES.split())
-_PLAIN: Final = " cfg conf env fish go gradle hpp ini jl kt kts log lua php r rb rst scala sql svelte swift tf vue zsh "
+FACTS: Final[Mapping[str, Mapping[str, str]]] = tomllib.loads(
+    files("ctxguard").joinpath("data/file_types.toml").read_text(encoding="utf-8")
+)
+"""Types of files by their names and by their first bytes."""
+_MIME: Final = FACTS["mime"]
+_PLAIN: Final = frozenset(FACTS["plain"]["extensions"].split())
 _TABLE: Final = mimetypes.MimeTypes(filenames=())
 
 
 class RefusedError(Exception):
-    """Say why a file is not read; the reader turns it into a result with `success=False`."""
+    """The reason why a file is not read; the reader turns it into a result with `success=False`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileMetadata:
-    """Hold what the file system says of a file.
+    """A file's metadata from the file system.
 
     Attributes:
         size: bytes.
-        modified: when it was last changed, in UTC.
-        mime_type: by its name; `application/octet-stream` where that says nothing.
+        modified: the time of the last change, in UTC.
+        mime_type: from its name; `application/octet-stream` if unknown.
         encoding: of a text file; None for any other.
-        details: what its own header says (`pixels`, `seconds`, `sheets`), and `encoding: guessed by its letters` where
-            it is neither Unicode nor that of Western Europe.
+        details: facts from its own header (`pixels`, `seconds`, `sheets`), and `encoding: guessed by its letters` if it
+            is neither Unicode nor that of Western Europe.
     """
 
     size: int
@@ -55,18 +51,18 @@ class FileMetadata:
 class RegularFile(io.FileIO):
     """A file opened for reading that raises instead of blocking, as reading some system files would.
 
-    Without this, `read` returns None there, which most readers take for bytes.
+    Otherwise `read` returns None there, which most readers treat as bytes.
     """
 
     def readinto(self, buffer: bytearray, /) -> int:  # type: ignore[override]
-        """Read into a buffer; raise BlockingIOError if there is nothing to be read yet."""
+        """Read into a buffer; raise BlockingIOError if there is nothing to read yet."""
         size = super().readinto(buffer)
         if size is None:
             raise BlockingIOError(errno.EAGAIN, "nothing to be read without waiting for it")
         return size
 
     def readall(self) -> bytes:
-        """Read up to the end; raise BlockingIOError if there is nothing to be read yet."""
+        """Read up to the end; raise BlockingIOError if there is nothing to read yet."""
         data = super().readall()
         if data is None:
             raise BlockingIOError(errno.EAGAIN, "nothing to be read without waiting for it")
@@ -81,7 +77,7 @@ def open_file(path: Path, root: Path | None) -> tuple[BinaryIO, FileMetadata]:
         root: folder outside of which nothing is read, not even through links; None means anywhere.
 
     Raises:
-        RefusedError: it is outside the root, no regular file, or cannot be opened.
+        RefusedError: it is outside the root, not a regular file, or cannot be opened.
     """
     try:
         real = _confined(path, root)
@@ -101,7 +97,7 @@ def open_file(path: Path, root: Path | None) -> tuple[BinaryIO, FileMetadata]:
 def mime_type(name: str) -> str:
     """Return the MIME type of a file by its name, the same on every machine."""
     suffix = Path(name).suffix.lower().removeprefix(".")
-    plain = "text/plain" if f" {suffix} " in _PLAIN else "application/octet-stream"
+    plain = "text/plain" if suffix in _PLAIN else "application/octet-stream"
     return _MIME.get(suffix) or _TABLE.guess_type(name)[0] or plain
 
 
@@ -111,7 +107,7 @@ def _short(path: Path) -> str:
 
 
 def _confined(path: Path, root: Path | None) -> Path:
-    """Return the real path, resolved once: a second look could find something else."""
+    """Return the real path, resolved once: resolving it again could give another file."""
     if root is None:
         return path.resolve()
     base = root.resolve(strict=True)
@@ -122,7 +118,7 @@ def _confined(path: Path, root: Path | None) -> Path:
 
 
 def _is_inside(descriptor: int, path: Path, root: Path | None) -> bool:
-    """Return whether the opened file is in the root, by its descriptor where the system tells, else by its path."""
+    """Return whether the opened file is in the root, by its descriptor if the system allows that, else by its path."""
     if root is None:
         return True
     told = Path(f"/proc/self/fd/{descriptor}")

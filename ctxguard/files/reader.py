@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
     from ctxguard.tokens import TokenCounter
 
-_HEAD: Final = 65_536
-_WINDOW: Final = 262_144
+_HEAD: Final = 65_536  # bytes that are read to detect the type
+_WINDOW: Final = 262_144  # bytes that are read at either end of a large text
 _MAX_ROWS: Final = 100_000
-"""Rows that are read of a range."""
+"""Maximum rows that are read of a range."""
 _DEFAULT_CACHE: Final = Path()
 _DOCUMENTS: Final = {FileType.PDF: "pdf", FileType.DOCX: "docx", FileType.PPTX: "pptx"}
 
 
 @dataclass(frozen=True, slots=True)
 class FileExtractionResult:
-    """Hold what was read of a file.
+    """The result of reading a file.
 
     Attributes:
-        content: the view; `BinaryContent` for an image; None where reading failed.
-        success: False where reading failed.
+        content: the view; `BinaryContent` for an image; None if reading failed.
+        success: False if reading failed.
         file_type: the detected type; None if the file could not be opened.
-        truncation_info: what was cut.
-        metadata: size, time, MIME type and encoding; None where the file could not be opened.
+        truncation_info: the omissions.
+        metadata: size, time, MIME type and encoding; None if the file could not be opened.
         error: why reading failed, one line.
     """
 
@@ -83,7 +83,7 @@ def read_file(
     exact_totals: bool = False,
     cache_dir: str | os.PathLike[str] | None = _DEFAULT_CACHE,
 ) -> FileExtractionResult:
-    """Read a file as a view within the limits of the configuration. Never raises for what a file is or holds.
+    """Read a file as a view within the limits of the configuration. Never raises because of the file or its content.
 
     Args:
         path: the file; relative to `root` if one is given.
@@ -91,10 +91,10 @@ def read_file(
         root: folder outside of which nothing is read, links included; None means anywhere.
         lines: first and last line to show, counted from 1; the file is then shown as text.
         rows: first and last row of a table to show, counted from 1 after the header.
-        max_tokens: tokens the view may have; None means `max_tokens_per_file`. Never more than `max_total_output`.
+        max_tokens: maximum tokens of the view; None means `max_tokens_per_file`. Never more than `max_total_output`.
         counter: counts tokens, as for `ctxguard.tokens.find_counter`.
         exact_totals: count the lines of files above 4 MB, which reads all of them; else they are estimated.
-        cache_dir: where converted documents are remembered; None means nowhere. Default: the user's cache folder.
+        cache_dir: where converted documents are cached; None means no cache. Default: the user's cache folder.
 
     Raises:
         ConfigError: `max_tokens` is below 1, `lines` or `rows` is not a range, both are given, the counter is unknown,
@@ -123,7 +123,7 @@ def _cache_folder(given: str | os.PathLike[str] | None) -> Path | None:
 
 
 def _at_the_total(result: FileExtractionResult) -> FileExtractionResult:
-    """Return a result that says, where it was cut, that the limit of all views together cut it."""
+    """Return a result which says, if it was truncated, that the limit of all views together was reached."""
     info = result.truncation_info
     if info is None or not info.truncated:
         return result
@@ -131,7 +131,7 @@ def _at_the_total(result: FileExtractionResult) -> FileExtractionResult:
 
 
 def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | None = None, **settings: object) -> str:
-    """Return the view of a file as text, or one line that says why it cannot be read.
+    """Return the view of a file as text, or one line with the reason why it cannot be read.
 
     Args:
         path: the file.
@@ -156,7 +156,7 @@ def file_limits(config: ContextConfig) -> Limits:
 
 
 def _require_readable(path: object, lines: object, rows: object, max_tokens: object) -> None:
-    """Refuse settings that no file could be read with."""
+    """Reject settings with which no file could be read."""
     if not isinstance(path, str | os.PathLike):
         raise ConfigError(f"path is the path of a file, not {path!r}", setting="path")
     if max_tokens is not None and not _is_number(max_tokens):
@@ -202,7 +202,7 @@ def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Req
 
 
 def _require_range(file_type: FileType, request: _Request) -> None:
-    """Refuse rows of anything but a table, and lines of anything that is not shown as text."""
+    """Reject rows of anything but a table, and lines of anything that is not shown as text."""
     if request.rows is not None and file_type not in (FileType.CSV, FileType.SPREADSHEET):
         raise RefusedError(f"is {file_type.value}, and rows are those of a table; ask for lines, or for all of it")
     if request.lines is not None and _READERS.get(file_type, _read_text) not in _WITH_LINES:

@@ -1,4 +1,4 @@
-"""Save what a tool returns where it is large, and hand back a preview; read slices of what was saved."""
+"""Save large tool results, and return a preview instead; read slices of saved results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 NAMESPACE: Final = "tool-output"
-"""Where full results stand in a store: the same place as the outputs that `BoundToolOutput` bounds."""
+"""Namespace of full results in a store: the same as for the outputs that `BoundToolOutput` bounds."""
 _HANDLE: Final = re.compile("[a-p]{20}")
 _SUFFIXES: Final = {
     FileType.CODE: "txt",
@@ -42,14 +42,14 @@ _SUFFIXES: Final = {
     FileType.SNAPSHOT: "txt",
     FileType.TEXT: "txt",
 }
-"""Extensions of saved results; the other types are called like theirs."""
+"""Extensions of saved results; for other types, the extension is the name of the type."""
 _LETTERS: Final = bytes.maketrans(b"0123456789abcdef", b"ghijklmnopabcdef")
-_MEMORY: Final = 256_000_000
-_SMALL_LINES: Final = 4
+_MEMORY: Final = 256_000_000  # bytes of the store in memory
+_SMALL_LINES: Final = 4  # lines up to which JSON is shown in indented form
 
 
 class _Saves(Protocol):
-    """What saving needs: a store, or a folder."""
+    """Where results are saved: a store, or a folder."""
 
     def get(self, namespace: str, key: str) -> bytes | None: ...
 
@@ -64,7 +64,7 @@ class _Folder:
     file_type: FileType | None = None
 
     def get(self, namespace: str, key: str) -> bytes | None:  # noqa: ARG002 - a folder is a namespace
-        """Return what was saved under a handle: no other file of the folder, and nothing that a link leads to."""
+        """Return the result saved under a handle: no other file of the folder, and no target of a link."""
         if not _HANDLE.fullmatch(key):
             return None
         try:
@@ -81,7 +81,7 @@ class _Folder:
             descriptor = os.open(self.path / f"{key}.{suffix}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as out:
                 out.write(value)
-        except FileExistsError:  # the key is derived from the value: the file holds the same
+        except FileExistsError:  # the key is derived from the value, so the file has the same content
             if not self.path.is_dir():
                 raise StoreError(f"workspace {self.path} is not a folder; name one") from None
         except OSError as error:
@@ -102,7 +102,7 @@ class _Preview:
     saves: Callable[[FileType], _Saves] | None
 
     def of(self, result: object) -> object:
-        """Return the result itself, or its handle and a preview where it is over the threshold."""
+        """Return the result itself, or its handle and a preview if it exceeds the threshold."""
         written = _written(result)
         if written is None:
             return result
@@ -168,17 +168,17 @@ def context_result(
     """Decorate a tool, sync or async, so that a large result is saved whole and replaced by its handle and a preview.
 
     Strings, bytes, dicts, lists, pydantic models, dataclasses and data frames are handled; anything else, and results
-    within the preset's threshold, are returned as they are. Name, signature and annotations stay, so that
-    decorators of frameworks may stand above.
+    within the preset's threshold, are returned unchanged. Name, signature and annotations are kept, so that decorators
+    of frameworks can be applied on top.
 
     Args:
-        preset: name of a truncation preset, or one itself.
+        preset: name of a truncation preset, or a preset.
         save: False shows the preview and saves nothing.
         store: where results are saved; None means the workspace, else the store of the configuration, else a store in
-            memory that this process shares (256 MB, the oldest go first).
-        workspace: folder to save results in as files, in place of a store.
+            memory that this process shares (256 MB, the oldest are evicted first).
+        workspace: folder to save results in as files, instead of a store.
         counter: counts tokens, as for `ctxguard.tokens.find_counter`.
-        config: where presets and the store are looked up; None means `load_context_config()`.
+        config: contains presets and the store; None means `load_context_config()`.
 
     Raises:
         ConfigError: there is no such preset, the store is not open, or the function is a generator.
@@ -278,10 +278,10 @@ def recall(
 ) -> str:
     """Return lines of a saved result, within a token limit, or one line saying that there is no such result.
 
-    JSON that was saved in few long lines is read by the lines of its indented form.
+    JSON that was saved in few long lines is shown in indented form, and its lines are counted there.
 
     Args:
-        handle: what the preview named.
+        handle: the handle in the preview.
         first_line: first line, counted from 1.
         last_line: last line, inclusive; None means as many lines as the limit allows.
         contains: only lines that contain this text.
@@ -294,7 +294,7 @@ def recall(
 
 
 def handle_of(content: str | bytes) -> str:
-    """Return the handle of a content: 20 letters, made from it alone; no digits, which masking rules might take."""
+    """Return the handle of a content: 20 letters, derived from it alone; no digits, which masking rules might match."""
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return hashlib.blake2b(data, digest_size=10).hexdigest().encode().translate(_LETTERS).decode()
 
@@ -328,7 +328,7 @@ def _lines(text: str) -> Sequence[str]:
     if len(lines) <= _SMALL_LINES and len(text) > 400 and text.lstrip()[:1] in ("{", "["):
         try:
             return json.dumps(json.loads(text), indent=1, ensure_ascii=False).splitlines()
-        except (ValueError, RecursionError):  # not JSON after all: its own lines will do
+        except (ValueError, RecursionError):  # not JSON after all: its own lines are used
             return lines
     return lines
 
@@ -354,7 +354,7 @@ def _shared_store(url: str | None) -> _Saves:
 
 
 def preview_limits(truncation: TruncationConfig) -> Limits:
-    """Return what a preview by a preset may show beside its tokens."""
+    """Return the limits of a preview by a preset, apart from its tokens."""
     return Limits(
         lines_head=truncation.lines_head,
         lines_tail=truncation.lines_tail,
@@ -368,7 +368,7 @@ def preview_limits(truncation: TruncationConfig) -> Limits:
 
 
 def _written(result: object) -> tuple[str, bytes, FileType | None] | None:
-    """Write a result as text and as the bytes to be saved; None for values that are returned as they are."""
+    """Return a result as text and as the bytes to save; None for values that are returned unchanged."""
     if isinstance(result, str):
         return result, result.encode("utf-8", "surrogatepass"), None
     if isinstance(result, bytes | bytearray):
@@ -380,7 +380,7 @@ def _written(result: object) -> tuple[str, bytes, FileType | None] | None:
     if _is_data(result):
         try:
             text = json.dumps(_plain(result), ensure_ascii=False, default=_plain, skipkeys=True)
-        except (TypeError, ValueError, RecursionError):  # cyclic or nested too deep: no framework can send it either
+        except (TypeError, ValueError, RecursionError):  # cyclic or nested too deeply: no framework can send it either
             return None
         return text, text.encode("utf-8", "surrogatepass"), FileType.JSON
     return None
@@ -394,7 +394,7 @@ def _of_bytes(data: bytes) -> tuple[str, bytes, FileType | None]:
 
 
 def _frame_text(frame: object, write: Callable[..., str]) -> str:
-    """Write a data frame as CSV: pandas' with its index where that says more than the row's number."""
+    """Return a data frame as CSV: pandas' with its index if that is more than the row's number."""
     if hasattr(frame, "write_csv"):
         return write()
     return write(index=type(getattr(frame, "index", None)).__name__ != "RangeIndex")
@@ -411,7 +411,7 @@ def _is_data(result: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return what JSON can hold of a value: fields of models and dataclasses, members of sets, else its text."""
+    """Return a value in a form that JSON allows: fields of models and dataclasses, members of sets, else its text."""
     dump = getattr(value, "model_dump", None)
     if dump is not None and not isinstance(value, type):
         return dump(mode="json")

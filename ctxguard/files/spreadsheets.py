@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from ctxguard.content.processors.table import Record, Table, TableProcessor, write_row
+from ctxguard.content.processors.table import Table, TableProcessor, TableRecord, write_row
 from ctxguard.content.processors.tree import share_out
 from ctxguard.content.views import Limits, TruncationInfo, View, note
 from ctxguard.files.opening import RefusedError
@@ -15,12 +15,12 @@ from ctxguard.files.text_files import describe_range
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_TITLE = 40
+_TITLE = 40  # characters of a sheet's name in its heading
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """Hold one sheet: its rows without the header, and in words which of them are shown (`extent`)."""
+    """One sheet: its rows without the header, and a description of the shown ones (`extent`)."""
 
     name: str
     processor: TableProcessor
@@ -29,7 +29,7 @@ class Sheet:
 
 
 class SheetsProcessor:
-    """Show the sheets that hold anything; `handle` names the whole."""
+    """Show the sheets that are not empty; `handle` names the whole."""
 
     def __init__(self, sheets: Sequence[Sheet], handle: str | None = None) -> None:
         self._sheets = sheets
@@ -50,7 +50,7 @@ class SheetsProcessor:
         return View("\n".join(parts), cut=bool(missing) or any(view.cut for view in views), info=self._info(views))
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the names of the sheets, then how many there are."""
+        """Return the names of the sheets, then only their number."""
         names = ", ".join(sheet.name for sheet in self._sheets)
         return f"[sheets: {names}]", f"[{len(self._sheets)} sheets]", "…"
 
@@ -70,11 +70,11 @@ def read_sheets(converted: str, limits: Limits, *, rows: tuple[int, int] | None 
 
     Args:
         converted: the JSON.
-        limits: what a view may show of each sheet.
+        limits: the limits of a view of each sheet.
         rows: first and last row that were requested, counted from 1 after the header; None means all.
 
     Raises:
-        RefusedError: no sheet has the first of the requested rows, unless that is 1.
+        RefusedError: the first requested row is beyond the end of every sheet, unless it is row 1.
     """
     entries = [entry for entry in cast("list[Mapping[str, object]]", json.loads(converted)) if entry["head"]]
     sheets = [_sheet(entry, limits, rows) for entry in entries]
@@ -101,5 +101,5 @@ def _sheet(entry: Mapping[str, object], limits: Limits, requested: tuple[int, in
     return Sheet(name, TableProcessor(table, limits, text=whole), rows, extent)
 
 
-def _record(cells: list[str]) -> Record:
-    return Record(write_row(cells), cells)
+def _record(cells: list[str]) -> TableRecord:
+    return TableRecord(write_row(cells), cells)

@@ -12,8 +12,8 @@ from ctxguard.files.opening import RefusedError
 
 WHOLE: Final = 4_000_000
 """Bytes up to which a text file is read whole."""
-_CHUNK: Final = 1 << 20
-_MAX_RANGE: Final = 8_000_000
+_CHUNK: Final = 1 << 20  # bytes per read when lines are counted
+_MAX_RANGE: Final = 8_000_000  # bytes of a range, so that memory is bounded
 
 
 def read_source(file: BinaryIO, size: int, encoding: str, window: int, *, exact: bool = False) -> Source:
@@ -38,7 +38,7 @@ def _tail_encoding(encoding: str) -> str:
 
 
 def _whole_lines(data: bytes, encoding: str, *, at_start: bool) -> str:
-    """Decode a part of a file and cut off the line it starts or ends inside."""
+    """Decode a part of a file and remove the incomplete line at its start or end."""
     text = decode(data, encoding)
     if at_start:
         end = text.rfind("\n")

@@ -1,7 +1,7 @@
-"""Convert one document to text, in a process of its own: `python -m ctxguard.files.worker KIND SECONDS < FILE`.
+"""Convert one document to text, in a separate process: `python -m ctxguard.files.worker KIND SECONDS < FILE`.
 
-Documents are untrusted, and the libraries that read them were not written for that: a small file may take gigabytes
-or hours. This process limits its memory and processor time; its caller limits the elapsed time.
+Documents are untrusted, and the libraries that read them do not defend against malicious ones: a small file may take
+gigabytes or hours. This process limits its memory and processor time; its caller limits the elapsed time.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from openpyxl import Workbook
     from openpyxl.worksheet.worksheet import Worksheet
 
-MEMORY: Final = 3 << 30
-MAX_TEXT: Final = 8_000_000
-MAX_UNPACKED: Final = 512_000_000
-MAX_RATIO: Final = 200
-MAX_ENTRIES: Final = 10_000
-MAX_SINGLE: Final = 64_000_000
-MAX_ROWS: Final = 200_000
-ENDS: Final = 200
-MAX_RANGE: Final = 100_000
-_EXCEL_ROWS: Final = 1_048_576
+MEMORY: Final = 3 << 30  # bytes of address space for the process
+MAX_TEXT: Final = 8_000_000  # characters of the result
+MAX_UNPACKED: Final = 512_000_000  # bytes that a zip may unpack to in total, and
+MAX_RATIO: Final = 200  # relative to its size: real documents stay far below
+MAX_ENTRIES: Final = 10_000  # files in a zip
+MAX_SINGLE: Final = 64_000_000  # bytes of a compressed file
+MAX_ROWS: Final = 200_000  # rows of a sheet that are read
+ENDS: Final = 200  # rows at either end of a sheet that are passed on
+MAX_RANGE: Final = 100_000  # rows of a requested range
+_EXCEL_ROWS: Final = 1_048_576  # rows that a sheet can have
 _UNLISTED: Final = ((b"7z\xbc\xaf", "7z"), (b"Rar!", "RAR"))
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
-class UnreadableError(Exception):
-    """Say why a document cannot be read."""
+class ConversionError(Exception):
+    """The reason why a document cannot be read."""
 
 
 def main(arguments: list[str]) -> int:
-    """Convert standard input to text on standard output; a reason in one line on standard error and 1 if it cannot.
+    """Convert standard input to text on standard output; if that fails, one line on standard error, and exit code 1.
 
     Args:
-        arguments: the kind: `pdf`, `docx`, `pptx`, `spreadsheet` or `archive`; the seconds it may take, 60 where they
-            are not given; of a spreadsheet, the first and the last row to read.
+        arguments: the kind: `pdf`, `docx`, `pptx`, `spreadsheet` or `archive`; the time limit in seconds, 60 if
+            missing; for a spreadsheet, the first and the last row to read.
     """
     _limit(int(arguments[1]) if len(arguments) > 1 else 60)
     warnings.simplefilter("ignore")
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
 def _limit(seconds: int) -> None:
     try:
         import resource
-    except ImportError:  # Windows has none; the caller's clock remains
+    except ImportError:  # not available on Windows; the caller's clock remains
         return
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
@@ -85,7 +85,7 @@ def _reason(error: Exception) -> str:
         return "needs more memory than a document is given"
     if "Password" in told or "encrypted" in told:
         return "is protected by a password"
-    text = " ".join(str(error).split()) if isinstance(error, UnreadableError) else ""
+    text = " ".join(str(error).split()) if isinstance(error, ConversionError) else ""
     return text or f"is damaged or not what it claims to be ({type(error).__name__})"
 
 
@@ -103,27 +103,27 @@ def _document(extension: str) -> Callable[[BinaryIO], str]:
 
 
 def _refuse_bomb(file: BinaryIO) -> None:
-    """Refuse a zip that unpacks to far more than it is."""
+    """Reject a zip file that unpacks to far more than its size."""
     import zipfile
 
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     start = file.read(8)
     if start == _OLE and "EncryptedPackage".encode("utf-16-le") in file.read():
-        raise UnreadableError("is protected by a password; save it without one")
+        raise ConversionError("is protected by a password; save it without one")
     if start == _OLE:
-        raise UnreadableError("is of an Office format from before 2007; save it as .docx, .pptx or .xlsx")
+        raise ConversionError("is of an Office format from before 2007; save it as .docx, .pptx or .xlsx")
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
     if unpacked > MAX_UNPACKED or (unpacked > 20_000_000 and unpacked > size * MAX_RATIO):
-        raise UnreadableError(f"would unpack {size} bytes to {unpacked}, which is refused as a zip bomb")
+        raise ConversionError(f"would unpack {size} bytes to {unpacked}, which is refused as a zip bomb")
     file.seek(0)
 
 
 def _spreadsheet(file: BinaryIO, requested: tuple[int, int] | None = None) -> str:
-    """Write the sheets as JSON: name, rows there are, the first and the last rows.
+    """Write the sheets as JSON: name, number of rows, the first and the last rows.
 
-    If rows are requested, counted from 1 after the header, `head` holds the header and these, and `tail` is empty.
+    If rows are requested, counted from 1 after the header, `head` contains the header and these, and `tail` is empty.
     """
     if file.read(8) == _OLE:
         return _written(_old_sheets(file, requested))
@@ -149,17 +149,17 @@ def _new_workbook(file: BinaryIO) -> Workbook:
 
 
 def _new_sheet(sheet: Worksheet, requested: tuple[int, int] | None) -> _Sheet:
-    # A last row is given, so that openpyxl does not trust the size that the sheet claims to have.
+    # With an explicit last row, openpyxl does not rely on the size that the sheet claims to have.
     rows = sheet.iter_rows(values_only=True, max_row=_EXCEL_ROWS, max_col=1000)
     return _sheet(sheet.title, rows, sheet.max_row or 0, requested)
 
 
 def _written(sheets: Sequence[_Sheet]) -> str:
-    """Write sheets as JSON, with as many rows of each as may be passed on."""
+    """Write sheets as JSON, with as many rows of each as the output may contain."""
     keep = max((len(sheet["head"]) for sheet in sheets), default=1)
     while len(text := json.dumps(sheets)) > MAX_TEXT:
         if keep == 1:
-            raise UnreadableError(f"has rows of more than {MAX_TEXT} characters, which is more than can be shown")
+            raise ConversionError(f"has rows of more than {MAX_TEXT} characters, which is more than can be shown")
         keep //= 2
         sheets = [_with_ends(sheet, keep) for sheet in sheets]
     return text
@@ -191,7 +191,7 @@ def _old_sheet(sheet: Any, datemode: int, requested: tuple[int, int] | None) -> 
 
 
 def _old_value(cell: Any, datemode: int) -> object:  # noqa: ANN401 - of xlrd
-    """Return what a cell holds: Excel keeps dates and truth values as numbers, and errors as codes."""
+    """Return the content of a cell: Excel stores dates and truth values as numbers, and errors as codes."""
     xlrd: Any = import_module("xlrd")
     value: float | str = cell.value
     if cell.ctype == xlrd.XL_CELL_DATE:
@@ -246,7 +246,7 @@ def _archive(file: BinaryIO) -> str:
     file.seek(0)
     start = file.read(8)
     if name := next((name for sign, name in _UNLISTED if start.startswith(sign)), None):
-        raise UnreadableError(f"is a {name} archive, which cannot be listed; unpack it first")
+        raise ConversionError(f"is a {name} archive, which cannot be listed; unpack it first")
     file.seek(0)
     try:
         return _tar_listing(file)
@@ -283,7 +283,7 @@ def _openers() -> dict[bytes, Callable[[BinaryIO], BinaryIO]]:
 
 
 def _single(unpacked: BinaryIO) -> str:
-    """Tell of one compressed file how large it is, up to a limit, and how it starts."""
+    """Return the unpacked size of a compressed file, up to a limit, and its beginning."""
     start = unpacked.read(2_000)
     size = len(start)
     while size <= MAX_SINGLE and (chunk := unpacked.read(1 << 20)):
@@ -309,7 +309,7 @@ class _Bounded(io.RawIOBase):
         data = self._file.read(size)
         self._left -= len(data)
         if self._left < 0:
-            raise UnreadableError("is too large to be listed")
+            raise ConversionError("is too large to be listed")
         return data
 
 
@@ -320,7 +320,7 @@ CONVERTERS: Final[dict[str, Callable[[BinaryIO], str]]] = {
     "spreadsheet": _spreadsheet,
     "archive": _archive,
 }
-"""What reads each kind of document."""
+"""The converter for each kind of document."""
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

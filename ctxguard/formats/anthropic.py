@@ -1,6 +1,6 @@
 """Anthropic's Messages as artifacts and back.
 
-The block kinds are those of `anthropic.types.ContentBlockParam`; fields beyond them are kept as they are.
+The block kinds are those of `anthropic.types.ContentBlockParam`; other fields are kept as they are.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _READ: Final = {
     "tool_result": frozenset({"type", "tool_use_id"}),
     "thinking": frozenset({"type", "thinking"}),
 }
-"""What is read of a block, beside its texts."""
+"""The fields of a block that are read, besides its texts."""
 _NOTHING: Final[AbstractSet[str]] = frozenset()
 _DELTAS: Final = {"text_delta": "text", "input_json_delta": "partial_json"}
 _THINKING: Final = ("thinking", "redacted_thinking")
@@ -66,9 +66,9 @@ _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "search_result": ("content",),
     "document": ("source", "content"),
 }
-"""Blocks that hold a text or other blocks: where these stand."""
+"""Blocks that contain a text or other blocks, and the fields that contain them."""
 _RESULT: Final = ("type", "tool_use_id", "is_error", "cache_control", "toolset_name")
-"""What a result that says nothing may hold."""
+"""The fields that a result without content may have."""
 
 
 def _kind_of(block: object) -> str:
@@ -77,7 +77,7 @@ def _kind_of(block: object) -> str:
 
 
 def _left_of(block: object) -> object:
-    """Return a changed block without what is empty in it, which the API refuses; `REMOVED` where nothing is left."""
+    """Return a changed block without its empty parts, which the API refuses; `REMOVED` if nothing is left."""
     path = _held_at(block)
     held = reduce(get, path, block)
     if not isinstance(held, (list, tuple)):
@@ -89,7 +89,7 @@ def _left_of(block: object) -> object:
 
 
 def _held_at(block: object) -> tuple[str, ...]:
-    """Return where a block holds a text or others; `()` for a bare text, which is all there is, and other blocks."""
+    """Return the place of the text or blocks in a block; `()` for a bare text and for other blocks."""
     is_text = _kind_of(block) == "document" and get(get(block, "source"), "type") == "text"
     return ("source", "data") if is_text else () if isinstance(block, str) else _HOLDERS.get(_kind_of(block), ())
 
@@ -142,13 +142,12 @@ def _place_call(block: object, path: Path) -> PlacedCall:
 
 
 class AnthropicAdapter(BlockFormat):
-    """Look at Messages as artifacts: each `tool_result` block is one, the rest of a message another.
+    """Read Messages as artifacts: each `tool_result` block is one, the rest of a message another.
 
-    What does not survive: the `citations` of an edited text; thinking that a stage changed, with the rest of the
-    thinking of its message; a text, document or search result of which nothing is left. `tool_result` blocks move
-    before the text of their message, and together into the message right behind their call, as the API demands.
-    Blocks of unknown type and those of server tools are opaque; messages of unknown role are kept and pinned, and the
-    report names the role.
+    Not preserved: the `citations` of an edited text; thinking that a stage changed, with the rest of the thinking of
+    its message; a text, document or search result that became empty. `tool_result` blocks move before the text of their
+    message, and together into the message right behind their call, as the API requires. Blocks of unknown type and
+    those of server tools are opaque; messages of unknown role are kept and pinned, and the report names the role.
     """
 
     name = "anthropic"
@@ -168,7 +167,7 @@ class AnthropicAdapter(BlockFormat):
     last_stage = staticmethod(fill_blank)
 
     def detects(self, native: object) -> bool:
-        """Tell whether a request or list has what only Anthropic's Messages have."""
+        """Return whether a request or list has fields that only Anthropic's Messages have."""
         messages = native.get("messages") if isinstance(native, Mapping) else native
         if not is_list(messages) or is_converse(messages):
             return False
@@ -195,7 +194,7 @@ class AnthropicAdapter(BlockFormat):
         return list(walk_content(require_field(message, "content"), ("content",), noun="block"))
 
     def result(self, block: object) -> object:
-        """Return a block that is a tool result."""
+        """Return a block if it is a tool result."""
         return block if _kind_of(block) == "tool_result" else None
 
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
@@ -207,41 +206,41 @@ class AnthropicAdapter(BlockFormat):
         return [_place_call(block, path) for path, block in placed if _kind_of(block) == "tool_use"]
 
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
-        """Walk what a block holds beside what is read of it; a result in the wrong role is not read."""
+        """Yield the other fields of a block; a result in the wrong role is not read."""
         kind = _kind_of(block)
         own = _NOTHING if role != "user" and kind == "tool_result" else _READ.get(kind, _NOTHING)
         return _BLOCKS.part_fields(block, path, read, own=own)
 
     def is_pinned(self, block: object) -> bool:
-        """Tell a compaction, which stands for all that came before it."""
+        """Return whether a block is a compaction, which replaces everything before it."""
         return _kind_of(block) == "compaction"
 
     def with_blocks(self, message: object, blocks: list[object]) -> object:
-        """Return a message with other blocks; a content that is one text stays one."""
+        """Return a message with other blocks; a content that is a single text stays one."""
         is_text = len(blocks) == 1 and isinstance(blocks[0], str)
         plain = message if isinstance(message, Mapping) else {"role": get(message, "role")}
         return copy_with(plain, {("content",): blocks[0] if is_text else blocks})
 
     def valid(self, blocks: list[object]) -> list[object]:
-        """Return blocks that the API takes: no message may be empty."""
+        """Return blocks in the form that the API accepts: a message must not be empty."""
         return blocks or [LEFT_OUT]
 
     def made(self, role: str, blocks: list[object]) -> object:
-        """Return a message that was not read from one; a single text is its content."""
+        """Return a new message; a single text becomes its content."""
         text = get(blocks[0], "text") if len(blocks) == 1 and _kind_of(blocks[0]) == "text" else None
         return {"role": role, "content": text or blocks}
 
     def left_of(self, block: object) -> object:
-        """Return a changed block without what is empty in it, which the API refuses."""
+        """Return a changed block without its empty parts, which the API refuses."""
         return _left_of(block)
 
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Walk what is to be changed.
+        """Yield the changes.
 
-        Thinking goes with a change of any of it, as the API takes it back unmodified or not at all; `citations` point
-        into the old text.
+        If any thinking changes, all of it is removed, since the API accepts it unmodified or not at all; `citations`
+        are removed because they refer to the old text.
         """
         thinking = [(number,) for number in fragment.indexes if _kind_of(placed[number][1]) in _THINKING]
         for path, new in super().changes(artifact, fragment, placed):
@@ -250,7 +249,7 @@ class AnthropicAdapter(BlockFormat):
                 yield (*path[:-1], "citations"), REMOVED
 
     def created(self, artifact: Artifact) -> list[object]:
-        """Return the blocks of an artifact that a stage added."""
+        """Return the blocks for an artifact that a stage added."""
         if artifact.kind is Kind.TOOL:
             return [{"type": "tool_result", "tool_use_id": artifact.answers, "content": artifact.text}]
         calls: list[object] = [
@@ -261,7 +260,7 @@ class AnthropicAdapter(BlockFormat):
         return [{"type": "text", "text": text}, *calls] if text else calls
 
     def sent(self, body: Body) -> Sent:
-        """Return what the provider bills; it drops thinking from before the last question."""
+        """Return the billed parts; the provider drops thinking from before the last question."""
         artifacts = without_old_reasoning(self.counted(body))
         form = get(body.get("output_config"), "format") or body.get("output_format")
         schema = get(form, "schema")
@@ -277,7 +276,7 @@ class AnthropicAdapter(BlockFormat):
         )
 
     def deltas(self, event: Event) -> Iterator[Delta]:
-        """Walk the pieces of texts in an event of a streamed answer."""
+        """Yield the pieces of text in an event of a streamed response."""
         field = _DELTAS.get(str(member_at(event, ("delta", "type"))))
         if event.get("type") == "content_block_delta" and field is not None:
             path = ("delta", field)
@@ -286,7 +285,7 @@ class AnthropicAdapter(BlockFormat):
                 yield Delta((event.get("index"),), path, text, field == "partial_json", partial(with_text, event, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return what tells the texts that an event ends."""
+        """Return a function that recognizes the channels that an event ends."""
         if event.get("type") == "content_block_stop":
             index = event.get("index")
             return lambda channel: channel[0] == index
@@ -301,7 +300,7 @@ def _text_documents(message: Body) -> int:
 
 
 def _referenced(value: object) -> Iterator[str]:
-    """Walk the names of the deferred tools that a search has found."""
+    """Yield the names of the deferred tools that a search has found."""
     if isinstance(value, Mapping):
         if value.get("type") == "tool_reference":
             yield text_of(value, "tool_name") or text_of(value, "name") or ""

@@ -1,6 +1,6 @@
-"""Histories of messages whose blocks are kept or dropped alone: Anthropic's Messages, Gemini, Bedrock Converse.
+"""Histories of messages whose blocks can be kept or dropped separately: Anthropic's Messages, Gemini, Bedrock Converse.
 
-Each tool result of a message is an artifact of its own, the rest of the message another one.
+Each tool result of a message becomes one artifact, and the rest of the message another.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ PlacedBlock = tuple[Path, object]
 
 
 class BlockFormat(Format):
-    """Read and write messages made of blocks. Subclasses say what a block is.
+    """Read and write messages made of blocks. Subclasses define the blocks.
 
     Attributes:
-        kinds: The kind of each role; messages of other roles are kept, and reports name the role.
+        kinds: The kind for each role; messages of other roles are kept, and reports name the role.
         field: The key of the blocks in a message.
-        own: Keys of a message that are read.
+        own: The keys of a message that are read.
         blocks: Reads a block.
         exact: Keys whose values are compared by type and order, see `ReadCache`.
         result_roles: Roles whose messages hold tool results.
@@ -54,13 +54,13 @@ class BlockFormat(Format):
         """Return the artifacts of a request, its system prompt first, or of a list of messages.
 
         Raises:
-            HistoryError: It is neither, or a message cannot be read or is of another format.
+            HistoryError: It is neither, or a message cannot be read or is in another format.
         """
         read = (self._messages.read(one) for one in (self._prompt(native), self.messages(native)))
         return list(self.paired(chain.from_iterable(chain.from_iterable(read))))
 
     def write(self, native: Any, artifacts: Iterable[Artifact]) -> Any:  # noqa: ANN401 - each format has its own
-        """Return the request or the list of these artifacts: the same messages where nothing was changed."""
+        """Return the request or the list for these artifacts: the same messages if nothing was changed."""
         prompts = set(map(id, self._prompt(native)))
         neighbors = set(pairwise(map(id, self.messages(native))))
         system: object = None
@@ -80,7 +80,7 @@ class BlockFormat(Format):
         raise NotImplementedError
 
     def prompt(self, native: Mapping[str, Any]) -> object:
-        """Return the content of the system prompt of a request; an empty value where there is none."""
+        """Return the content of the system prompt of a request; an empty value if there is none."""
         raise NotImplementedError
 
     def with_history(self, native: Mapping[str, Any], system: object, messages: list[object]) -> Mapping[str, Any]:
@@ -88,7 +88,7 @@ class BlockFormat(Format):
         return {**native, **({} if system is None else {"system": system}), self.history: messages}
 
     def paired(self, artifacts: Iterable[Artifact]) -> Iterable[Artifact]:
-        """Return artifacts in which results without an id have that of their call."""
+        """Return artifacts in which results without an id have the id of their call."""
         return artifacts
 
     def placed(self, message: object) -> list[PlacedBlock]:
@@ -104,7 +104,7 @@ class BlockFormat(Format):
         return str(get(message, "role"))
 
     def runs(self, rest: list[int], placed: Sequence[PlacedBlock], role: str) -> list[tuple[int, ...]]:  # noqa: ARG002
-        """Return the numbers of the blocks that are no results, by artifact."""
+        """Return the numbers of the blocks that are not results, by artifact."""
         return [tuple(rest)]
 
     def result(self, block: object) -> object:
@@ -112,7 +112,7 @@ class BlockFormat(Format):
         raise NotImplementedError
 
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
-        """Return the id of the call that a block with a result answers, the place of the id, and the tool's name."""
+        """Return the id of the call that a result block answers, the place of the id, and the tool's name."""
         raise NotImplementedError
 
     def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
@@ -120,15 +120,15 @@ class BlockFormat(Format):
         raise NotImplementedError
 
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
-        """Walk what a block holds beside what is read of it."""
+        """Yield the fields of a block that are not read otherwise."""
         raise NotImplementedError
 
     def is_pinned(self, block: object) -> bool:  # noqa: ARG002 - the signature of all formats
-        """Tell a block that must stay in any case."""
+        """Return whether a block must never be dropped."""
         return False
 
     def belongs(self, artifact: Artifact, last: Artifact, neighbors: set[tuple[int, int]]) -> bool:
-        """Tell whether an artifact goes into the message of the one before it: with its own, results with results."""
+        """Return whether an artifact shares a message with the previous one: parts of one message, or results."""
         fragment, before = artifact.source, last.source
         if not isinstance(fragment, Fragment) or not isinstance(before, Fragment):
             return self.joins(artifact, last)
@@ -137,23 +137,23 @@ class BlockFormat(Format):
         return self.joins(artifact, last) and (id(before.message), id(fragment.message)) not in neighbors
 
     def joins(self, artifact: Artifact, last: Artifact) -> bool:
-        """Tell whether artifacts that were not read from one message are written into one."""
+        """Return whether artifacts that were read from different messages are written into one."""
         return artifact.kind is last.kind is Kind.TOOL
 
     def left_of(self, block: object) -> object:
-        """Return a changed block without what is empty in it; `REMOVED` where nothing is left."""
+        """Return a changed block without its empty parts; `REMOVED` if nothing is left."""
         raise NotImplementedError
 
     def created(self, artifact: Artifact) -> list[object]:
-        """Return the blocks of an artifact that a stage added: a result for a call that got none, a summary."""
+        """Return the blocks for an artifact that a stage added: a substitute for a missing result, a summary."""
         raise NotImplementedError
 
     def with_blocks(self, message: object, blocks: list[object]) -> object:
-        """Return a message with other blocks, in the form in which it came."""
+        """Return a message with other blocks, in its original form."""
         return copy_with(message, {(self.field,): blocks})
 
     def _prompt(self, native: object) -> Sequence[object]:
-        """Return the system prompt as a message, the same one for the same content; none where there is none."""
+        """Return the system prompt as a message, the same one for the same content; None if there is none."""
         content = self.prompt(native) if isinstance(native, Mapping) else None
         return self._prompts.read([content]) if content else []
 
@@ -174,7 +174,7 @@ class BlockFormat(Format):
         said = list(chain.from_iterable(read))
         fields = [f for (at, one), held in zip(own, read, strict=True) for f in self.block_fields(one, at, role, held)]
         if 0 in fragment.indexes or not fragment.indexes:
-            # what belongs to the message as a whole goes with its first block
+            # fields of the message as a whole go with its first block
             whole = extra_fields(fragment.message, own=self.own) if self.field_of(fragment.message) is not None else ()
             fields += [((), replace(field, editable=False)) for _, field in whole]
         if own and role in self.result_roles and self.result(own[0][1]) is not None:
@@ -192,14 +192,14 @@ class BlockFormat(Format):
         )
 
     def field_of(self, message: object) -> object:
-        """Return the content of a message; None for one that is nothing but its content."""
+        """Return the content of a message; None if the message is only its content."""
         return get(message, self.field)
 
     def _message(self, group: list[Artifact]) -> object:
-        """Return the message of artifacts: the very one they were read from, where they are all of it unchanged."""
+        """Return the message of artifacts: the original one if they are all of it, unchanged."""
         first = group[0]
         sources = [artifact.source for artifact in group if isinstance(artifact.source, Fragment)]
-        # the common case, told without writing anything: one fragment, all of the message, unchanged
+        # the common case, detected without writing anything: one fragment, all of the message, unchanged
         if len(group) == 1 and sources and first.origin is None and sources[0].is_whole:
             return sources[0].message
         written = [block for artifact in group for block in self._written(artifact)]
@@ -211,15 +211,15 @@ class BlockFormat(Format):
         return self.made(role, self.valid(written))
 
     def made(self, role: str, blocks: list[object]) -> object:
-        """Return a message that was not read from one."""
+        """Return a new message."""
         return {"role": role, self.field: blocks}
 
     def valid(self, blocks: list[object]) -> list[object]:
-        """Return blocks that the API takes: no message may be empty."""
+        """Return blocks in the form that the API accepts: a message must not be empty."""
         return blocks or self.created(Artifact(Kind.USER, LEFT_OUT))
 
     def _written(self, artifact: Artifact) -> Iterator[object]:
-        """Walk the blocks of an artifact: the same objects where nothing was changed."""
+        """Yield the blocks of an artifact: the same objects if nothing was changed."""
         fragment = artifact.source
         if not isinstance(fragment, Fragment):
             yield from self.created(artifact)
@@ -236,6 +236,6 @@ class BlockFormat(Format):
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Walk what is to be changed, by the number of the block and the place in it."""
+        """Yield the changes, by the number of the block and the place in it."""
         for (_, *inner), new in self._view(fragment, placed).changes(artifact).items():
-            yield cast("Path", tuple(inner)) or (0,), new  # a content that is one text is a block of its own
+            yield cast("Path", tuple(inner)) or (0,), new  # a content that is a single text counts as one block

@@ -1,6 +1,6 @@
-"""Chat Completions messages as artifacts and back, and what formats like it share.
+"""Chat Completions messages as artifacts and back, and the parts shared by similar formats.
 
-The field list is that of `openai.types.chat.ChatCompletionMessageParam`; keys beyond it are kept as they are.
+The field list is that of `openai.types.chat.ChatCompletionMessageParam`; other keys are kept as they are.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ Message: TypeAlias = Mapping[str, object]
 
 _KINDS: Final = {role: Kind(role) for role in ("system", "developer", "user", "assistant", "tool", "function")}
 _NOTHING: Final[Sequence[PlacedPart]] = [(("content",), Part("text", ""))]
-"""The part of a message that says nothing."""
+"""The part of a message without content."""
 _OWN: Final = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "function_call", *REASONING_FIELDS})
-"""What is read of a message."""
+"""The fields of a message that are read."""
 _SPEAKERS: Final[Mapping[object, Kind]] = {role: kind for role, kind in _KINDS.items() if role != "function"}
 _PLAIN: Final = frozenset({"role", "content", "tool_call_id"})
 _CALL: Final = frozenset({"id", "type", "function"})
@@ -80,14 +80,14 @@ def _untyped(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _thinking(part: object, path: Path) -> list[PlacedPart]:
-    """Return the parts of Mistral's thinking, which holds parts of its own; signed, it is Anthropic's."""
+    """Return the parts of Mistral's thinking, which is itself a list of parts; signed thinking is Anthropic's."""
     if get(part, "signature") is not None:
         return read_unknown(part, path)
     thought = PARTS.read(get(part, "thinking"), (*path, "thinking"))
     return [(place, replace(part, kind="reasoning") if part.kind == "text" else part) for place, part in thought]
 
 
-PARTS: Final = ContentFormat(
+PARTS: Final[ContentFormat] = ContentFormat(
     {
         None: _untyped,
         **dict.fromkeys(("text", "input_text", "output_text"), text_reader("text")),
@@ -106,7 +106,7 @@ class MessageFormat(Format):
 
     Attributes:
         content: Reads the content of a message.
-        texts: Fields beside the content that hold what the model said, which may be changed.
+        texts: Fields other than the content that contain text of the model, which may be changed.
     """
 
     content: ClassVar[ContentFormat] = PARTS
@@ -123,19 +123,19 @@ class MessageFormat(Format):
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: It is not a list, a message has no role, its content or calls are nothing that can be read, or
-                it is of another format.
+            HistoryError: It is not a list, a message has no role, its content or calls cannot be read, or it is in
+                another format.
         """
         return self._messages.read(require_list(native, "messages"))
 
     def write(self, native: Sequence[Message], artifacts: Iterable[Artifact]) -> list[Message]:
-        """Return the messages of these artifacts: the same objects where nothing was changed."""
-        del native  # every artifact carries its message
+        """Return the messages for these artifacts: the same objects if nothing was changed."""
+        del native  # every artifact contains its message
         return write_each(artifacts, self._written)
 
     def view(self, message: Message) -> MessageView:
-        """Describe what a message holds, and where."""
-        plain = _plain_view(message)  # nearly every message, in a fifth of the time
+        """Return the view of a message: its texts, calls and ids, and their places."""
+        plain = _plain_view(message)  # for nearly every message; takes a fifth of the time
         if plain is not None:
             return plain
         role = require_role(message, CHAT)
@@ -144,7 +144,7 @@ class MessageFormat(Format):
         instead = ("tool_calls", "function_call", "audio", *REASONING_FIELDS, *self.texts)
         content = require_field(message, "content", unless=instead if kind is Kind.ASSISTANT else ())
         said = [((name,), Part("text", text)) for name in self.texts if (text := text_of(message, name))]
-        spoken = [((), audio(None))] if get(message, "audio") else []  # the provider holds it
+        spoken = [((), audio(None))] if get(message, "audio") else []  # the provider has stored it
         parts = [*self.content.read(content, ("content",)), *said, *reasoning_parts(message), *spoken]
         answered = BY_POSITION if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
         return MessageView(
@@ -159,11 +159,11 @@ class MessageFormat(Format):
         )
 
     def changes(self, message: Message, changes: Mapping[Path, object]) -> Iterable[tuple[Path, object]]:
-        """Return the changes of a message as the API takes them."""
+        """Return the changes of a message in the form that the API accepts."""
         return reasoning_changes(message, changes)
 
     def _fields(self, message: Message, calls: Sequence[PlacedCall]) -> Iterator[PlacedField]:
-        """Walk what is sent beside content and calls."""
+        """Yield the fields other than content and calls."""
         yield from extra_fields(message, own=self._own)
         yield from self.content.extra_fields(get(message, "content"), ("content",))
         for call in calls:
@@ -179,7 +179,7 @@ class MessageFormat(Format):
         if artifact.source is None:
             return _created(artifact)
         message: Message = artifact.source  # type: ignore[assignment]  # this adapter put it there
-        # nearly every message that is masked
+        # nearly every masked message
         if type(message) is dict and type(message.get("content")) is str and _differs_in_text(artifact):
             return cast("Message", {**message, "content": artifact.content})
         changes = dict(self.changes(message, self.view(message).changes(artifact)))
@@ -189,7 +189,7 @@ class MessageFormat(Format):
 
 
 def _is_plain_call(call: object) -> bool:
-    """Tell a call with nothing in it but what is read."""
+    """Return whether a call has only the fields that are read."""
     if type(call) is not dict or not call.keys() <= _CALL or call.get("type", "function") != "function":
         return False
     function = call.get("function")
@@ -197,7 +197,7 @@ def _is_plain_call(call: object) -> bool:
 
 
 def _plain_view(message: Message) -> MessageView | None:
-    """Return the view of a message that has a role and a text and nothing else; None for all others."""
+    """Return the view of a message that has only a role and a text; None for all others."""
     if type(message) is not dict or not message.keys() <= _PLAIN:
         return None
     kind, text = _SPEAKERS.get(message.get("role")), message.get("content")
@@ -208,12 +208,12 @@ def _plain_view(message: Message) -> MessageView | None:
 
 
 class OpenAIAdapter(MessageFormat):
-    """Look at Chat Completions messages as artifacts: one message, one artifact.
+    """Read Chat Completions messages as artifacts: each message is one.
 
-    What does not survive: nothing of a message that is kept. Of a changed one, only the changed texts differ;
-    `reasoning_details` go as a whole where one would change, a result or call without an id may get one. A message that
-    a stage adds is a plain dict. Messages of unknown role are kept and pinned, and the report names the role; unknown
-    content parts are opaque.
+    Kept messages are preserved entirely. Of a changed one, only the changed texts differ; `reasoning_details` are
+    removed as a whole if one would change, and a result or call without an id may get one. A message that a stage adds
+    is a plain dict. Messages of unknown role are kept and pinned, and the report names the role; unknown content parts
+    are opaque.
     """
 
     name = "openai"
@@ -225,7 +225,7 @@ class OpenAIAdapter(MessageFormat):
 
     @staticmethod
     def last_stage(draft: Draft) -> Draft:
-        """Let an empty text stand for an empty list of parts, and for a text that is null, which the API refuses."""
+        """Write an empty text for an empty list of parts, and for null, both of which the API refuses."""
         draft = fill_nulls(draft)
         artifacts = [a.revised() if _is_empty_list(a) else a for a in draft.artifacts]
         return draft.revise(artifacts, action="repaired", reason="the API refuses an empty list of parts")
@@ -234,20 +234,20 @@ class OpenAIAdapter(MessageFormat):
         """Return the artifacts of a list of messages, see `MessageFormat.read`."""
         artifacts = super().read(native)
         if any(call.id == BY_POSITION for artifact in artifacts for call in artifact.calls):
-            # calls of the legacy form (`function_call`) are answered by messages of role `function` alone, so a `tool`
+            # calls of the legacy form (`function_call`) are answered only by messages of role `function`, so a `tool`
             # message without an id answers none of them
             return [replace(a, answers="") if a.kind is Kind.TOOL and a.answers is None else a for a in artifacts]
         return artifacts
 
     def detects(self, native: object) -> bool:
-        """Tell whether a list holds messages with the roles of Chat Completions."""
+        """Return whether a list has messages with the roles of Chat Completions."""
         is_chat = is_list(native) and all(get(m, "role") in _KINDS and not _is_foreign(m) for m in native)
         return is_chat and not is_converse(native)
 
     def sent(self, body: Body) -> Sent:
-        """Return what the provider bills; the templates of open models drop reasoning from before the last question."""
+        """Return the billed parts; the templates of open models drop reasoning from before the last question."""
         tools = (*records_of(body.get("tools")), *records_of(body.get("functions")))
-        if str(body.get("model")).startswith("openai/"):  # OpenRouter hands these to the Responses API
+        if str(body.get("model")).startswith("openai/"):  # OpenRouter forwards these to the Responses API
             tools = tuple(
                 {"type": "function", **f} if isinstance(f := t.get("function"), Mapping) else t for t in tools
             )
@@ -262,7 +262,7 @@ class OpenAIAdapter(MessageFormat):
         )
 
     def deltas(self, event: Event) -> Iterator[Delta]:
-        """Walk the pieces of texts in an event of a streamed answer."""
+        """Yield the pieces of text in an event of a streamed response."""
         choices = event.get("choices")
         for number, choice in enumerate(choices if isinstance(choices, list) else ()):
             said = get(choice, "delta")
@@ -273,12 +273,12 @@ class OpenAIAdapter(MessageFormat):
                 yield Delta(channel, ("choices", number, "delta", *path), text, is_json, alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return what tells the texts that an event ends."""
+        """Return a function that recognizes the channels that an event ends."""
         return ended_choices(event, listed="choices", reason="finish_reason")
 
 
 def _pieces(said: Mapping[str, object]) -> Iterator[tuple[Path, str, object]]:
-    """Walk the pieces of texts in the delta of a choice, each with the index of its tool call where it has one."""
+    """Yield the pieces of text in the delta of a choice, each with the index of its tool call if it has one."""
     calls = said.get("tool_calls")
     places: list[tuple[Path, object]] = [((key,), None) for key in ("content", "refusal")]
     for number, call in enumerate(calls if isinstance(calls, list) else ()):
@@ -293,7 +293,7 @@ def _pieces(said: Mapping[str, object]) -> Iterator[tuple[Path, str, object]]:
 
 
 def _alone(event: Event, choice: Mapping[str, object], path: Path, call: object, text: str) -> Event:
-    """Return an event whose delta says a text in place of a piece, and nothing else."""
+    """Return an event whose delta contains another text instead of a piece, and nothing else."""
     said: Any = text
     for key in reversed(path):
         said = {key: said} if isinstance(key, str) else [{"index": call, **said}]
@@ -305,13 +305,13 @@ def _is_empty_list(artifact: Artifact) -> bool:
 
 
 def _is_foreign(message: object) -> bool:
-    """Tell a message whose content blocks are Anthropic's."""
+    """Return whether the content blocks of a message are Anthropic's."""
     content = get(message, "content")
     return isinstance(content, list) and any(get(part, "type") in _FOREIGN for part in content)
 
 
 def _differs_in_text(artifact: Artifact) -> bool:
-    """Tell that nothing but one plain text was changed."""
+    """Return whether only one plain text was changed."""
     was = artifact.root
     return (
         type(was.content) is str
@@ -325,7 +325,7 @@ def _differs_in_text(artifact: Artifact) -> bool:
 
 
 def _created(artifact: Artifact) -> Message:
-    """Return the message of an artifact that no message stood for: a stand-in result, a summary."""
+    """Return the message for an artifact that a stage added: a substitute for a missing result, a summary."""
     role = "user" if artifact.kind is Kind.TASK else artifact.kind.value
     message: dict[str, object] = {"role": role, "content": artifact.text}
     if artifact.kind is Kind.TOOL and artifact.answers == BY_POSITION:
@@ -345,7 +345,7 @@ _OTHERS: Final = ("system", "developer", "user", "tool", "function")
 
 
 def _calls_of(message: Message) -> Iterator[PlacedCall]:
-    """Walk the calls of a message with their places; only an assistant's may have any."""
+    """Yield the calls of a message with their places; only an assistant's may have any."""
     listed, legacy = get(message, "tool_calls"), get(message, "function_call")
     if (listed or legacy) and (role := get(message, "role")) in _OTHERS:
         field = "tool_calls" if listed else "function_call"

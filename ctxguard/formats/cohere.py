@@ -1,7 +1,7 @@
 """Messages of Cohere's chat API (v2) as artifacts and back.
 
-The format is that of https://docs.cohere.com/reference/chat: roles and tool calls are those of Chat Completions. Its
-own are the plan that goes before tool calls (`tool_plan`), documents as results of tools, documents beside the history,
+The format is documented at https://docs.cohere.com/reference/chat: roles and tool calls are those of Chat Completions.
+Differences are the plan before tool calls (`tool_plan`), documents as results of tools, documents outside the history,
 and the events of a stream.
 """
 
@@ -30,23 +30,23 @@ _DELTAS: Final[Mapping[str, tuple[str, Path]]] = {
     "tool-call-start": ("call", _ARGUMENTS),
     "tool-call-delta": ("call", _ARGUMENTS),
 }
-"""Which text an event holds a piece of, and where, by its type. Thinking keeps its placeholders."""
+"""The channel and the place of the text in an event, by its type. Thinking keeps its placeholders."""
 _ENDS: Final = {"content-end": "content", "tool-call-end": "call"}
 _ONLY_COHERE: Final = ("tool_plan", "citations")
 
 
 def _document(part: object, path: Path) -> list[PlacedPart]:
-    """Return the part of a document: its text, or the JSON of its fields."""
+    """Return the part for a document: its text, or the JSON of its fields."""
     data = require_field(require_field(part, "document", path), "data", (*path, "document"))
     return [((*path, *_DOCUMENT), Part("text", arguments_as_text(data)))]
 
 
 class CohereAdapter(MessageFormat):
-    """Look at Cohere's messages as artifacts: one message, one artifact.
+    """Read Cohere's messages as artifacts: each message is one.
 
-    What does not survive: nothing of a message that is kept. Of a changed one, only the changed texts differ; the data
-    of a document whose text is no JSON any more becomes one field `text`. Messages of unknown role are kept and pinned,
-    and the report names the role; unknown content parts are opaque.
+    Kept messages are preserved entirely. Of a changed one, only the changed texts differ; if the text of a document is
+    no longer JSON, its data becomes one field `text`. Messages of unknown role are kept and pinned, and the report
+    names the role; unknown content parts are opaque.
     """
 
     name = "cohere"
@@ -59,11 +59,11 @@ class CohereAdapter(MessageFormat):
     last_stage = staticmethod(fill_nulls)
 
     def detects(self, native: object) -> bool:
-        """Tell whether a list holds messages with fields that only Cohere's have."""
+        """Return whether a list has messages with fields that only Cohere's have."""
         return is_list(native) and any(get(message, key) is not None for message in native for key in _ONLY_COHERE)
 
     def changes(self, message: Message, changes: Mapping[Path, object]) -> Iterable[tuple[Path, object]]:
-        """Return the changes of a message, with the data of a document as the object that it must be."""
+        """Return the changes of a message, with the data of a document as an object, as the API requires."""
         for path, new in changes.items():
             if path[-2:] == _DOCUMENT and isinstance(member_at(message, path), Mapping):
                 value = parse_json(new)
@@ -72,7 +72,7 @@ class CohereAdapter(MessageFormat):
                 yield path, new
 
     def sent(self, body: Body) -> Sent:
-        """Return what the provider bills, with the documents beside the history."""
+        """Return the billed parts, including the documents outside the history."""
         documents = body.get("documents")
         listed = documents if isinstance(documents, list) else []
         beside = [part for one in listed for part in ([Part("text", one)] if isinstance(one, str) else opaque(one))]
@@ -86,14 +86,14 @@ class CohereAdapter(MessageFormat):
         )
 
     def deltas(self, event: Event) -> Iterator[Delta]:
-        """Walk the pieces of texts in an event of a streamed answer."""
+        """Yield the pieces of text in an event of a streamed response."""
         name, path = _DELTAS.get(str(event.get("type")), ("", ()))
         text = member_at(event, path) if name else None
         if isinstance(text, str) and text:
             yield Delta((name, event.get("index")), path, text, name == "call", partial(_alone, event, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return what tells the texts that an event ends."""
+        """Return a function that recognizes the channels that an event ends."""
         kind = str(event.get("type"))
         if kind == "message-end":
             return lambda _: True
@@ -104,5 +104,5 @@ class CohereAdapter(MessageFormat):
 
 
 def _alone(event: Event, path: Path, text: str) -> Event:
-    """Return an event with another text; one that opens a text becomes one that continues it."""
+    """Return an event with another text; an event that opens a text becomes one that continues it."""
     return {**copy_with(event, {path: text}), "type": str(event.get("type")).replace("-start", "-delta")}

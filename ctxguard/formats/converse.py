@@ -1,6 +1,6 @@
 """Messages of Bedrock's Converse API as artifacts and back.
 
-Blocks are the dicts that boto3 takes. They have no type: the one key of a block says what it is. Blobs are bytes, or
+Blocks are the dicts that boto3 takes. They have no type: the one key of a block determines it. Blobs are bytes, or
 base64 text as in the body of an HTTP request.
 """
 
@@ -39,7 +39,7 @@ from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.formats.blocks import BlockFormat, PlacedBlock
 from ctxguard.formats.format import Body, Delta, Ends, Event, Sent, records_of
-from ctxguard.history import is_record as is_written_by_stage
+from ctxguard.history.records import is_record as is_written_by_stage
 
 Message: TypeAlias = Mapping[str, object]
 """A message: a dict with `role` and `content`, as boto3 takes and returns it."""
@@ -54,17 +54,17 @@ _READ: Final = {
     "toolUse": frozenset({"toolUseId", "name", "input"}),
     "reasoningContent": frozenset({"redactedContent"}),
 }
-"""What is read of a block, beside its texts."""
+"""The fields of a block that are read, besides its texts."""
 _SERVER: Final = "server_tool_use"
 _TEXTS: Final = ("txt", "csv", "md", "html")
 """Formats of documents that are sent as text."""
 _TEXT: Final[Path] = ("contentBlockDelta", "delta", "text")
 _INPUT: Final[Path] = ("contentBlockDelta", "delta", "toolUse", "input")
-"""Where the pieces of a text and of a tool's input are. Reasoning keeps its placeholders."""
+"""Places of the pieces of a text and of a tool's input. Reasoning keeps its placeholders."""
 
 
 def _tool_use(block: object) -> object:
-    """Return the tool use of a block that the client has to answer, or None."""
+    """Return the tool use of a block if the client has to answer it, else None."""
     found = get(block, "toolUse")
     return None if get(found, "type") == _SERVER else found
 
@@ -79,7 +79,7 @@ def _text(holder: object, path: Path) -> list[PlacedPart]:
 
 
 def _texts(key: str) -> _Reader:
-    """Return what reads the texts under a key."""
+    """Return a reader for the texts under a key."""
 
     def read(holder: object, path: Path) -> list[PlacedPart]:
         listed = require_field(holder, key, path)
@@ -115,7 +115,7 @@ def _image_of(data: str | None, kind: str) -> Part:
 
 
 def _medium(make: Callable[[str | None, str], Part]) -> _Reader:
-    """Return what reads a medium, given by its bytes or a place in S3."""
+    """Return a reader for a medium that is given by its bytes or its S3 location."""
 
     def read(holder: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - the signature of every reader
         data = as_base64(get(get(holder, "source"), "bytes"))
@@ -191,11 +191,11 @@ _BLOCKS: Final = ContentFormat({None: _read_block}, noun="block", unknown=_unkno
 
 
 def _block_fields(block: object, path: Path, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
-    """Walk what a block holds beside what is read of it: names of documents, places in S3, citations, unknown keys."""
+    """Yield the other fields of a block: names of documents, S3 locations, citations, unknown keys."""
     if isinstance(block, str):
         return
     if any(part.kind == "opaque" for _, part in read):
-        # its tokens are counted as a whole already; its texts still have to be searched
+        # its tokens are already counted as a whole; its texts still have to be searched
         yield from without_tokens(fixed_field("", block, path))
         return
     taken = {at for at, _ in read if at}
@@ -228,7 +228,7 @@ def _place_call(block: object, path: Path) -> PlacedCall:
 
 
 def _left_of(block: object) -> object:
-    """Return a changed block without texts of which nothing is left; `REMOVED` where that is all."""
+    """Return a changed block without its emptied texts; `REMOVED` if nothing is left."""
     if block is REMOVED:
         return block
     if isinstance(get(block, "text"), str):
@@ -242,14 +242,14 @@ def _left_of(block: object) -> object:
 
 
 class BedrockAdapter(BlockFormat):
-    """Look at Converse messages as artifacts: each `toolResult` block is one, the rest of a message another.
+    """Read Converse messages as artifacts: each `toolResult` block is one, the rest of a message another.
 
-    A block that a stage wrote, such as a trail that was stored with the messages, is an artifact of its own as well.
+    A block that a stage wrote, such as a trail stored with the messages, also becomes an artifact of its own.
 
-    What comes out takes turns, as the API demands: neighbors of the same role become one message, results before texts.
-    What does not survive: reasoning whose text would have to change, reasoning that was signed before a cut, and a text
-    of which nothing is left. Blocks of unknown kind and those of server tools are opaque; messages of unknown role are
-    kept and pinned, and the report names the role.
+    Written messages alternate, as the API requires: neighbors of the same role become one message, results before
+    texts. Not preserved: reasoning whose text would have to change, reasoning that was signed before a cut, and a text
+    that became empty. Blocks of unknown kind and those of server tools are opaque; messages of unknown role are kept
+    and pinned, and the report names the role.
     """
 
     name = "bedrock"
@@ -266,7 +266,7 @@ class BedrockAdapter(BlockFormat):
     last_stage = staticmethod(fill_blank)
 
     def detects(self, native: object) -> bool:
-        """Tell whether a request or list has what only Converse has: blocks without a type, in lists."""
+        """Return whether a request or list is in a form that only Converse has: blocks without a type, in lists."""
         messages = native.get("messages") if isinstance(native, Mapping) else native
         if not is_list(messages):
             return False
@@ -292,8 +292,8 @@ class BedrockAdapter(BlockFormat):
     def runs(self, rest: list[int], placed: Sequence[PlacedBlock], role: str) -> list[tuple[int, ...]]:
         """Return the numbers of the blocks by artifact.
 
-        A text that a stage wrote is in one message with what the user said before and behind it, since roles have to
-        take turns.
+        A text that a stage wrote shares a message with the user's texts before and after it, since roles must
+        alternate.
         """
         records = {n for n in rest if role == "user" and is_written_by_stage(text_of(placed[n][1], "text") or "")}
         said = [tuple(group) for _, group in groupby(rest, key=lambda number: number if number in records else -1)]
@@ -312,26 +312,26 @@ class BedrockAdapter(BlockFormat):
         return [_place_call(block, path) for path, block in placed if _tool_use(block) is not None]
 
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:  # noqa: ARG002
-        """Walk what a block holds beside what is read of it."""
+        """Yield the other fields of a block."""
         return _block_fields(block, path, read)
 
     def belongs(self, artifact: Artifact, last: Artifact, neighbors: set[tuple[int, int]]) -> bool:  # noqa: ARG002
-        """Tell whether an artifact belongs to the turn of the one before it."""
+        """Return whether an artifact belongs to the turn of the previous one."""
         return _turn(artifact) == _turn(last)
 
     def left_of(self, block: object) -> object:
-        """Return a changed block without texts of which nothing is left."""
+        """Return a changed block without its emptied texts."""
         return _left_of(block)
 
     def valid(self, blocks: list[object]) -> list[object]:
-        """Return blocks that the API takes: a cache point alone says nothing."""
+        """Return blocks in the form that the API accepts: a cache point alone is not enough."""
         is_empty = all(isinstance(block, Mapping) and block.keys() == {"cachePoint"} for block in blocks)
         return [{"text": LEFT_OUT}, *blocks] if is_empty else blocks
 
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Walk what is to be changed: reasoning as a whole; `json` becomes `text` where its text is no JSON now."""
+        """Yield the changes: reasoning as a whole; `json` becomes `text` if its text is no longer JSON."""
         for path, new in super().changes(artifact, fragment, placed):
             if get(placed[int(path[0])][1], "reasoningContent") is not None:
                 yield path[:1], REMOVED
@@ -342,7 +342,7 @@ class BedrockAdapter(BlockFormat):
                 yield path, new
 
     def created(self, artifact: Artifact) -> list[object]:
-        """Return the blocks of an artifact that a stage added."""
+        """Return the blocks for an artifact that a stage added."""
         if artifact.kind is Kind.TOOL:
             content = [{"text": artifact.text or LEFT_OUT}]
             return [{"toolResult": {"toolUseId": artifact.answers, "content": content}}]
@@ -353,13 +353,13 @@ class BedrockAdapter(BlockFormat):
         ]
 
     def settings(self, body: Body) -> tuple[dict[str, object], list[Body]]:
-        """Return the settings of a body, and those of them that the model is shown as schemas."""
+        """Return the settings of a body, and those of them that the model sees as schemas."""
         rest, schemas = super().settings(body)
         choice = get(body.get("toolConfig"), "toolChoice")
         return (rest if choice is None else {**rest, "toolChoice": choice}), schemas
 
     def sent(self, body: Body) -> Sent:
-        """Return what the provider bills."""
+        """Return the billed parts."""
         config = body.get("toolConfig")
         choice = get(config, "toolChoice")
         chosen = next(iter(choice), "") if isinstance(choice, Mapping) else ""
@@ -372,7 +372,7 @@ class BedrockAdapter(BlockFormat):
         )
 
     def deltas(self, event: Event) -> Iterator[Delta]:
-        """Walk the pieces of texts in an event of a streamed answer."""
+        """Yield the pieces of text in an event of a streamed response."""
         index = member_at(event, ("contentBlockDelta", "contentBlockIndex"))
         for path in (_TEXT, _INPUT):
             text = member_at(event, path)
@@ -380,7 +380,7 @@ class BedrockAdapter(BlockFormat):
                 yield Delta((index,), path, text, path == _INPUT, partial(_alone, index, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return what tells the texts that an event ends."""
+        """Return a function that recognizes the channels that an event ends."""
         over = event.get("contentBlockStop")
         if over:
             index = get(over, "contentBlockIndex")
@@ -402,7 +402,7 @@ def _listed(content: object, path: Path) -> object:
 
 
 def _turn(artifact: Artifact) -> object:
-    """Return whose turn an artifact belongs to; messages of unknown role and system messages stand alone."""
+    """Return whose turn an artifact belongs to; messages of unknown role and system messages are separate turns."""
     if artifact.role is not None or artifact.kind is Kind.SYSTEM:
         return id(artifact.source.message if isinstance(artifact.source, Fragment) else artifact)
     return "assistant" if artifact.kind is Kind.ASSISTANT else "user"

@@ -1,4 +1,4 @@
-"""Count the body of a request, with its breakdown. It needs no framework and no network."""
+"""Count the body of a request, with its breakdown. This needs no framework and no network."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ctxguard.tokens.counters import TokenCounter, find_counter
 
 @dataclass(frozen=True, slots=True)
 class RequestCount:
-    """Hold the input tokens of a request, and what they are made of.
+    """The input tokens of a request, and their breakdown.
 
     Attributes:
         tokens: all of them.
-        parts: tokens by what they are for: `system`, `messages`, `tool calls`, `tool results`, `tools`,
-            `output schema`, `hidden prompts`, `reasoning`, `media`, `framing`; those that are 0 are left out.
+        parts: tokens by purpose: `system`, `messages`, `tool calls`, `tool results`, `tools`, `output schema`, `hidden
+            prompts`, `reasoning`, `media`, `framing`; those that are 0 are left out.
         margin: tokens that the provider may count beyond these, in 99 of 100 requests.
         counter: name of the counter.
-        accuracy: one phrase on how far off the count may be.
-        uncounted: what is in the request and cannot be counted from here, such as the results of a web search.
+        accuracy: a phrase that describes the error of the count.
+        uncounted: parts of the request that cannot be counted locally, such as the results of a web search.
     """
 
     tokens: int
@@ -52,7 +52,7 @@ def count_request(
         body: the request as it is sent, parsed from its JSON; not changed.
         api: `chat` (OpenAI's Chat Completions and what is compatible with it), `responses`, `anthropic`,
             `gemini`, or Amazon's `converse`.
-        model: name of the model; None takes the one that the body names.
+        model: name of the model; None takes the one in the body.
         counter: see `ctxguard.tokens.find_counter`.
 
     Raises:
@@ -74,7 +74,7 @@ def count_request(
 
 
 def count_sent(body: Mapping[str, object], kind: Format, count: ArtifactCounter) -> RequestCount:
-    """Return the input tokens of a request of a format by a counter, see `count_request`."""
+    """Return the input tokens of a request in a format, by a counter, see `count_request`."""
     read = kind.sent(body)
     has_system = any(artifact.kind is Kind.SYSTEM for artifact in read.artifacts)
     tools = count.count_tools(read.tools, choice=read.choice, found=read.found, has_system=has_system)
@@ -97,11 +97,11 @@ def count_sent(body: Mapping[str, object], kind: Format, count: ArtifactCounter)
 
 
 _STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content", "preset", "prompt")
-"""Fields of requests that go on from what the provider holds."""
+"""Fields of requests that continue from content stored at the provider."""
 
 
 def _beyond(body: Mapping[str, object]) -> Iterator[str]:
-    """Yield what the provider adds to a request, and nothing in it tells how much."""
+    """Yield what the provider adds to a request without revealing its size."""
     yield from (f"what {key} refers to" for key in _STORED if body.get(key))
     if get(body.get("reasoning"), "mode") == "pro":
         yield "the drafts of reasoning mode pro"
@@ -125,7 +125,7 @@ _SEARCHING: Final = ("compound", "sonar")
 
 
 def _links(artifacts: Iterable[Artifact]) -> Iterator[str]:
-    """Yield what is known of the media of which only a link is sent."""
+    """Yield descriptions of the media that are sent only as links."""
     for artifact in artifacts:
         for part in () if isinstance(artifact.content, str) else artifact.content:
             if part.media is not None and not part.media.length and part.media.kind != "sealed":
@@ -133,7 +133,7 @@ def _links(artifacts: Iterable[Artifact]) -> Iterator[str]:
 
 
 def parts_of(artifacts: Iterable[Artifact], count: ArtifactCounter) -> Counter[str]:
-    """Return the tokens of artifacts by what they are for; their sum is that of `ArtifactCounter.artifacts`."""
+    """Return the tokens of artifacts by purpose; their sum is that of `ArtifactCounter.artifacts`."""
     parts: Counter[str] = Counter()
     for artifact in artifacts:
         name, content = _NAMES.get(artifact.kind, "messages"), artifact.content
@@ -149,7 +149,7 @@ def parts_of(artifacts: Iterable[Artifact], count: ArtifactCounter) -> Counter[s
 
 
 def _prompts(read: Sent, count: ArtifactCounter) -> int:
-    """Return what the provider adds beside the prompts of tools."""
+    """Return the tokens of hidden prompts that the provider adds besides those for tools."""
     costs = count.costs
     once = costs.thinking * read.thinks + costs.empty_system * read.empty_system
     return once + costs.document * read.documents + costs.tools.search * read.searches

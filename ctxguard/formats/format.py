@@ -1,4 +1,4 @@
-"""What describes a request format: one class for each API, by which adapters, counter, transports and proxy read it."""
+"""The description of a request format: one class for each API, used by adapters, counter, transports and proxy."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Body: TypeAlias = Mapping[str, object]
 Event: TypeAlias = Mapping[str, object]
 """The data of one event of a streamed answer."""
 Channel: TypeAlias = tuple[Hashable, ...]
-"""Which text of a streamed answer a piece belongs to."""
+"""The identifier of one text of a streamed response."""
 Ends: TypeAlias = Callable[[Channel], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Hold the place of a piece of a text in an event.
+    """A piece of text in an event, and its place.
 
     Attributes:
-        channel: Which text it is a piece of.
+        channel: The text that the piece belongs to.
         path: The place of the piece in the event.
         text: The piece.
-        is_arguments: Whether it is a piece of JSON.
-        alone: Makes an event with another text in place of the piece, and nothing else.
+        is_arguments: Whether the text is JSON.
+        alone: Creates an event that contains another text instead of the piece, and nothing else.
     """
 
     channel: Channel
@@ -45,20 +45,20 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Hold what a provider bills of a request.
+    """The billed parts of a request.
 
     Attributes:
         artifacts: The system prompt, messages, tool calls and results, in their order.
         tools: The tools as they are sent.
-        choice: The `tool_choice`, as one word: `auto`, `none`, `required`, or `named` for a certain tool.
-        schema: The schema that the reply must follow; None where there is none.
+        choice: The `tool_choice`, as one word: `auto`, `none`, `required`, or `named` for a specific tool.
+        schema: The schema that the reply must follow; None if there is none.
         found: Names of deferred functions that a search of an earlier step has found.
-        brought: Tools that stand among the messages, a list for each place.
+        brought: Tools that are defined among the messages, one list for each occurrence.
         thinks: Whether the request asks for thinking.
         documents: How many documents are sent as text.
         empty_system: Whether the system prompt is an empty text.
         namespaces: Namespaces of the called functions that are not in the usual one.
-        searches: How often a search has brought in functions.
+        searches: The number of searches that added functions.
     """
 
     artifacts: tuple[Artifact, ...]
@@ -75,20 +75,20 @@ class Sent:
 
 
 class Format:
-    """Describe the requests of one API and their answers. Subclasses also read and write histories, as `Adapter`.
+    """The requests of one API and their responses. Subclasses also read and write histories, as an `Adapter`.
 
     Attributes:
-        name: The name of the adapter, which `--adapter` and reports use.
+        name: The adapter's name for `--adapter` and in reports.
         api: The name of the API.
-        paths: How the paths of its requests end.
+        paths: The endings of the URL paths of its requests.
         history: The key of the history in the body.
-        system: Keys of the system prompt, where the adapter takes the whole body and not the history alone.
-        json_settings: Keys that ask for an answer in JSON, where they name a schema or a format.
-        tools: Where the tools are in the body.
+        system: Keys of the system prompt, if the adapter takes the whole body and not the history alone.
+        json_settings: Keys that request a response in JSON, if they name a schema or a format.
+        tools: The place of the tools in the body.
         taken: Keys of the body that are neither history nor settings.
-        billed: Keys of settings that the model is shown, and that cannot be changed without changing the answer.
-        servers: Key of the list that defines MCP servers, the type that its definitions have there, and the fields in
-            which they hold credentials for the provider, which no model is shown.
+        billed: Keys of settings that the model sees, and that cannot be changed without changing the response.
+        servers: Key of the list that defines MCP servers, the type of its definitions, and their fields with
+            credentials for the provider, which no model sees.
         starts_with_user: Whether the provider refuses histories that begin with the assistant.
     """
 
@@ -119,8 +119,12 @@ class Format:
         """Return the artifacts of a history, see `ctxguard.adapting.Adapter`."""
         raise NotImplementedError
 
+    def write(self, native: Any, artifacts: Iterable[Artifact]) -> Any:  # noqa: ANN401 - each format has its own
+        """Return the history of artifacts, see `ctxguard.adapting.Adapter`."""
+        raise NotImplementedError
+
     def sent(self, body: Body) -> Sent:
-        """Return what the provider bills of a request."""
+        """Return the billed parts of a request."""
         raise NotImplementedError
 
     def counted(self, body: Body) -> list[Artifact]:
@@ -141,11 +145,11 @@ class Format:
             return [artifact for one in singles for artifact in self.counted(one)]
 
     def tools_at(self, body: Body) -> Path:  # noqa: ARG002 - the signature of all formats
-        """Return where the tools are in a body."""
+        """Return the place of the tools in a body."""
         return self.tools
 
     def settings(self, body: Body) -> tuple[dict[str, object], list[Body]]:
-        """Return the settings of a body, and those of them that the model is shown as schemas."""
+        """Return the settings of a body, and those of them that the model sees as schemas."""
         rest = {
             key: value
             for key, value in body.items()
@@ -155,17 +159,17 @@ class Format:
         return rest, schemas
 
     def native(self, body: Body) -> Any:  # noqa: ANN401 - each format has its own
-        """Return what `read` takes of a body."""
+        """Return the part of a body that `read` takes."""
         if not is_list(body.get(self.history)):
             raise HistoryError(f"the request has no list {self.history!r}, so it cannot be read as {self.api}")
         return body if self.system else body[self.history]
 
     def written(self, body: Body, native: object) -> dict[str, object]:
-        """Return the body with another history, in the form that it came in."""
+        """Return the body with another history, in its original form."""
         return dict(native) if isinstance(native, Mapping) else {**body, self.history: native}
 
     def searched(self, body: Body) -> Body:
-        """Return what is searched of a body: all but the credentials of MCP servers, where the API defines them."""
+        """Return the parts of a body to search: all but the credentials of MCP servers, if the API defines them."""
         listed, kind, credentials = self.servers or ("", "", frozenset())
         servers = body.get(listed)
         if not isinstance(servers, list):
@@ -181,28 +185,28 @@ class Format:
         }
 
     def wants_json(self, body: Body) -> bool:
-        """Tell whether a request asks for an answer in JSON."""
+        """Return whether a request asks for a response in JSON."""
         return any("json" in str(body.get(key, "")) for key in self.json_settings)
 
     def deltas(self, event: Event) -> Iterator[Delta]:
-        """Walk the pieces of texts in an event of a streamed answer."""
+        """Yield the pieces of text in an event of a streamed response."""
         raise NotImplementedError
 
     def ends(self, event: Event) -> Ends | None:
-        """Return what tells the texts that an event ends; None where it ends none."""
+        """Return a function that recognizes the channels that an event ends; None if it ends none."""
         raise NotImplementedError
 
     def wholes(self, event: Event) -> Iterable[tuple[Path, object]]:  # noqa: ARG002 - the signature of all formats
-        """Walk what comes whole in an event with pieces of texts."""
+        """Yield the values that are complete within an event that also has pieces of text."""
         return ()
 
     def stored(self, event: Event) -> object:  # noqa: ARG002 - the signature of all formats
-        """Return the answer that an event describes, where the provider stores answers under their ids."""
+        """Return the response that an event describes, if the provider stores responses under their ids."""
         return None
 
 
 def ended_choices(event: Event, *, listed: str, reason: str) -> Ends | None:
-    """Tell the texts of those choices of an event that name the reason why they end."""
+    """Return a function that recognizes the texts of the choices that this event ends."""
     choices = event.get(listed)
     over = [
         choice.get("index", 0)
@@ -218,7 +222,7 @@ def with_text(event: Event, path: Path, text: str) -> Event:
 
 
 def records_of(value: object) -> list[Body]:
-    """Return the objects of a list; anything else in it costs nothing. A single object stands for a list of it."""
+    """Return the objects of a list; any other items cost nothing. A single object counts as a list of one."""
     if isinstance(value, Mapping):
         return [value]
     return [member for member in value if isinstance(member, Mapping)] if isinstance(value, (list, tuple)) else []
@@ -232,7 +236,7 @@ def choice_of(given: object) -> str:
 
 
 def described_schema(form: object) -> Body | None:
-    """Return the schema of the reply with the description that is sent beside it."""
+    """Return the schema of the reply with its description, which is sent in a separate field."""
     schema, about = get(form, "schema"), get(form, "description")
     schema = schema if isinstance(schema, Mapping) else {}
     return ({**schema, "description": about} if about else schema) or None
@@ -255,8 +259,8 @@ def without_old_reasoning(
 
     Args:
         artifacts: As they were read.
-        kinds: What is dropped: `reasoning` that can be read, `sealed` reasoning, or both.
-        of: Tells the artifacts whose reasoning is dropped.
+        kinds: The kinds to drop: readable `reasoning`, `sealed` reasoning, or both.
+        of: Returns whether the reasoning of an artifact is dropped.
     """
     last = max((number for number, artifact in enumerate(artifacts) if artifact.kind is Kind.USER), default=0)
     return [*filter(None, (_forgetful(one, kinds, of) for one in artifacts[:last])), *artifacts[last:]]

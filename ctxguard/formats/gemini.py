@@ -53,26 +53,25 @@ from ctxguard.formats.gemini_parts import (
 )
 
 Content: TypeAlias = object
-"""A content: a `types.Content`, a dict with `role` and `parts`, or what the SDK makes one of: a text, parts."""
+"""A content: a `types.Content`, a dict with `role` and `parts`, or what the SDK converts to one: a text, parts."""
 Native: TypeAlias = "Mapping[str, object] | Sequence[Content]"
 """A request with `contents`, as the arguments of `generate_content` or as the body of the REST API; or contents."""
 
 _SYSTEM: Final = ("system_instruction", "systemInstruction")
 _HOLDERS: Final = ("config", "generationConfig", "generation_config")
-"""Where settings are: in the `config` of the SDK, or in the body of the REST API and its `generationConfig`."""
+"""Places of settings: in the `config` of the SDK, or in the body of the REST API and its `generationConfig`."""
 _SCHEMAS: Final = ("response_schema", "response_json_schema", "responseSchema", "responseJsonSchema")
-"""Settings that the model is shown, and that cannot be changed without changing the answer."""
+"""Settings that the model sees, and that cannot be changed without changing the response."""
 _UNSENT: Final = frozenset({"tools", *_SYSTEM, "http_options", "httpOptions", "automatic_function_calling"})
 """Fields of the `config` that are read elsewhere, or are settings of the SDK itself: headers with keys among them."""
 
 
 class GoogleAdapter(BlockFormat):
-    """Look at Gemini's contents as artifacts: each function response is one, the rest of a content another.
+    """Read Gemini's contents as artifacts: each function response is one, the rest of a content another.
 
-    What does not survive: a thought whose text would have to change, and a text of which nothing is left. Thought
-    signatures are never changed and stay with their part. Responses without an id pair by name and order, as the API
-    pairs them. Parts of unknown type are handed on as they are; contents of unknown role are kept and pinned, and the
-    report names the role.
+    Not preserved: a thought whose text would have to change, and a text that became empty. Thought signatures are never
+    changed and stay with their part. Responses without an id are paired by name and order, as the API does. Parts of
+    unknown type are passed on unchanged; contents of unknown role are kept and pinned, and the report names the role.
     """
 
     name = "google"
@@ -91,12 +90,12 @@ class GoogleAdapter(BlockFormat):
     last_stage = staticmethod(fill_emptied)
 
     def detects(self, native: object) -> bool:
-        """Tell whether a request or list has what only Gemini's contents have."""
+        """Return whether a request or list has fields that only Gemini's contents have."""
         contents = native.get("contents") if isinstance(native, Mapping) else native
         return is_list(contents) and bool(contents) and all(map(_is_content, contents))
 
     def native(self, body: Body) -> object:
-        """Return what `read` takes of a body; a single content may stand without a list."""
+        """Return the part of a body that `read` takes; a single content need not be in a list."""
         return body if isinstance(body.get("contents"), Mapping) else super().native(body)
 
     def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - see `Native`
@@ -141,7 +140,7 @@ class GoogleAdapter(BlockFormat):
         return role or ("model" if any(function_call(part) is not None for part in _parts(message)) else "user")
 
     def field_of(self, message: object) -> object:
-        """Return the parts of a content; None for one that is nothing but a text or parts."""
+        """Return the parts of a content; None if the content is only a text or parts."""
         return None if isinstance(message, (str, list, tuple)) else get(message, "parts")
 
     def result(self, block: object) -> object:
@@ -166,11 +165,11 @@ class GoogleAdapter(BlockFormat):
         return calls
 
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:  # noqa: ARG002
-        """Walk what a part holds beside what is read of it."""
+        """Yield the other fields of a part."""
         return part_fields(block, path, read)
 
     def paired(self, artifacts: Iterable[Artifact]) -> Iterator[Artifact]:
-        """Walk artifacts; results without ids get those of the open calls of their function, where they are as many."""
+        """Yield artifacts; results without ids get those of the open calls of their function, if equally many."""
         waiting: list[ToolCall] = []
         for is_block, members in groupby(artifacts, key=lambda artifact: artifact.kind is Kind.TOOL):
             if is_block:
@@ -189,10 +188,10 @@ class GoogleAdapter(BlockFormat):
                 yield artifact
 
     def joins(self, artifact: Artifact, last: Artifact) -> bool:
-        """Tell whether artifacts go into one content.
+        """Return whether artifacts are written into one content.
 
-        Results stand in one content behind their calls, and calls follow no other content of the model: the API refuses
-        both.
+        Results are in one content behind their calls, and calls do not follow another content of the model: the API
+        refuses both.
         """
         is_alone = bool(last.calls) or (artifact.role, last.role) != (None, None)
         return artifact.kind is last.kind and artifact.kind in (
@@ -200,18 +199,18 @@ class GoogleAdapter(BlockFormat):
         )
 
     def left_of(self, block: object) -> object:
-        """Return a changed part; one with a signature stays, as the API wants signatures back."""
+        """Return a changed part; one with a signature stays, because the API requires signatures to be sent back."""
         is_empty = block == "" or (get(block, "text") == "" and set_field(block, "thought_signature")[1] is None)
         return REMOVED if is_empty else block
 
     def with_blocks(self, message: object, blocks: list[object]) -> object:
-        """Return a content with other parts, in the form in which it came."""
+        """Return a content with other parts, in its original form."""
         return _like(message, blocks)
 
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Walk what is to be changed; a thought goes as a whole, and a response must be an object."""
+        """Yield the changes; a thought is removed as a whole, and a response must be an object."""
         for path, new in super().changes(artifact, fragment, placed):
             part = placed[int(path[0])][1]
             if path[-1] == "id" and str(new).startswith(NO_ID):
@@ -222,7 +221,7 @@ class GoogleAdapter(BlockFormat):
                 yield path, tool_response(new) if path[-1] == "response" and isinstance(new, str) else new
 
     def created(self, artifact: Artifact) -> list[object]:
-        """Return the parts of an artifact that a stage added."""
+        """Return the parts for an artifact that a stage added."""
         if artifact.kind is Kind.TOOL:
             named = _named(artifact.answers, artifact.name)
             return [{"functionResponse": {**named, "response": tool_response(artifact.text)}}]
@@ -233,11 +232,11 @@ class GoogleAdapter(BlockFormat):
         ]
 
     def tools_at(self, body: Body) -> Path:
-        """Return where the tools are: in the body of the REST API, or in the `config` of the SDK."""
+        """Return the place of the tools: in the body of the REST API, or in the `config` of the SDK."""
         return ("tools",) if body.get("tools") is not None else ("config", "tools")
 
     def settings(self, body: Body) -> tuple[dict[str, object], list[Body]]:
-        """Return the settings of a body, and those of them that the model is shown as schemas."""
+        """Return the settings of a body, and those of them that the model sees as schemas."""
         settings, schemas = super().settings(body)
         for key, value in (placed for holder in _HOLDERS for placed in _set_fields(body.get(holder))):
             if key in _SCHEMAS:
@@ -247,7 +246,7 @@ class GoogleAdapter(BlockFormat):
         return settings, schemas
 
     def sent(self, body: Body) -> Sent:
-        """Return what the provider bills; it does not bill signatures from before the last question."""
+        """Return the billed parts; signatures from before the last question are not billed."""
         settings = body.get("generationConfig") or body.get("generation_config")
         schema = get(settings, "responseJsonSchema") or get(settings, "responseSchema")
         config = body.get("toolConfig") or body.get("tool_config")
@@ -261,7 +260,7 @@ class GoogleAdapter(BlockFormat):
         )
 
     def _billed(self, artifact: Artifact) -> Artifact:
-        """Return an artifact as it is billed: the response of a function with the JSON around its text."""
+        """Return an artifact in its billed form: a function response includes the JSON around its text."""
         if artifact.kind is not Kind.TOOL or not isinstance(artifact.source, Fragment):
             return artifact
         part = self.placed(artifact.source.message)[artifact.source.indexes[0]][1]
@@ -270,7 +269,7 @@ class GoogleAdapter(BlockFormat):
         return replace(artifact, content=(response, *media))
 
     def deltas(self, event: Event) -> Iterator[Delta]:
-        """Walk the pieces of texts in an event of a streamed answer."""
+        """Yield the pieces of text in an event of a streamed response."""
         for path, candidate, part in _streamed(event):
             text = part.get("text")
             if isinstance(text, str) and not part.get("thought"):
@@ -278,16 +277,16 @@ class GoogleAdapter(BlockFormat):
                 yield Delta((candidate.get("index", 0),), (*path, "text"), text, is_arguments=False, alone=alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return what tells the texts that an event ends."""
+        """Return a function that recognizes the channels that an event ends."""
         return ended_choices(event, listed="candidates", reason="finishReason")
 
     def wholes(self, event: Event) -> Iterator[tuple[Path, object]]:
-        """Walk the function calls of an event, which come whole and may stand beside pieces of text."""
+        """Yield the function calls of an event, which are complete and may occur next to pieces of text."""
         return ((path, part) for path, _, part in _streamed(event) if part.get("text") is None)
 
 
 def _set_fields(holder: object) -> Iterator[tuple[str, object]]:
-    """Walk the fields of settings that are set, as they are: a dump would choke on functions among the tools."""
+    """Yield the settings that are set, as they are: a dump would fail on functions among the tools."""
     names = holder if isinstance(holder, Mapping) else getattr(holder, "model_fields_set", ())
     return ((name, value) for name in names if (value := get(holder, name)) is not None)
 
@@ -297,7 +296,7 @@ def _as_schema(value: object) -> object:
 
 
 def _streamed(event: Event) -> Iterator[tuple[Path, Mapping[str, object], Mapping[str, object]]]:
-    """Walk the parts of an event with their places and candidates."""
+    """Yield the parts of an event with their places and candidates."""
     candidates = event.get("candidates")
     for number, candidate in enumerate(candidates if isinstance(candidates, list) else ()):
         parts = member_at(candidate, ("content", "parts")) if isinstance(candidate, dict) else None
@@ -318,7 +317,7 @@ def _is_content(content: object) -> bool:
 
 
 def _prompt_place(native: Mapping[str, object]) -> Path:
-    """Return where a request keeps its system instruction: in itself, as the REST API has it, or in its `config`."""
+    """Return the place of the system instruction: in the request itself, as in the REST API, or in its `config`."""
     for key in _SYSTEM:
         for path in ((key,), ("config", key)):
             holder = native if len(path) == 1 else native.get("config")
@@ -342,14 +341,14 @@ def _parts(content: Content) -> list[object]:
 
 
 def _require_parts(content: Content) -> None:
-    """Refuse what is no content; the API itself answers with one that has a role alone where the model said nothing."""
+    """Reject anything but a content; the API itself returns one that has only a role if the model said nothing."""
     held = isinstance(content, Mapping) and any(content[key] is not None for key in content if key != "role")
     if get(content, "parts") is None and (get(content, "role") is None or held):
         raise HistoryError("it has no 'parts'; write {'role': …, 'parts': [{'text': …}]}")
 
 
 def _answering(result: Artifact, call: ToolCall) -> Artifact:
-    """Return a result with the id of its call; the very same one each time, by which a stabilizer knows it."""
+    """Return a result with the id of its call; the very same object each time, by which a stabilizer recognizes it."""
     known = result.memo.get((NO_ID, call.id))
     if not isinstance(known, Artifact):
         known = replace(result, answers=call.id)
@@ -358,11 +357,11 @@ def _answering(result: Artifact, call: ToolCall) -> Artifact:
 
 
 def _like(content: Content, written: list[object]) -> Content:
-    """Return a content with other parts, in the form in which it came."""
+    """Return a content with other parts, in its original form."""
     if isinstance(content, (list, tuple)):
         return written
     parts = None if isinstance(content, str) else get(content, "parts")
-    if parts is None:  # a part that stands for a content
+    if parts is None:  # a part in place of a content
         return written[0] if len(written) == 1 else {"role": "user", "parts": written}
     if isinstance(parts, str) or is_record(parts):  # a system instruction
         return copy_with(content, {("parts",): _like(parts, written)})

@@ -1,7 +1,7 @@
 """One part of a Gemini content: its texts, media, function call or response.
 
-A part is a `google.genai.types.Part`, or a dict in either spelling (`function_call`, as the SDK, or `functionCall`, as
-the REST API has it). Parts have no type: the field that is set says what they are.
+A part is a `google.genai.types.Part`, or a dict in either spelling (`function_call` in the SDK, `functionCall` in the
+REST API). Parts have no type: the field that is set determines it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ctxguard.artifacts import Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
 
 NO_ID: Final = "no id: "
-"""How ids begin that stand for missing ones. They are never written: Vertex AI refuses ids."""
+"""Prefix of ids that replace missing ones. They are never written: Vertex AI refuses ids."""
 _CAMEL: Final = {
     "function_call": "functionCall",
     "function_response": "functionResponse",
@@ -54,7 +54,7 @@ _BILLED: Final = "E"
 
 
 def set_field(record: object, name: str) -> tuple[str, object]:
-    """Return how a field is spelled in a record, and its value; None where it is not set."""
+    """Return the spelling of a field in a record, and its value; None if it is not set."""
     value = get(record, name)
     if value is not None or name not in _CAMEL:
         return name, value
@@ -72,17 +72,17 @@ def function_response(part: object) -> object:
 
 
 def is_part(value: object) -> bool:
-    """Tell a part from a content."""
+    """Return whether a value is a part rather than a content."""
     if isinstance(value, str) or any(set_field(value, name)[1] is not None for name in ("text", *_CAMEL)):
         return True
-    return text_of(value, "uri") is not None  # what `client.files.upload` returned
+    return text_of(value, "uri") is not None  # an upload: the result of `client.files.upload`
 
 
 def _said(part: object, path: Path) -> list[PlacedPart]:
     if function_call(part) is not None or function_response(part) is not None:
         return [] if function_response(part) is None else _response_parts(part, path)
     if isinstance(part, Mapping) and part.get("text", "") is None and not any(part.values()):
-        return [((*path, "text"), NULL_TEXT)]  # of a part of the SDK most fields are None
+        return [((*path, "text"), NULL_TEXT)]  # most fields of an SDK part are None
     if get(part, "text") is not None:
         kind: PartKind = "reasoning" if get(part, "thought") else "text"
         return [((*path, "text"), Part(kind, require_text(part, "text", path)))]
@@ -98,7 +98,7 @@ def _said(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _unknown(part: object, path: Path) -> list[PlacedPart]:
-    """Read a part of which no field is known; one that is empty but for its signature says nothing."""
+    """Read a part without a known field; one with only a signature has no content."""
     if get(part, "type") is not None:
         raise HistoryError(f"{place_name(path)} has a 'type', which no part of Gemini's has; convert the message first")
     refuse_foreign_part(part, path, own=GEMINI)
@@ -109,7 +109,7 @@ def _unknown(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _signature(part: object) -> list[PlacedPart]:
-    """Return what a thought signature costs: it is billed as the thought that it stands for."""
+    """Return the cost of a thought signature: it is billed as the thought that it represents."""
     seal = as_base64(set_field(part, "thought_signature")[1])
     return [((), sealed(seal))] if seal is not None and seal.startswith(_BILLED) else []
 
@@ -136,7 +136,7 @@ PARTS: Final = ContentFormat({None: lambda part, path: [*_said(part, path), *_si
 
 
 def part_fields(part: object, path: Path, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
-    """Walk what a part holds beside what is read of it: names of files, links, unknown keys."""
+    """Yield the other fields of a part: names of files, links, unknown keys."""
     yield from PARTS.part_fields(part, path, read, own=_READ)
     if isinstance(part, str):
         return
@@ -154,19 +154,19 @@ def _members(response: object) -> list[object]:
 
 
 def place_call(part: object, path: Path, number: int) -> PlacedCall:
-    """Return the function call of a part; one without an id is told by its `number` among those of its function."""
+    """Return the function call of a part; one without an id gets one from its `number` among those of its function."""
     spelled, inner = set_field(part, "function_call")
     if not is_record(inner):
         raise unreadable((*path, spelled), "a dict with 'name' and 'args'", inner)
     name, identity = str(get(inner, "name") or ""), text_of(inner, "id")
-    # an empty object and none are the same call
+    # an empty object and a missing one are the same call
     call = ToolCall(name, arguments_as_text(get(inner, "args") or {}), identity or f"{NO_ID}{name} {number}")
     place = (*path, spelled)
     return PlacedCall(call, (*place, "args"), (*place, "id") if identity else (), arguments_as_object)
 
 
 def _response_parts(part: object, path: Path) -> list[PlacedPart]:
-    """Return what a function response holds: its text, or the JSON of an object with several fields, and media."""
+    """Return the parts of a function response: its text, or the JSON of an object with several fields, and media."""
     spelled, inner = set_field(part, "function_response")
     if not is_record(inner):
         raise unreadable((*path, spelled), "a dict with 'name' and 'response'", inner)
@@ -180,12 +180,12 @@ def _response_parts(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _text_key(response: Mapping[str, object]) -> str | None:
-    """Return the key of a response that is one text, such as `output`, `result` or `error`."""
+    """Return the key of a response with a single text, such as `output`, `result` or `error`."""
     is_text = len(response) == 1 and all(isinstance(value, str) for value in response.values())
     return next(iter(response)) if is_text else None
 
 
 def tool_response(text: str) -> dict[str, object]:
-    """Return a text as a function response: the object it is the JSON of, else under `output`, as Google documents."""
+    """Return a text as a function response: the object that it is the JSON of, else under `output`, as documented."""
     value = parse_json(text)
     return value if isinstance(value, dict) else {"output": text}

@@ -31,7 +31,7 @@ _ANTHROPIC: Final = ("tool_use", "tool_result", "thinking", "document")
 
 
 def format_of(method: str, path: str) -> Format | None:
-    """Return the format of a request by its path; None where no module here describes it."""
+    """Return the format of a request by its path; None if the path belongs to no known format."""
     if method.upper() != "POST":
         return None
     path = path.rstrip("/")
@@ -50,10 +50,10 @@ def find_format(api: str) -> Format:
 
 
 def detect_api(body: Body) -> Api:
-    """Return the API that a request body is meant for, by its fields.
+    """Return the API of a request body, by its fields.
 
     Raises:
-        ConfigError: It has the history of none.
+        ConfigError: The body has the history of no known API.
     """
     if isinstance(body.get("contents"), (list, dict)):
         return "gemini"

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Requests:
-    """The functions that stabilize what goes to a provider's client.
+    """The functions that stabilize the requests of a provider's client.
 
     Args:
-        formats: The formats of its requests; a request is read by the first whose history it has.
-        declare: Returns the schema that the SDK makes of a Python function among the tools.
+        formats: The formats of its requests; a request is read by the first format whose history key it has.
+        declare: Returns the schema that the SDK derives from a Python function among the tools.
     """
 
     def __init__(self, *formats: Format, declare: Callable[[object], Body] | None = None) -> None:
@@ -42,22 +42,22 @@ class Requests:
     ) -> tuple[dict[str, Any], Report]:
         """Return the stabilized request and the report. The request and all in it are not changed.
 
-        Instructions and descriptions of tools are masked as the messages are. A rule that matches in anything that
-        cannot be changed (names, schemas, metadata) fails the check `NoPII`. The request is counted once more as it is
-        written; where it is too long as a whole, it is cut again.
+        Instructions and descriptions of tools are masked as the messages are. If a rule matches in anything that cannot
+        be changed (names, schemas, metadata), the check `NoPII` fails. The request is counted again as it is written;
+        if it exceeds the budget as a whole, it is cut again.
 
         Args:
             request: The arguments of the client's method, or the body of a request: the history and everything else.
-            stabilizer: Does the work.
+            stabilizer: The stabilizer.
             incremental: The calls of earlier responses are on the server (`previous_response_id`, `conversation` of
-                OpenAI), so that an output without its call is right and stays.
-            window: The model's context window in tokens, where the budget is a share of it.
-            keep_thinking: Keep signed thinking from before a cut, for requests that say `drop_block` to the API and for
-                models before 2026; see `DropStaleThinking`.
+                OpenAI), so an output without its call is valid and stays.
+            window: The model's context window in tokens, if the budget is a share of it.
+            keep_thinking: Keep signed thinking from before a cut, for requests that send `drop_block` to the API and
+                for models before 2026; see `DropStaleThinking`.
 
         Raises:
             HistoryError: It is not a request with a history, or a message cannot be read.
-            BudgetExceededError: What must stay does not fit.
+            BudgetExceededError: The mandatory messages do not fit.
         """
         return drive(self._flow(request, stabilizer, window, keep_thinking=keep_thinking, incremental=incremental))
 
@@ -70,7 +70,7 @@ class Requests:
         window: int | None = None,
         keep_thinking: bool = False,
     ) -> tuple[dict[str, Any], Report]:
-        """Do what `stabilize_request` does where summarizers or stores are async."""
+        """Do the same as `stabilize_request` if summarizers or stores are async."""
         flow = self._flow(request, stabilizer, window, keep_thinking=keep_thinking, incremental=incremental)
         return await adrive(flow)
 
@@ -86,7 +86,7 @@ class Requests:
     ) -> tuple[Any, list[Any], Report]:
         """Return the system prompt, the stabilized messages and the report; see `stabilize_request`.
 
-        The tools are sent by the caller as they are: what a rule finds in them fails the check `NoPII`.
+        The caller sends the tools unchanged: if a rule matches in them, the check `NoPII` fails.
         """
         kind: Any = self._formats[0]
         prompt = kind.system[0]
@@ -131,7 +131,7 @@ class Requests:
             body: dict[str, Any] = kind.written(request, done.messages)
             if done.instructions is not None:
                 body["instructions"] = done.instructions
-            if are_same_objects(done.tools, tools):  # the very tools it had
+            if are_same_objects(done.tools, tools):  # the tools are unchanged
                 return body
             now = iter(done.tools)
             return copy_with(body, {place: [tool if tool in functions else next(now) for tool in listed]})

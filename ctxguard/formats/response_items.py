@@ -1,7 +1,7 @@
-"""One Responses input item: what it is, the texts in it, and copies of it with other texts.
+"""One Responses input item: its kind, its texts, and copies of it with other texts.
 
-The item kinds are those of `openai.types.responses.ResponseInputItemParam`; which output answers which call is the
-table that OpenAI's Agents SDK uses.
+The item kinds are those of `openai.types.responses.ResponseInputItemParam`; the pairs of calls and outputs are those of
+OpenAI's Agents SDK.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from ctxguard.adapting.fields import (
 )
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested
 from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
-from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.artifacts import Artifact, Field, Kind, Part, ToolCall
 from ctxguard.formats.chat import PARTS
+from ctxguard.tokens.costs import Costs
 
 Item: TypeAlias = Mapping[str, object]
 """An input item: a dict, or an object of the SDK with the same fields."""
@@ -41,7 +42,7 @@ _OUTPUT_OF: Final = {
 }
 _CALL_OF: Final = {output: call for call, output in _OUTPUT_OF.items()}
 _ID_AT: Final = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
-"""Where the id of a call stands, if not in `call_id`."""
+"""The field with the id of a call, if not `call_id`."""
 _FIXED: Final = (
     "item_reference",
     "compaction",
@@ -50,7 +51,7 @@ _FIXED: Final = (
     "additional_tools",
     "mcp_list_tools",
 )
-"""Items that say something about the whole conversation: they stay, and stand alone."""
+"""Items that concern the whole conversation: they are kept, each as its own artifact."""
 _HOSTED: Final = (
     "file_search_call",
     "web_search_call",
@@ -62,21 +63,21 @@ _HOSTED: Final = (
     "program",
     "program_output",
 )
-"""Items that the provider ran: they cannot go without their ids."""
+"""Items that the provider executed: they cannot be sent without their ids."""
 _KNOWN: Final = frozenset({*_OUTPUT_OF, *_CALL_OF, *_HOSTED, "message", "reasoning"})
 OWN: Final = _KNOWN.union(_FIXED) - {"message"}
 """Items that no other format has."""
 _CONTENT: Final = {"message": "content", "custom_tool_call_output": "output", "function_call_output": "output"}
-"""Items with a content of text or parts: the field it stands in."""
+"""Items with a content of text or parts, and the field that contains it."""
 _ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input", "mcp_approval_request": "arguments"}
 _ACTIONS: Final = ("action", "actions", "operation", "output", "reason")
-"""Fields in which items of other pairs say what is to be done, or was."""
+"""Fields of other calls and outputs that contain the action or its result."""
 _INSTEAD: Final = ("actions", "operation", "arguments", "approve", "tools", "status")
-"""Fields of items that need no action or output."""
+"""Fields that replace a missing action or output."""
 _TEXTS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "stderr", "output", "reason")
-"""Names under which actions hold what a stage may change."""
+"""Names of the fields in actions that a stage may change."""
 _READ: Final = frozenset({"type", "role", "call_id", "name", "summary", "status"})
-"""What is read of an item, beside its texts."""
+"""The fields of an item that are read, besides its texts."""
 _SEALED: Final = frozenset({"encrypted_content"})
 _SPOKEN: Final = ("type", "text", "refusal")
 _BLANK: Final = (
@@ -85,7 +86,7 @@ _BLANK: Final = (
 
 
 def item_type(item: object) -> str | None:
-    """Return the kind of an item; a role stands for `message`, an id alone for `item_reference`."""
+    """Return the kind of an item; an item with a role is a `message`, one with only an id an `item_reference`."""
     kind = text_of(item, "type")
     if kind is None:
         kind = "message" if text_of(item, "role") is not None else None
@@ -100,36 +101,38 @@ def call_id(item: object) -> str | None:
 
 
 def _is_in(item: object, kind: str | None, pairs: Mapping[str, str]) -> bool:
-    """Tell a call or an output of the caller's tools; a tool search without an id is one that the server ran."""
+    """Return whether a call or output is of the caller's tools; a tool search without an id ran on the server."""
     return kind in pairs and (kind not in _HOSTED or call_id(item) is not None)
 
 
 def is_model_item(item: object, kind: str | None) -> bool:
-    """Tell what the model wrote, or the provider for it; `kind` is the type of the item."""
+    """Return whether the model, or the provider for it, wrote an item; `kind` is the type of the item."""
     if kind == "message":
         return get(item, "role") == "assistant"
     return kind not in _FIXED and not _is_in(item, kind, _CALL_OF)
 
 
 def is_bound(item: object) -> bool:
-    """Tell what the provider takes back with its id alone."""
+    """Return whether the provider accepts an item only with its id."""
     return item_type(item) in _HOSTED or _stays((item,))
 
 
 def _stays(items: tuple[object, ...]) -> bool:
-    """Tell what may not be dropped: what concerns all that follows, and kinds and roles nobody here knows."""
+    """Return whether an item must not be dropped: it concerns everything after it, or its kind or role is unknown."""
     if item_type(items[0]) == "message":
         return str(get(items[0], "role")) not in _ROLES
     return all(item_type(item) not in _KNOWN for item in items)
 
 
 def view(items: tuple[Item, ...]) -> MessageView:
-    """Say what one artifact holds of items that stand together; the places begin with the number of the item.
+    """Return the view of an artifact's consecutive items; the places begin with the number of the item.
 
-    The calls that a program makes are part of its run: nobody awaits their results.
+    Each item costs what a message does, and the artifact is counted as one: the others are added.
+    The calls that a program makes are part of its run: they have no separate results.
     """
     first, kinds = items[0], list(map(item_type, items))
     answers, runs = _is_in(first, kinds[0], _CALL_OF), "program" in kinds
+    framed: list[PlacedField] = [((), Field("", "", tokens=Costs().message)) for _ in items[1:]]
     calling = [n for n, item in enumerate(items) if not runs and _is_in(item, kinds[n], _OUTPUT_OF)]
     role = str(get(first, "role")) if kinds[0] == "message" else None
     return MessageView(
@@ -141,16 +144,16 @@ def view(items: tuple[Item, ...]) -> MessageView:
         name=text_of(first, "name") if answers or role else None,
         role=None if role in _ROLES else role,
         pinned=_stays(items),
-        fields=[placed for number, item in enumerate(items) for placed in nested(number, _fields(item))],
+        fields=[placed for number, item in enumerate(items) for placed in nested(number, _fields(item))] + framed,
     )
 
 
 def _fields(item: Item) -> Iterator[PlacedField]:
-    """Walk what is sent of an item beside its content and its call."""
+    """Yield the fields of an item other than its content and its call."""
     kind = str(item_type(item))
     read = _parts(item, kind, in_program=True)
     if kind not in _CONTENT and kind != "reasoning" and any(part.kind == "opaque" and part.tokens for _, part in read):
-        # its tokens are counted as a whole already; its texts still have to be searched
+        # its tokens are already counted as a whole; its texts still have to be searched
         yield from without_tokens(fixed_field("", item, ()))
         return
     held = _CONTENT.get(kind, "")
@@ -162,14 +165,14 @@ def _fields(item: Item) -> Iterator[PlacedField]:
 
 
 def _call_place(item: Item, kind: str, number: int) -> PlacedCall:
-    """Return the call that an item makes; structured arguments are texts of its content instead."""
+    """Return the call in an item; structured arguments are texts of its content instead."""
     field = _ARGUMENTS.get(kind, "")
     call = ToolCall(str(get(item, "name") or kind), arguments_as_text(get(item, field)), call_id(item))
     return PlacedCall(call, (number, field), (number, "call_id"))
 
 
 def _parts(item: Item, kind: str, *, in_program: bool) -> list[PlacedPart]:
-    """Return the parts of an item's content: for a call that is no artifact's, its arguments too."""
+    """Return the parts of an item's content: for a call that is not the artifact's call, including its arguments."""
     refuse_foreign(item, RESPONSES)
     if kind in _CONTENT:
         return PARTS.read(require_field(item, _CONTENT[kind]), (_CONTENT[kind],))
@@ -193,7 +196,7 @@ def _reasoning_parts(item: Item) -> list[PlacedPart]:
 
 
 def _leaves(value: object, path: Path) -> list[PlacedPart]:
-    """Walk the texts of an action or of its output; what is no text a stage may touch is only counted."""
+    """Yield the texts of an action or of its output; texts that must not be changed are only counted."""
     if isinstance(value, str):
         named = next((key for key in reversed(path) if isinstance(key, str)), "")
         return [(path, Part("text", value))] if named in _TEXTS or "env" in path else []
@@ -205,7 +208,7 @@ def _leaves(value: object, path: Path) -> list[PlacedPart]:
 
 
 def unstored(item: Item, changes: Mapping[Path, object]) -> Item:
-    """Return a copy with these changes, without the id that would make the server use its stored copy."""
+    """Return a copy with these changes, without the id, with which the server would use its stored copy."""
     fields = copy_with(fields_of(item), changes)
     is_message = item_type(item) == "message"
     if is_message and get(item, "role") == "assistant":
@@ -214,7 +217,7 @@ def unstored(item: Item, changes: Mapping[Path, object]) -> Item:
 
 
 def _spoken(fields: Mapping[str, object]) -> Item:
-    """Return an assistant message that is not the server's: role, text and phase. Unknown parts stay as they are."""
+    """Return an assistant message without server fields: role, text and phase. Unknown parts are kept."""
     content = fields.get("content")
     if isinstance(content, (list, tuple)):
         parts = [_spoken_part(part) for part in content]
@@ -228,7 +231,7 @@ def _spoken_part(part: object) -> object:
 
 
 def stand_in(artifact: Artifact, call_type: str) -> Item:
-    """Return an output in the shape that its call demands."""
+    """Return a substitute output in the form that its call requires."""
     text, output = artifact.text, _OUTPUT_OF.get(call_type, "function_call_output")
     id_at = "id" if call_type == "local_shell_call" else _ID_AT.get(output, "call_id")
     shapes: dict[str, dict[str, object]] = {

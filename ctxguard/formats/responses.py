@@ -1,7 +1,7 @@
 """Responses input items as artifacts and back.
 
-The item kinds are those of `openai.types.responses.ResponseInputItemParam`; which output answers which call is the
-table that OpenAI's Agents SDK uses. Kinds that are not known here are carried along as they are.
+The item kinds are those of `openai.types.responses.ResponseInputItemParam`; the pairs of calls and outputs are those of
+OpenAI's Agents SDK. Items of other kinds are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from ctxguard.tokens.schemas import is_any_deferred
 
 
 class ResponsesAdapter(Format):
-    """Look at Responses input items as artifacts: what the model wrote in one go is one artifact, whatever its items.
+    """Read Responses input items as artifacts: the items of one reply of the model are one artifact.
 
-    Reasoning is kept and dropped with what follows it, as the API demands. What does not survive: an edited item loses
+    Reasoning is kept and dropped together with the next item, as the API requires. Not preserved: an edited item loses
     its `id` (the server would use its stored copy), an edited assistant message its `status` and `annotations`; the
-    reasoning that led to an edited item goes, and its neighbors lose their ids with it. Items of unknown kind,
+    reasoning before an edited item is dropped, and the neighboring items lose their ids with it. Items of unknown kind,
     references, compactions and settings are kept as they are.
 
     Args:
-        incremental: the calls of earlier responses are on the server (`previous_response_id`, `conversation`), so that
-            an output without its call is right and stays.
+        incremental: the calls of earlier responses are on the server (`previous_response_id`, `conversation`), so an
+            output without its call is valid and stays.
     """
 
     name = "openai-responses"
@@ -86,7 +86,7 @@ class ResponsesAdapter(Format):
 
         Raises:
             HistoryError: it is not a list, an item has neither `type` nor `role`, its content cannot be read, or it is
-                of another format.
+                in another format.
         """
         artifacts = _with_shell_call_ids(_read(require_list(native, "input items")))
         fixed = (item for artifact in artifacts if artifact.pinned for item in _items(artifact))
@@ -94,8 +94,8 @@ class ResponsesAdapter(Format):
         return list(_with_server_calls(artifacts)) if trusts else artifacts
 
     def write(self, native: Sequence[Item], artifacts: Iterable[Artifact]) -> list[Item]:
-        """Return the items of these artifacts: the same objects where nothing was changed."""
-        del native  # every artifact carries its items
+        """Return the items for these artifacts: the same objects if nothing was changed."""
+        del native  # every artifact contains its items
         given = list(artifacts)
         call_types = {} if all(isinstance(artifact.source, tuple) for artifact in given) else _call_types(given)
         items: list[Item] = []
@@ -108,19 +108,19 @@ class ResponsesAdapter(Format):
         return items
 
     def detects(self, native: object) -> bool:
-        """Tell whether a list holds items of a kind that only the Responses API has."""
+        """Return whether a list has items of a kind that only the Responses API has."""
         types = [item_type(item) for item in native] if is_list(native) else [None]
         return None not in types and not OWN.isdisjoint(types)
 
     def native(self, body: Body) -> list[Any]:
-        """Return the input items of a body; a text stands for one message."""
+        """Return the input items of a body; a text counts as one message."""
         history = body.get("input")
         if history is None or isinstance(history, str):
             return [] if history is None else [{"role": "user", "content": history}]
         return list(super().native(body))
 
     def written(self, body: Body, native: object) -> dict[str, object]:
-        """Return the body with other input, in the form that it came in."""
+        """Return the body with other input, in its original form."""
         items: list[Any] = list(native)  # type: ignore[call-overload]  # what `write` returned
         was = body.get("input")
         if was is None and not items:
@@ -129,7 +129,7 @@ class ResponsesAdapter(Format):
         return {**body, "input": items[0]["content"] if is_text else items}
 
     def sent(self, body: Body) -> Sent:
-        """Return what the provider bills: each item as a message of its own, from the last compaction on."""
+        """Return the billed parts: each item as a separate message, from the last compaction on."""
         items = records_of(self.native(body))
         items = items[max((n for n, item in enumerate(items) if item.get("type") == "compaction"), default=0) :]
         artifacts = self.counted({**body, "input": items})
@@ -155,14 +155,14 @@ class ResponsesAdapter(Format):
         )
 
     def counted(self, body: Body) -> list[Artifact]:
-        """Return an artifact for each item: the API frames each as a message, while a stage keeps a run as a whole."""
+        """Return an artifact for each item: the API frames each as a message, while stages treat a reply as a whole."""
         try:
             return [one for one in _BILLED.read([(item,) for item in self.native(body)]) if one is not None]
         except HistoryError:
             return super().counted(body)
 
     def deltas(self, event: Event) -> Iterator[Delta]:
-        """Walk the pieces of texts in an event of a streamed answer."""
+        """Yield the pieces of text in an event of a streamed response."""
         kind, said = str(event.get("type")), event.get("delta")
         if kind.endswith(".delta") and isinstance(said, str) and not ("reasoning" in kind or "audio." in kind):
             name = kind.removesuffix(".delta")
@@ -171,7 +171,7 @@ class ResponsesAdapter(Format):
             yield Delta(channel, ("delta",), said, name.endswith("arguments"), alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return what tells the texts that an event ends."""
+        """Return a function that recognizes the channels that an event ends."""
         kind = str(event.get("type"))
         if kind in ("response.completed", "response.incomplete", "response.failed"):
             return lambda _: True
@@ -181,17 +181,17 @@ class ResponsesAdapter(Format):
         return lambda channel: channel[2] == index
 
     def stored(self, event: Event) -> object:
-        """Return the answer that an event describes; the provider stores it under its id."""
+        """Return the response that an event describes; the provider stores it under its id."""
         return event.get("response")
 
 
 _PLACE: Final = ("item_id", "output_index", "content_index")
 _BRINGING: Final = ("additional_tools", "tool_search_output")
-"""Items that bring in tools."""
+"""Items that define tools."""
 
 
 def _billed(items: tuple[Item, ...]) -> Artifact | None:
-    """Return the artifact that an item is billed as: sealed reasoning alone where there is some, no summary of it."""
+    """Return the artifact as which an item is billed: if it has sealed reasoning, that alone, without its summary."""
     read, kind = view(items), item_type(items[0])
     if kind in ("tool_search_output", "additional_tools"):  # their tools are counted as tools
         return Artifact(Kind.TOOL) if kind == "tool_search_output" else None
@@ -220,9 +220,9 @@ def _is_hosted_search(tool: Body) -> bool:
 
 
 def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """Cut a list into what each artifact stands for: what the model wrote in one go, what a program did, one item.
+    """Split a list into the items of each artifact: one reply of the model, one run of a program, or one other item.
 
-    Reasoning or calls hold a run together; a message after a message is a second reply.
+    Reasoning or calls connect the items of a reply; a message directly after a message begins a second reply.
     """
     run: list[Item] = []
     programs, spoke, mixed = 0, False, False
@@ -266,7 +266,7 @@ def _read(native: Sequence[Item]) -> list[Artifact]:
 
 
 def _with_shell_call_ids(artifacts: list[Artifact]) -> list[Artifact]:
-    """Let the outputs of local shell calls answer by call id: they may name the item's id instead."""
+    """Return artifacts in which outputs of local shell calls have the call id: they may name the item's id instead."""
     calling = (item for a in artifacts if a.calls for item in _items(a))
     named = {get(item, "id"): call_id(item) for item in calling if get(item, "type") == "local_shell_call"}
     return (
@@ -275,7 +275,7 @@ def _with_shell_call_ids(artifacts: list[Artifact]) -> list[Artifact]:
 
 
 def _with_server_calls(artifacts: Sequence[Artifact]) -> Iterator[Artifact]:
-    """Put an artifact that stands for no item before outputs whose calls are on the server, so that they pair."""
+    """Insert an artifact without items before outputs whose calls are on the server, so that they are paired."""
     called: set[str | None] = set()
     orphaned: list[tuple[bool, Artifact]] = []
     for artifact in artifacts:
@@ -290,17 +290,17 @@ def _with_server_calls(artifacts: Sequence[Artifact]) -> Iterator[Artifact]:
 
 
 def _items(artifact: Artifact) -> tuple[Item, ...]:
-    """Return the items that an artifact was read from; none of one that a stage added."""
+    """Return the items that an artifact was read from; none if a stage added it."""
     return artifact.source if isinstance(artifact.source, tuple) else ()
 
 
 def _call_types(artifacts: Sequence[Artifact]) -> dict[str | None, str]:
-    """Return of which type each call is, by its id."""
+    """Return the type of each call, by its id."""
     return {call_id(item): str(item_type(item)) for artifact in artifacts for item in _items(artifact)}
 
 
 def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
-    """Return the items of a changed artifact; reasoning and what it led to are changed or kept together."""
+    """Return the items of a changed artifact; reasoning and the items after it are changed or kept together."""
     changes = by_index(view(items).changes(artifact))
     thinks = [item_type(item) == "reasoning" for item in items]
     begins = [n for n, thinking in enumerate(thinks) if thinking and n > 0 and not thinks[n - 1]]
@@ -322,7 +322,7 @@ def _rewritten(items: tuple[Item, ...], chunk: range, changes: Mapping[int, Mapp
 
 
 def _created(artifact: Artifact, call_types: Mapping[str | None, str]) -> list[Item]:
-    """Return the items of an artifact that no item stood for: a stand-in result, a summary."""
+    """Return the items for an artifact that a stage added: a substitute for a missing result, a summary."""
     if artifact.kind is Kind.TOOL:
         return [stand_in(artifact, call_types.get(artifact.answers, "function_call"))]
     role = "user" if artifact.kind is Kind.TASK else artifact.kind.value

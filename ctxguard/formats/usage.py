@@ -1,4 +1,4 @@
-"""Hold our counts against the input tokens that providers reported for recorded requests."""
+"""Compare our counts with the input tokens that providers reported for recorded requests."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ctxguard.tokens.schemas import server_tool_of
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Hold one recorded request.
+    """One recorded request.
 
     Attributes:
-        api: of the request.
-        model: that answered.
+        api: the API of the request.
+        model: the model that answered.
         request: the body as it was sent.
-        input_tokens: what the provider reported, cached tokens included.
-        provider: its name, where the record says.
+        input_tokens: the reported tokens, including cached ones.
+        provider: its name, if the record contains it.
     """
 
     api: Api
@@ -43,12 +43,12 @@ class Usage:
 
     @property
     def kin(self) -> str:
-        """The families that share the figures of the model's family."""
+        """The families that share the cost figures of the model's family."""
         return family_of(self.model).kin or self.family
 
     @property
     def feature(self) -> str:
-        """What makes the request hard to count: `server tools`, `media`, `tools`, or `plain`."""
+        """The feature that makes the request hard to count: `server tools`, `media`, `tools`, or `plain`."""
         read = find_format(self.api).sent(self.request)
         if any(server_tool_of(tool) is not None for tool in read.tools):
             return "server tools"
@@ -61,18 +61,18 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Hold our count of a recorded request beside what was reported."""
+    """Our count of a recorded request, and the reported one."""
 
     usage: Usage
     counted: RequestCount
 
     @property
     def off(self) -> int:
-        """Tokens that we counted too many; negative where they are too few."""
+        """Tokens by which our count is too high; negative if it is too low."""
         return self.counted.tokens - self.usage.input_tokens
 
     def is_within(self, share: float, tokens: int) -> bool:
-        """Return whether the count is off by at most a share, or by at most so many tokens."""
+        """Return whether the error of the count is at most a share, or at most so many tokens."""
         return abs(self.off) <= max(tokens, share * self.usage.input_tokens)
 
     @property
@@ -88,18 +88,18 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Hold how far off the counts of a group of requests were; all but the first and the last are shares of it.
+    """The errors of the counts of a group of requests; all but the first and the last are shares of the group.
 
     Attributes:
-        requests: how many there are.
+        requests: number of requests.
         within_3: within 3% or 8 tokens.
         within_5: within 5% or 30 tokens.
         within_10: within 10% or 10 tokens.
         within_25: within 25%.
         under: too low by more than 5% and 20 tokens.
         exceeded: reported above our count and its margin.
-        uncounted: where the count says that something could not be counted.
-        total: what was counted in all, as a share of what was reported in all.
+        uncounted: requests of which the count says that a part could not be counted.
+        total: the sum of our counts, divided by the sum of the reported ones.
     """
 
     requests: int
@@ -134,7 +134,7 @@ class Errors:
 
 
 def compared(usages: Iterable[Usage], *, counter: str = "auto") -> list[Compared]:
-    """Return our counts of recorded requests beside what was reported."""
+    """Return our counts of recorded requests together with the reported ones."""
     return [
         Compared(usage, count_request(usage.request, api=usage.api, model=usage.model, counter=counter))
         for usage in usages
@@ -161,13 +161,13 @@ def read_usage(path: Path) -> list[Usage]:
 
 
 def usages_in(lines: Iterable[str], name: str, *, model: str | None = None) -> Iterator[Usage]:
-    """Yield the recorded requests of JSONL; `model` is that of records that name none.
+    """Yield the recorded requests of JSONL; `model` is used for records that name none.
 
-    A record has the `request` (or `body`) and the `input_tokens` (or `prompt_tokens`) that were reported, cached ones
-    included; and, where it knows, the `api` (or `kind`) and the `model`.
+    A record has the `request` (or `body`) and the reported `input_tokens` (or `prompt_tokens`), cached ones included;
+    and, if known, the `api` (or `kind`) and the `model`.
 
     Raises:
-        CtxguardError: a line is no such record.
+        CtxguardError: a line is not such a record.
     """
     for number, line in enumerate(lines, 1):
         if line.strip():

@@ -1,4 +1,4 @@
-"""Read recorded sessions, replay them turn by turn, judge and price what a stabilizer makes of them."""
+"""Read recorded sessions, replay them turn by turn, and judge and price the results of a stabilizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare a replay with an earlier one: every figure that matters, each with a tolerance of its own."""
+"""Compare a replay with an earlier one: every important figure, each with its own tolerance."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ctxguard.report.printing import counted
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How much worse a figure may be.
+    """How much worse a figure may become.
 
     Attributes:
-        by: the difference that is allowed.
+        by: the allowed difference.
         is_share: whether `by` is a share of the earlier figure; else it is in the figure's own unit.
-        is_better_high: whether more is better.
-        least: a difference up to which nothing is worse, in the figure's own unit.
+        is_better_high: whether a higher figure is better.
+        least: a difference that never counts as worse, in the figure's own unit.
     """
 
     by: float
@@ -44,11 +44,11 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
     "bill": Tolerance(0.01, is_share=True),
     "p95_ms": Tolerance(1.0, is_share=True, least=50),
 }
-"""What is compared. Times differ from machine to machine: they may double."""
+"""The compared figures. Times differ between machines: they may double."""
 
 
 def load_baseline(path: str | Path) -> ReplayReport:
-    """Return the report of an earlier replay from its JSON file; refuse a file that holds none."""
+    """Return the report of an earlier replay from its JSON file; raise if there is none in it."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:
@@ -69,7 +69,7 @@ def load_baseline(path: str | Path) -> ReplayReport:
 
 
 def parse_tolerances(given: Mapping[str, str] | None) -> dict[str, Tolerance]:
-    """Return the tolerances with those that a user named in place of the defaults; refuse unknown figures."""
+    """Return the default tolerances, changed by those that a user named; reject unknown figures."""
     known = dict(TOLERANCES)
     for name, text in (given or {}).items():
         if name not in known:

@@ -1,7 +1,7 @@
-"""Play recorded sessions with every contestant, and judge what each would send.
+"""Replay recorded sessions with every contestant, and judge the requests that each would send.
 
-All get the same messages, the same budget and the same counter, and are judged by the same rules, which share no code
-with any of them. Only calls under pressure count: those whose history exceeds the budget.
+All contestants get the same messages, the same budget and the same counter, and are judged by the same rules, which
+share no code with any of them. Only calls whose history exceeds the budget count.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from ctxguard.harness.replay import Recorded
 from ctxguard.harness.requests import WireReader, pair_faults
 from ctxguard.harness.sessions import Session
 from ctxguard.pii import STANDARD, Masker
-from ctxguard.tokens import REPLY_TOKENS, ArtifactCounter, find_counter
+from ctxguard.tokens import ArtifactCounter, find_counter
+from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
-SUMMARY_CHARACTERS: Final = 2_000
-_LINE: Final = 100
+SUMMARY_CHARACTERS: Final = 2_000  # about 500 tokens
+_LINE: Final = 100  # characters of a line in that summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +42,19 @@ class BenchCall:
     """One model call of one contestant, for a history that exceeds the budget.
 
     Attributes:
-        name: of the contestant.
+        name: the name of the contestant.
         budget: tokens that the request may take.
         place: session and position, the same for all contestants.
-        price: of the request, or None where nothing was sent.
+        price: the price of the request, or None if nothing was sent.
         milliseconds: processor time of the library's own work.
         is_over: whether the request exceeds the budget.
         fault: what makes the request useless: `pairs`, `system prompt`, `last message`, `failed`; None for nothing.
-        opens_with_user: whether the first message behind the system prompt is the user's, as some providers demand;
-            true also where the recording itself begins with another.
-        keeps: whether the prompt keeps the one before up to its newest exchange; None where there is none.
-        support: next-action support with context, or None where the next message needs nothing.
-        bits: of the next message; None where nothing was compressed.
-        newest: characters of the newest tool outputs that are sent, and that would fit.
+        opens_with_user: whether the first message after the system prompt is the user's, as some providers require;
+            also true if the recording itself begins with another message.
+        keeps: whether the prompt extends the previous one up to its newest exchange; None if there is none.
+        support: next-action support with context, or None if the next message needs nothing.
+        bits: the bits of the next message; None if nothing was compressed.
+        newest: sent characters of the newest tool outputs, and those that would fit.
     """
 
     name: str
@@ -79,11 +80,11 @@ def contestants(names: Iterable[str] = (), modules: Iterable[str] = ()) -> tuple
     """Return the contestants that are installed, and a line for each that is not.
 
     Args:
-        names: those to compare; none means all.
-        modules: list further ones, see `ctxguard.harness.contestants`.
+        names: the contestants to compare; None means all.
+        modules: modules with further contestants, see `ctxguard.harness.contestants`.
 
     Raises:
-        CtxguardError: nobody has one of the names, or a module lists nobody.
+        CtxguardError: a name is unknown, or a module lists no contestants.
     """
     wanted, every = set(names), peers_with(modules)
     unknown = wanted - {peer.name for peer in every}
@@ -115,7 +116,7 @@ def play(
     counter: str = "auto",
     processes: int = 1,
 ) -> Iterator[Skipped | list[BenchCall]]:
-    """Play recordings with every contestant, in processes of their own where there is more than one.
+    """Replay recordings with every contestant, in separate processes if there is more than one.
 
     Yields:
         The calls of a session, or why it was skipped, in the order of the recordings.
@@ -142,7 +143,7 @@ def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int], count
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what libraries say at every call: that they are experimental, that they could not trim."""
+    """Silence messages that libraries print at every call: that they are experimental, or could not trim."""
     logging.disable(logging.ERROR)
     try:
         with catch_warnings():
@@ -170,7 +171,7 @@ def fixed_summary(text: str) -> str:
 
 
 class _Track:
-    """One session, made ready for every contestant: Chat Completions messages, whatever it was recorded in."""
+    """One session, prepared for every contestant: Chat Completions messages, whatever its recorded format."""
 
     def __init__(self, recording: Recording, session: Session, counter: str) -> None:
         self.counter = counter
@@ -279,6 +280,6 @@ def fault_of(chat: Sequence[Message], history: Sequence[Message]) -> str | None:
 
 
 def _mostly(text: str, sent: str) -> bool:
-    """Return whether most lines of a prompt were sent; masking may have changed the others."""
+    """Return whether most lines of a prompt were sent; the others may have been changed by masking."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return not lines or sum(line in sent for line in lines) >= 0.5 * len(lines)

@@ -1,4 +1,4 @@
-"""The command `ctxguard bench`: ctxguard beside other libraries, on the same sessions."""
+"""The command `ctxguard bench`: compare ctxguard with other libraries on the same sessions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import typer
 
 from ctxguard import __version__
-from ctxguard.cli.options import Processes, spread
+from ctxguard.cli.options import spread
 from ctxguard.errors import ConfigError
 from ctxguard.harness.bench import BenchCall, contestants, play
 from ctxguard.harness.bench_report import BenchReport, bench_row, markdown, table
@@ -26,58 +26,34 @@ from ctxguard.harness.synthetic import synthetic_recordings
 from ctxguard.report.printing import counted, note, out, refuse_overwriting
 from ctxguard.report.progress import working
 from ctxguard.tokens import find_counter
-from ctxguard.tokens.counters import COUNTERS
 
-MOST_NOTES: Final = 20
+MOST_NOTES: Final = 20  # so that notes do not hide the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparing:
-    """Options: what is compared."""
+    """Options: what to compare."""
 
-    budgets: Annotated[str, typer.Option("--budgets", "-b", metavar="N,N", help="Budgets in tokens; 8k is 8,000.")] = (
-        "8k"
-    )
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="NAME", help="Compare only this one; may be repeated.", show_default="all"),
-    ] = None
-    modules: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="MODULE",
-            help="Also compare what this module lists as PEERS; it may lie in the working directory. May be repeated.",
-        ),
-    ] = None
-    counter: Annotated[str, typer.Option("--counter", metavar="NAME", help=COUNTERS)] = "auto"
+    budgets: str = "8k"
+    only: list[str] | None = None
+    modules: list[str] | None = None
+    counter: str = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Printing:
-    """Options: what is printed, and where."""
+class BenchPrinting:
+    """Options: the output, and its destination."""
 
-    report: Annotated[Literal["text", "json", "markdown"], typer.Option("--report", "-r", help="What is printed.")] = (
-        "text"
-    )
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write what is printed to this file instead.")
-    ] = None
+    report: Literal["text", "json", "markdown"] = "text"
+    output: Path | None = None
 
 
-@spread()
+@spread("bench")
 def bench(
     comparing: Comparing,
-    printing: Printing,
-    sessions: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SESSIONS",
-            help="Recorded sessions, as for ctxguard replay.",
-            show_default="a few invented ones",
-        ),
-    ] = None,
-    processes: Processes = None,
+    printing: BenchPrinting,
+    sessions: list[str] | None = None,
+    processes: int | None = None,
 ) -> None:
     """Compare ctxguard with other libraries: same sessions, same budget, same counter, one run.
 
@@ -118,7 +94,7 @@ def bench(
 def _played(
     sessions: list[str] | None, able: Sequence[Peer], tokens: list[int], counter: str, processes: int | None
 ) -> tuple[Mapping[tuple[str, int], Sequence[BenchCall]], int, list[str]]:
-    """Play every session by every library; return the calls, how many sessions were played, and which were not."""
+    """Replay every session with every library; return the calls, the number of sessions, and the skipped ones."""
     sources = recordings(sessions) if sessions else synthetic_recordings()
     calls: dict[tuple[str, int], list[BenchCall]] = defaultdict(list)
     played, skipped = 0, []
@@ -136,7 +112,7 @@ def _played(
 
 
 def _importable(modules: Sequence[str]) -> Sequence[str]:
-    """Return names of modules, which may from now on lie in the working directory, too."""
+    """Return names of modules, which may also be in the working directory from now on."""
     if modules:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a path as Python searches it; worker processes inherit it
     else:

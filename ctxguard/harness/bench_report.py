@@ -1,4 +1,4 @@
-"""The report on a comparison: each figure is one `Column`, which the JSON, the terminal, and the Markdown show."""
+"""The report on a comparison: each figure is one `Column`, used for JSON, terminal, and Markdown alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ctxguard.report.printing import counted
 from ctxguard.settings import install_command
 
 Row = Mapping[str, Any]
-"""The figures of one contestant at one budget, by the keys of their columns, and what the contestant is."""
+"""The figures of one contestant at one budget, by the keys of their columns, and its description."""
 
 
 class Played:
@@ -37,20 +37,20 @@ class Played:
 
     @property
     def newest(self) -> float | None:
-        """Share of the newest tool outputs that is sent, of what would fit."""
+        """Share of the newest tool outputs that is sent, of those that would fit."""
         return _share(sum(call.newest[0] for call in self.held), sum(call.newest[1] for call in self.held))
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One figure of a contestant at one budget. A share is None where there is nothing to take it of.
+    """One figure of a contestant at one budget. A share is None if it is undefined.
 
     Attributes:
-        key: in the JSON.
-        figure: what it is, from the calls.
-        name: in Markdown; empty for what only the JSON holds.
-        head: in a terminal; empty for what only wider tables hold.
-        shown: the cell, from the figure and the number of calls.
+        key: its key in the JSON.
+        figure: computes it from the calls.
+        name: its heading in Markdown; empty if only the JSON contains it.
+        head: its heading in a terminal; empty if only wider tables contain it.
+        shown: the text of the cell, from the figure and the number of calls.
     """
 
     key: str
@@ -124,10 +124,10 @@ class BenchReport:
 
     Attributes:
         ctxguard: version of ctxguard.
-        created: when, ISO 8601, UTC.
-        sources: what was played.
-        sessions: how many were.
-        counter: what counted.
+        created: time of creation, ISO 8601, UTC.
+        sources: the replayed files.
+        sessions: number of replayed sessions.
+        counter: name of the token counter.
         absent: contestants that are not installed.
         skipped: recordings that could not be read.
         rows: the figures.
@@ -148,7 +148,7 @@ class BenchReport:
 
 
 def bench_row(peer: Peer, budget: int, calls: Sequence[BenchCall], base: Sequence[BenchCall]) -> Row:
-    """Return the figures of one contestant at one budget, its bill beside the baseline's at the same calls."""
+    """Return the figures of one contestant at one budget, its bill relative to the baseline's at the same calls."""
     about = {"name": peer.name, "distribution": peer.distribution, "version": peer.version or "", "what": peer.what}
     played = Played(calls, base)
     return {**about, "budget": budget, **{column.key: column.figure(played) for column in COLUMNS}}

@@ -63,7 +63,7 @@ def check_session(
     pii: bool = False,
     rules: Detector | None = None,
 ) -> Iterator[str]:
-    """Walk the findings in a session, one line each: `check: message @ path`; see `judge_session`."""
+    """Yield the findings in a session, one line each: `check: message @ path`; see `judge_session`."""
     results = judge_session(
         session, budget=budget, provider=provider, counter=counter, model=model, pii=pii, rules=rules
     )
@@ -72,7 +72,7 @@ def check_session(
 
 
 def told(result: CheckResult) -> Iterator[str]:
-    """Walk what a check found, one line each: `check: message @ path`; of personal data the counts come last."""
+    """Yield the findings of a check, one line each: `check: message @ path`; for personal data the counts come last."""
     yield from (f"{result.name}: {finding}" for finding in result.findings)
     if result.name == NoPII.name and result.findings:
         yield f"{result.name}: {_counted(result.findings)}"

@@ -1,7 +1,7 @@
-"""Keep the progress of a replay in a file, so that one that was killed continues from there.
+"""Save the progress of a replay in a file, so that a killed replay can continue from there.
 
-The file is JSON, written beside its place and then moved there, so that it is always whole. It holds how many
-recordings are done and the figures so far, not the recordings: those are read again, and what is done is passed over.
+The file is JSON, written under a temporary name and then moved, so that it is always complete. It contains the number
+of finished recordings and the figures so far, not the recordings: those are read again, and finished ones are skipped.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _At: TypeAlias = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """What the file holds.
+    """The content of the file.
 
     Attributes:
-        key: of the replay.
-        done: recordings that were taken in.
-        last: tells the last of them from others.
-        tallies: for each setting the figures, and the worst sessions: where each
-            recording is, its place in the order of all, and its figures.
-        skipped: what could not be replayed.
-        skipped_count: how many there were.
+        key: identifies the replay.
+        done: number of finished recordings.
+        last: identifies the last of them.
+        tallies: for each setting the figures, and the worst sessions: the location of each recording, its position in
+            the order of all, and its figures.
+        skipped: the recordings that could not be replayed.
+        skipped_count: their number.
     """
 
     key: str
@@ -55,8 +55,8 @@ class _Progress:
 _FORMAT: Final = TypeAdapter(_Progress)
 
 
-class Checkpoint:
-    """Write progress to a file now and then, and continue from it; a file of another plan is refused."""
+class ReplayCheckpoint:
+    """Save progress to a file at intervals, and continue from it; a file of another replay is rejected."""
 
     def __init__(self, path: Path, plan: Plan, names: Sequence[str]) -> None:
         self._path = path
@@ -71,7 +71,7 @@ class Checkpoint:
         self._written = time.monotonic()
 
     def restore(self, results: Results, sources: Iterator[Source]) -> None:
-        """Fill results with what is done, and pass over its recordings.
+        """Restore the results so far, and skip the finished recordings.
 
         Raises:
             ConfigError: the file cannot be read, is of another replay, or the recordings have changed since.
@@ -95,7 +95,7 @@ class Checkpoint:
                 tally.rank(Ranked(result.badness, order, result, found[at]))
 
     def note(self, results: Results, last: Source) -> None:
-        """Write the progress, where it is time to."""
+        """Save the progress, if it is time to."""
         if time.monotonic() - self._written < EVERY:
             return
         tallies = [
@@ -112,7 +112,7 @@ class Checkpoint:
         self._written = time.monotonic()
 
     def remove(self) -> None:
-        """Remove the file: there is nothing left to continue."""
+        """Remove the file: the replay is finished."""
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> _Progress | None:
@@ -138,6 +138,6 @@ def _at(recording: Recording) -> _At:
 
 
 def _mark(source: Source) -> str:
-    """Return what tells a recording from another one."""
+    """Return an identifier of a recording."""
     data = source.data if isinstance(source, Recording) else str(source).encode()
     return hashlib.sha256(data).hexdigest()

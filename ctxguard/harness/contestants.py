@@ -1,7 +1,7 @@
-"""What `ctxguard bench` compares: who takes part, and what each is given to play one recorded session.
+"""The contestants of `ctxguard bench`, and the input that each gets to replay one recorded session.
 
-ctxguard, a rolling window and the whole history take part always. Other libraries are added by a module that lists a
-`Peer` for each under the name `PEERS`: `ctxguard bench --with MODULE`.
+ctxguard, a rolling window and the whole history always take part. A module adds other libraries by listing a `Peer` for
+each under the name `PEERS`: `ctxguard bench --with MODULE`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["ChatContestant", "Contestant", "Course", "GaveUpError", "Peer"]
 
 OWN: Final = "ctxguard"
 BASELINE: Final = "rolling window"
-"""Bills are given as a share of this one's."""
+"""The contestant to whose bill the others are compared."""
 
 Message = Mapping[str, object]
 
 
 class GaveUpError(Exception):
-    """Raised by a contestant that refuses a call: nothing that it could send would fit."""
+    """Raised by a contestant that refuses a call because no request would fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One session as every contestant gets it.
+    """One session, in the form that every contestant gets.
 
     Attributes:
         messages: the whole session. Contents are texts, and every tool call has an id.
@@ -65,7 +65,7 @@ class Course:
 
 
 class Contestant(Protocol):
-    """Play one session: asked for the request of each model call, in order. Only `send` is timed."""
+    """Replay one session: called for the request of each model call, in order. Only `send` is timed."""
 
     def send(self, end: int) -> object:
         """Return the request for the history up to a position, in the library's own form.
@@ -76,7 +76,7 @@ class Contestant(Protocol):
         ...
 
     def chat(self, sent: object) -> Sequence[Message]:
-        """Return what was sent as Chat Completions messages; those that were not edited are the same objects."""
+        """Return the request as Chat Completions messages; unedited ones are the same objects."""
         ...
 
 
@@ -96,10 +96,10 @@ class Peer:
     """One contestant.
 
     Attributes:
-        name: as tables show it.
-        distribution: what has to be installed; `ctxguard` for what needs nothing.
-        factory: its class, as `module:Class`; loaded only where the distribution is installed.
-        what: the call and the settings that are compared.
+        name: its name in tables.
+        distribution: the package that must be installed; `ctxguard` if none is needed.
+        factory: its class, as `module:Class`; loaded only if the distribution is installed.
+        what: the function and the settings that are compared.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Peer:
 
     @property
     def version(self) -> str | None:
-        """The installed version, or None where it is not installed."""
+        """The installed version, or None if it is not installed."""
         if self.distribution == OWN:
             return __version__
         try:
@@ -118,10 +118,10 @@ class Peer:
             return None
 
     def load(self) -> Callable[[Course], Contestant]:
-        """Return the class that plays one session.
+        """Return the class that replays one session.
 
         Raises:
-            ImportError: the library, or something that it needs, is not installed.
+            ImportError: the library, or one of its dependencies, is not installed.
         """
         module, _, name = self.factory.partition(":")
         found: Callable[[Course], Contestant] = getattr(import_module(module), name)
@@ -140,7 +140,7 @@ def peers_with(modules: Iterable[str]) -> list[Peer]:
     """Return the contestants that always take part, and those that modules list under the name `PEERS`.
 
     Raises:
-        ConfigError: a module cannot be imported, or lists none.
+        ConfigError: a module cannot be imported, or lists no contestants.
     """
     found = [*PEERS]
     for name in modules:
@@ -157,7 +157,7 @@ def peers_with(modules: Iterable[str]) -> list[Peer]:
 
 
 def plain_messages(artifacts: Sequence[Artifact]) -> list[Message]:
-    """Return a session as Chat Completions messages with texts as contents, whatever shape it was recorded in.
+    """Return a session as Chat Completions messages with texts as contents, whatever its recorded format.
 
     Calls without an id get one, and so do their results, in the order of the calls.
     """

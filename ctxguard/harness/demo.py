@@ -1,4 +1,4 @@
-"""The main job on a session that ships with the package."""
+"""The demo: the main use of the library, on a session that is part of the package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ctxguard.report import Decision, Report
 from ctxguard.report.decisions import DecisionRun, decision_runs
 from ctxguard.stabilizer import Stabilizer
 
-DEMO_BUDGET: Final = 1_800
+DEMO_BUDGET: Final = 1_800  # tokens: small enough that the demo session needs a cut
 DEMO_POLICY: Final = "chat"
 
 COLORS: Final = {
@@ -43,12 +43,12 @@ AGREED: Final = (
     ("day", "the 9th"),
     ("needed by", "12 June"),
 )
-"""What the answer to the last message needs, by the words that were used for it."""
-_NARROWEST: Final = 60
+"""The facts that the answer to the last message needs, in the words that were used for them."""
+_NARROWEST: Final = 60  # columns that two contexts side by side need
 _SHOWN: Final = 300
-"""Characters of a message that a row holds at most; the terminal shows as many as fit."""
+"""Characters of a message in a row; the terminal shows as many as fit."""
 _LISTED: Final = 8
-"""Names that are shown of each list on the trail."""
+"""Names that are shown of each list in the trail."""
 ROLES: Final = {Kind.SYSTEM: "sys", Kind.TASK: "task", Kind.USER: "user", Kind.ASSISTANT: "asst", Kind.TOOL: "tool"}
 FURTHER: Final = (
     ("ctxguard demo --budget 1000", "a budget that loses some of it"),
@@ -69,20 +69,20 @@ def _history() -> tuple[Artifact, ...]:
 
 
 def demo_report(stabilizer: Stabilizer) -> Report:
-    """Return the report of what a stabilizer makes of the demo session."""
+    """Return the report on stabilizing the demo session."""
     session = demo_session()
     return stabilize_native(stabilizer, session.adapter, session.native, tools=session.tools)[1]
 
 
 class AgreedFact(NamedTuple):
-    """One thing that was agreed in the demo session, and where it can still be read at the end.
+    """One fact of the demo session, and where it can still be read at the end.
 
     Attributes:
-        label: what it is.
-        words: how it was said.
-        said_in: position of the message that said it first.
-        read_in: position of the message in which the model still reads it, `trail`, or `lost`.
-        in_newest: the same, if only the newest messages that fit the budget had been kept.
+        label: name of the fact.
+        words: its words in the conversation.
+        said_in: position of the first message that contains it.
+        read_in: position of a message that contains it and is sent, `trail`, or `lost`.
+        in_newest: the same, for a context of only the newest messages that fit the budget.
     """
 
     label: str
@@ -128,7 +128,7 @@ def _newest_that_fit(history: Sequence[Artifact], report: Report) -> list[int]:
 
 
 def show_demo(report: Report) -> None:
-    """Print the story of the demo session: the last question, both contexts, the trail, and what can be answered."""
+    """Print the demo: the last question, both contexts, the trail, and the facts that can still be read."""
     console = Console(highlight=False)
     console.width = max(console.width, _NARROWEST)
     told: list[RenderableType] = [_question(report), _contexts(report), *_trail(report), _answers(report), Text()]
@@ -146,7 +146,7 @@ def _question(report: Report) -> Text:
 
 
 def _contexts(report: Report) -> Table:
-    """Return both contexts side by side: what was recorded, and what the model is sent."""
+    """Return both contexts side by side: the recorded one, and the one that is sent."""
     table = Table(expand=True, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("#", justify="right", no_wrap=True, width=5)
     table.add_column("role", no_wrap=True, width=4)
@@ -175,7 +175,7 @@ def _row(run: DecisionRun) -> tuple[str | Text, ...]:
 
 
 def _sides(decision: Decision) -> tuple[str, str]:
-    """Return the text of a message before and after; of a masked one, from the first masked value on."""
+    """Return the text of a message before and after; for a masked one, from the first masked value on."""
     before, after = _said(_history()[decision.position or 0]), _said(decision.artifact)
     same = common_prefix(before, after) if decision.action == "masked" else 0
     lead = "…" if same else ""
@@ -188,7 +188,7 @@ def _said(artifact: Artifact) -> str:
 
 
 def _trail(report: Report) -> list[Panel]:
-    """Return what stages added: the trail of evicted messages."""
+    """Return the artifact that stages added: the trail of evicted messages."""
     written = [d for d in report.decisions if d.position is None and d.tokens_after]
     return [
         Panel(

@@ -1,7 +1,7 @@
-"""The report on a replay as data: what `--report json` writes, `--baseline` reads, and the page shows.
+"""The report on a replay as data: written by `--report json`, read by `--baseline`, and shown on the page.
 
-The JSON Schema is published as `replay-report.schema.json` beside this module; `SCHEMA_VERSION` counts its versions. A
-field may be added within a version; one that is renamed or removed begins a new one.
+The JSON Schema is published as `replay-report.schema.json` in the same folder; `SCHEMA_VERSION` is its version. Fields
+may be added within a version; renaming or removing one requires a new version.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Model(BaseModel):
 
 
 class BillModel(_Model):
-    """What the requests cost, and what two alternatives would have cost at the same calls."""
+    """The cost of the requests, and that of two alternatives at the same calls."""
 
     currency: Literal["USD", "tokens"] = Field(description="`tokens`: in units of one uncached input token.")
     stabilized: float = Field(description="Price of the requests.")
@@ -34,7 +34,7 @@ class BillModel(_Model):
 
 
 class TimeModel(_Model):
-    """How long a call took, in milliseconds, within one percent."""
+    """The time of calls, in milliseconds, within one percent."""
 
     p50_ms: float | None
     p95_ms: float | None
@@ -42,7 +42,7 @@ class TimeModel(_Model):
 
 
 class FiguresModel(_Model):
-    """The figures of one or more sessions. A share is null where there is nothing to take it of."""
+    """The figures of one or more sessions. A share is null if it is undefined."""
 
     sessions: int
     calls: int = Field(description="Model calls: the history up to each assistant message.")
@@ -125,7 +125,7 @@ class ReplayReport(_Model):
 
     @property
     def broken(self) -> int:
-        """Calls at which a law did not hold, under all settings; a call counts once for each law."""
+        """Number of violated laws over all calls and settings; a call counts once for each law."""
         return sum(sum(run.figures.findings.values()) for run in self.runs)
 
 

@@ -1,7 +1,7 @@
-"""Translate what frameworks dump into Chat Completions messages, without the framework.
+"""Convert messages dumped by frameworks into Chat Completions messages, without the framework.
 
-Known are LangChain's messages (`messages_to_dict`, `dumpd`, `model_dump`), PydanticAI's (`all_messages_json`), and the
-`role` and `parts` of OpenTelemetry's GenAI conventions. A replay looks at what a model is sent. What does not survive:
+Supported are LangChain's messages (`messages_to_dict`, `dumpd`, `model_dump`), PydanticAI's (`all_messages_json`), and
+the `role` and `parts` of OpenTelemetry's GenAI conventions. A replay only needs what a model is sent. Not preserved:
 reasoning, ids of messages, usage and metadata; media are replaced by a note.
 """
 
@@ -26,14 +26,14 @@ _CALLS: Final = frozenset({"tool_use", "tool_call", "function_call", "tool_call_
 
 
 def is_dumped(value: object) -> bool:
-    """Return whether a value is a message as a framework dumps it, which no API accepts."""
+    """Return whether a value is a message in a framework's dump format, which no API accepts."""
     return isinstance(value, Mapping) and (
         _langchain(value) is not None or _is_pydantic_ai(value) or _is_telemetry(value)
     )
 
 
 def translated(record: object) -> object:
-    """Return a parsed recording with dumped messages translated; anything else as it is."""
+    """Return a parsed recording with dumped messages converted; anything else unchanged."""
     if isinstance(record, Mapping):
         for key in ("messages", "input", "history", "message_history"):
             listed = record.get(key)
@@ -62,7 +62,7 @@ def _messages(listed: Sequence[Record]) -> Iterator[Record]:
 
 
 def _langchain(value: Record) -> Record | None:
-    """Return the fields of a dumped LangChain message, with its `type`; None where it is none."""
+    """Return the fields of a dumped LangChain message, with its `type`; None if it is not one."""
     kwargs, name = value.get("kwargs"), value.get("id")
     if "lc" in value and isinstance(kwargs, Mapping) and isinstance(name, list) and name:
         named = str(kwargs.get("type") or str(name[-1]).removesuffix("Chunk").removesuffix("Message").lower())
@@ -116,7 +116,7 @@ def _text(block: object) -> str:
 
 
 def tool_call(identity: object, name: object, arguments: object) -> Record:
-    """Return a tool call as Chat Completions has it."""
+    """Return a tool call in the form of Chat Completions."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return {"id": identity, "type": "function", "function": {"name": str(name), "arguments": text}}
 
@@ -156,7 +156,7 @@ def _result(value: object) -> str:
 
 
 def records_in(value: object) -> Iterator[Record]:
-    """Walk the objects of a JSON list; none where it is no list."""
+    """Yield the objects of a JSON list; none if it is not a list."""
     listed: Iterable[object] = value if isinstance(value, list) else ()
     return (each for each in listed if isinstance(each, Mapping))
 

@@ -1,7 +1,7 @@
-"""Run a replay: read recordings, replay each under every setting, add up; in this process or in one for each core.
+"""Run a replay: read recordings, replay each under every setting, add up the figures; in this process or in several.
 
-Results are taken in the order of the recordings, so the report does not depend on how many processes there are. Memory
-stays flat: recordings are read as they are needed, figures add up, and only the worst sessions are remembered.
+Results are added in the order of the recordings, so the report does not depend on the number of processes. Memory use
+stays flat: recordings are read as needed, figures are added up, and only the worst sessions are kept.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ctxguard.harness.recordings import Recording, Skipped, Source, opened
 from ctxguard.harness.replay import SessionReplay, replay_settings
 from ctxguard.stabilizer import Stabilizer
 
-MOST_SKIPPED: Final = 1_000
+MOST_SKIPPED: Final = 1_000  # that a report lists, so that memory is bounded
 MOST_SESSIONS: Final = 100
 """Sessions of each run that a report lists."""
-_BATCH_BYTES: Final = 1 << 18
-_BATCH: Final = 16
+_BATCH_BYTES: Final = 1 << 18  # of a batch for a worker, and
+_BATCH: Final = 16  # recordings in it: few enough to keep all workers busy at the end
 AHEAD: Final = 3
-"""Batches that wait for each process: enough to keep it busy, and no more in memory."""
+"""Batches that wait for each process: enough to keep it busy, without filling memory."""
 SMALL: Final = 1 << 20
-"""Below so many bytes of recordings, starting processes takes longer than it saves."""
+"""Bytes of recordings below which starting processes takes longer than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ Task = TypeVar("Task")
 
 @dataclass(order=True, slots=True)
 class Ranked:
-    """A session that may be among the worst, with its place in the order of all, counted down."""
+    """A session that may be among the worst, with its position in the order of all, counted down."""
 
     badness: tuple[float, ...]
     order: int
@@ -94,13 +94,13 @@ class Tally:
 
 @dataclass(slots=True)
 class Results:
-    """What came of a plan.
+    """The results of a plan.
 
     Attributes:
         tallies: one for each setting.
-        skipped: the first 1,000 of what could not be replayed.
-        skipped_count: how many there are.
-        done: recordings that were taken in, those that were skipped too.
+        skipped: the first 1,000 recordings that could not be replayed.
+        skipped_count: number of these.
+        done: number of finished recordings, including skipped ones.
     """
 
     tallies: list[Tally]
@@ -110,12 +110,12 @@ class Results:
 
     @property
     def sessions(self) -> int:
-        """Sessions that were replayed."""
+        """Number of replayed sessions."""
         return self.tallies[0].figures.sessions
 
     @property
     def calls(self) -> int:
-        """Model calls that were replayed, under all settings."""
+        """Number of replayed model calls, under all settings."""
         return sum(tally.figures.calls for tally in self.tallies)
 
     def take(self, source: Source, outcome: Outcome) -> None:
@@ -143,18 +143,18 @@ def run(
     after: Callable[[Results, Source], object] | None = None,
     spread: Spread | None = None,
 ) -> Results:
-    """Replay all recordings, and return what came of it.
+    """Replay all recordings, and return the results.
 
     Args:
-        sources: recordings, and what could not be read.
+        sources: recordings, and files that could not be read.
         plan: the settings.
-        processes: how many.
-        results: those of the recordings before, to add to; None means that there are none.
+        processes: number of processes.
+        results: results of earlier recordings, to add to; None means that there are none.
         after: called after each recording with the results so far.
         spread: replays in other processes or on other machines; None means processes of this one.
 
     Raises:
-        ConfigError: a process died, or the settings cannot be handed to one.
+        ConfigError: a process died, or the settings cannot be sent to one.
     """
     total = results or Results([Tally() for _ in plan.settings])
     if spread is None:
@@ -167,7 +167,7 @@ def run(
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -215,7 +215,7 @@ def replayed(batch: Sequence[Source], plan: Plan) -> list[Outcome]:
 
 
 def _batches(sources: Iterator[Source]) -> Iterator[list[Source]]:
-    """Walk recordings in batches, none of which is large."""
+    """Yield recordings in batches, none of which is large."""
     batch: list[Source] = []
     size = 0
     for source in sources:
@@ -229,7 +229,7 @@ def _batches(sources: Iterator[Source]) -> Iterator[list[Source]]:
 
 
 def _in_processes(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
-    """Replay in processes of their own; reading waits where they are behind."""
+    """Replay in separate processes; reading waits if they are behind."""
     try:
         with ProcessPoolExecutor(
             processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(plan,)
@@ -248,7 +248,7 @@ def in_order(
     submit: Callable[[Sequence[Source]], Task],
     result: Callable[[Task], list[Outcome]],
 ) -> Replayed:
-    """Replay in workers, and walk the outcomes in the order of the recordings; reading waits for workers."""
+    """Replay in workers, and yield the outcomes in the order of the recordings; reading waits for workers."""
     batches = _batches(sources)
     waiting = deque((batch, submit(batch)) for batch in islice(batches, workers * AHEAD))
     while waiting:

@@ -1,8 +1,8 @@
-"""Measure what a context still holds of what the next step needs, without asking a model.
+"""Measure how much a context contains of what the next step needs, without asking a model.
 
-Next-action support: of the paths, ids, numbers and names that the recorded agent used in its next message, and that
-only the older part of the history could have told it, how many stand in the context? It says what a context holds,
-not what a model does with it, so use it beside the bill and never alone.
+Next-action support: of the paths, ids, numbers and names in the recorded agent's next message that only the older part
+of the history contains, how many are in the context? This measures the context, not a model's use of it, so always read
+it together with the bill.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ctxguard.history import exchanges
 NEAR: Final = 100
 """Characters on each side of an occurrence that count as its context."""
 WORDS_NEEDED: Final = 3
-"""Words around an occurrence that must also have stood around it in the history."""
+"""Words around an occurrence that must also have been around it in the history."""
 _RUN: Final = re.compile(r"[A-Za-z0-9_./@:#-]{4,}")
-_LONGEST: Final = 120
+_LONGEST: Final = 120  # characters: longer strings are data, not names
 _MARKED: Final = re.compile(r"[0-9_/]|.[A-Z]|.\..")
 _WORD: Final = re.compile(r"[A-Za-z]{4,}")
 _SENTENCE_ENDS: Final = ".:-"
@@ -33,7 +33,7 @@ class Need:
 
     Attributes:
         string: the path, id, number or name.
-        words: the words (of four or more letters) that stood within 100 characters of it in the history.
+        words: the words (of four or more letters) within 100 characters of it in the history.
     """
 
     string: str
@@ -42,12 +42,12 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """How many of the needed strings a context holds.
+    """How many of the needed strings a context contains.
 
     Attributes:
         needed: how many the next message needs.
-        held: how many of them stand anywhere in the context.
-        held_in_context: how many stand there with at least three of the words that stood around them in the history.
+        held: how many of them are anywhere in the context.
+        held_in_context: how many are there together with at least three of the words around them in the history.
     """
 
     needed: int
@@ -56,12 +56,12 @@ class Support:
 
     @property
     def plain(self) -> float:
-        """Share of the needed strings that the context holds; 1.0 if none is needed."""
+        """Share of the needed strings that the context contains; 1.0 if none is needed."""
         return self.held / self.needed if self.needed else 1.0
 
     @property
     def with_context(self) -> float:
-        """Share that the context holds together with words that stood around them; 1.0 if none is needed."""
+        """Share that the context contains together with words that were around them; 1.0 if none is needed."""
         return self.held_in_context / self.needed if self.needed else 1.0
 
 
@@ -76,10 +76,10 @@ def distinctive_strings(text: str) -> list[str]:
 
 
 class Fidelity:
-    """Measure next-action support, call by call. One instance serves one session: it remembers what it looked up.
+    """Measure next-action support, call by call. One instance serves one session: it caches its searches.
 
     Args:
-        mask: hides personal data in a text; strings that it changes are left out, since no masked context can hold
+        mask: masks personal data in a text; strings that it changes are left out, since no masked context can contain
             them. None leaves nothing out.
     """
 
@@ -89,11 +89,11 @@ class Fidelity:
         self._text: ByIdentity[Artifact, str] = ByIdentity(text_of)
 
     def __call__(self, history: Sequence[Artifact], context: Iterable[Artifact], following: Artifact) -> Support:
-        """Return how much of what `following` needs from `history` is in `context`."""
+        """Return the support of `context`: how much of what `following` needs from `history` it contains."""
         return self.support(self.needs(history, following), context)
 
     def needs(self, history: Sequence[Artifact], following: Artifact) -> list[Need]:
-        """Return the strings that the next message takes from the older history, unless every valid context holds them.
+        """Return the strings that the next message takes from older history, unless every valid context has them.
 
         Strings of the system prompt, the task, the last user message and the last exchange are left out.
         """
@@ -111,7 +111,7 @@ class Fidelity:
         return found
 
     def support(self, needs: Sequence[Need], context: Iterable[Artifact]) -> Support:
-        """Return how many of the needs a context holds."""
+        """Return how many of the needs a context contains."""
         texts = [self._text(artifact) for artifact in context]
         held = told = 0
         for need in needs:
@@ -124,7 +124,7 @@ class Fidelity:
         return any(len(words & need.words) >= WORDS_NEEDED for words in self._words_near(text, need.string))
 
     def _words_near(self, text: str, string: str) -> tuple[frozenset[str], ...]:
-        """Return the words around each occurrence of a string that a text holds."""
+        """Return the words around each occurrence of a string in a text."""
         key = (text, string)
         known = self._near.get(key)
         if known is None:
@@ -141,13 +141,13 @@ class Fidelity:
 
 
 def text_of(artifact: Artifact) -> str:
-    """Return all that a model reads of an artifact: its text, and the names and arguments of its calls."""
+    """Return the whole text of an artifact for a model: its text, and the names and arguments of its calls."""
     calls = (f"{call.name} {call.arguments}" for call in artifact.calls)
     return "\n".join((artifact.text, *calls)) if artifact.calls else artifact.text
 
 
 def _given(history: Sequence[Artifact]) -> frozenset[int]:
-    """Return the positions that any valid context holds: system and task, the last user message, the last exchange."""
+    """Return the positions that any valid context contains: system, task, last user message, last exchange."""
     positions = {p for p, artifact in enumerate(history) if artifact.kind in (Kind.SYSTEM, Kind.TASK)}
     positions.update(exchanges(history)[-1].positions)
     last_user = next((p for p in range(len(history) - 1, -1, -1) if history[p].kind is Kind.USER), None)

@@ -1,4 +1,4 @@
-"""The figures of replayed sessions: they add up, in any order, and take the same memory however many there are."""
+"""The figures of replayed sessions: they can be added in any order, and take constant memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ctxguard.harness.judging import Verdict
 
 
 class FindingModel(BaseModel):
-    """One thing that is wrong with one request, or with many of the same session."""
+    """One violation in one request, or in several of the same session."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -37,9 +37,9 @@ class FindingModel(BaseModel):
 
 
 _STEP: Final = math.log(1.01)
-"""Times whose logarithms differ by less than this are one: percentiles are within one percent."""
+"""Times whose logarithms differ by less than this count as equal: percentiles are within one percent."""
 _LEAST: Final = 1e-6
-"""Shorter times, in milliseconds, count as this one."""
+"""The shortest time, in milliseconds; shorter ones count as this one."""
 
 
 @dataclass(slots=True)
@@ -47,33 +47,33 @@ class Figures:
     """The figures of one or more replayed sessions under one setting.
 
     Attributes:
-        sessions: how many.
-        calls: model calls in them: the history up to each assistant message.
+        sessions: number of sessions.
+        calls: number of model calls: each is the history up to an assistant message.
         refused: calls whose mandatory messages do not fit (`BudgetExceededError`).
         pressed: calls whose history exceeds the budget.
-        needed: the most tokens that mandatory messages took at one refused call.
+        needed: the largest number of tokens that mandatory messages took at a refused call.
         tokens_before: tokens of the histories, over all calls that were served.
         tokens_after: tokens of the requests, over the same calls.
         saved_by: tokens that each action removed from messages, over the same calls.
         successors: calls that follow a served call, in sessions that exceed the budget.
-        extended: those of them whose prompt keeps the previous one up to its newest exchange.
+        extended: those of them whose prompt extends the previous one up to its newest exchange.
         cuts: calls that cut the window.
-        rebilled: tokens of requests behind the first position that a cut changed.
+        rebilled: tokens of requests after the first position that a cut changed.
         bill: price of the requests.
         bill_unmanaged: price of the whole histories at the same calls.
         bill_trimmed: price of what plain trimming to the same budget would have sent at the same calls.
         needing: calls whose next message uses something that only the older history contains.
-        held: sum over them of the share that the request holds.
+        held: sum over them of the share that the request contains.
         held_in_context: the same, counting only strings among the words that surrounded them in the history.
         weighed: calls whose next message was compressed (`ctxguard.harness.gain`).
-        floor_bits: bits of those messages after the floor, which any valid context holds.
+        floor_bits: bits of those messages after the floor, which any valid context contains.
         bits: the same after the requests.
         whole_bits: the same after the whole histories.
         newest_sent: characters of the newest tool outputs that were sent, at calls over the budget.
-        newest_fitting: characters of them that would fit into half of the free room.
-        findings: number of calls at which a law did not hold, by law.
+        newest_fitting: characters of them that would fit into half of the free tokens.
+        findings: number of calls that violate a law, by law.
         places: the first finding of each law.
-        times: how many calls took how long, by the logarithm of their time; `timed` adds one.
+        times: number of calls by the logarithm of their time; `timed` adds one.
     """
 
     sessions: int = 0
@@ -120,7 +120,7 @@ class Figures:
         self.times[round(math.log(max(milliseconds, _LEAST)) / _STEP)] += 1
 
     def judged(self, verdicts: Iterable[Verdict], session: str, path: str) -> None:
-        """Add what is wrong with the latest call."""
+        """Add the violations of the latest call."""
         first = {verdict.law: verdict for verdict in reversed(list(verdicts))}
         for law, verdict in sorted(first.items()):
             self.findings[law] = self.findings.get(law, 0) + 1
@@ -133,12 +133,12 @@ class Figures:
 
     @property
     def ok(self) -> bool:
-        """Whether something was judged and every law held at every call."""
+        """Whether something was judged and no call violates a law."""
         return self.served > 0 and not self.findings
 
     @property
     def prefix_share(self) -> float | None:
-        """Share of calls that keep the previous prompt up to its newest exchange; None if no session is over budget."""
+        """Share of calls that extend the previous prompt up to its newest exchange; None if none exceeds the budget."""
         return self.extended / self.successors if self.successors else None
 
     @property
@@ -148,7 +148,7 @@ class Figures:
 
     @property
     def saved(self) -> float | None:
-        """Share of the input tokens that was saved; None if no call was served."""
+        """Share of the input tokens that were saved; None if no call was served."""
         return 1 - self.tokens_after / self.tokens_before if self.tokens_before else None
 
     @property
@@ -163,12 +163,12 @@ class Figures:
 
     @property
     def gain(self) -> float | None:
-        """Share of what older history is worth in bits that the requests hold; None if nothing was compressed."""
+        """Share of the older history's value, in bits, that the requests contain; None if nothing was compressed."""
         return gain([Bits(self.floor_bits, self.bits, self.whole_bits)])
 
     @property
     def newest(self) -> float | None:
-        """Share of the newest tool outputs that is sent, in characters, of what would fit; None if nothing would."""
+        """Share of the newest tool outputs that is sent, in characters, of those that would fit; None if none would."""
         return self.newest_sent / self.newest_fitting if self.newest_fitting else None
 
     def percentile(self, share: float) -> float | None:

@@ -1,12 +1,12 @@
-"""Judge a context by the next message, in bits: how much does it help a compressor that knows no names?
+"""Judge a context by the next message, in bits: how much does the context help a compressor, which knows no names?
 
-Next-action support (`ctxguard.harness.fidelity`) counts names, so a bare list of them looks as good as text. Here a
-compressor (PPMd) reads the context and then the message that the recorded agent wrote next. The fewer bits it needs
-for that message, the more of it the context told. *Gain* places a context between two ends: 0 is the floor, what any
-valid context holds (system prompt, task, last user message, newest exchange), and 1 is the whole history.
+Next-action support (`ctxguard.harness.fidelity`) counts names, so a bare list of them scores as well as text. Here a
+compressor (PPMd) reads the context and then the message that the recorded agent wrote next. The fewer bits it needs for
+that message, the more of it the context contained. *Gain* places a context between two ends: 0 is the floor, which any
+valid context contains (system prompt, task, last user message, newest exchange), and 1 is the whole history.
 
-A compressor rewards verbatim repeats and knows no meaning: it underrates a good paraphrase, and a constraint that the
-next message does not repeat is worth nothing to it. Read it beside support, and trust a change that both agree on.
+A compressor rewards verbatim repeats and knows no meaning: it underrates a good paraphrase, and gives no value to a
+constraint that the next message does not repeat. Read it together with support, and trust a change if both agree.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ctxguard.settings import install_command
 if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
 
-ORDER: Final = 10
+ORDER: Final = 10  # of the PPMd model
 MEMORY: Final = 48 << 20
 """Order and memory (bytes) of the model, as in the measurements that introduced the judge."""
 LONGEST: Final = 6_000
-"""Characters of the next message that are judged."""
+"""Characters of the next message that are compressed."""
 SEES: Final = (
     "Support counts names: the paths, ids, and numbers of the agent's next message that only the older history tells, "
     "found in the request with words around them. It is an upper bound: a list of names passes, too.",
@@ -41,9 +41,9 @@ SEES: Final = (
     "Prefix counts the prompts that keep the one before up to its newest exchange, whose outputs may shrink once; "
     "the bill counts what that costs.",
 )
-"""What each judge can see, and what it cannot: every report says it."""
+"""The strengths and blind spots of each judge: every report lists them."""
 _SHINGLE: Final = 8
-"""Words in a row that count as copied; with three, the repeated words of a table pass for rows that are gone."""
+"""Words in a row that count as copied; with three, the repeated words of a table would count for rows that are gone."""
 _WORD: Final = compiled(r"\w+")
 _PLACEHOLDER: Final = compiled(r"<[A-Z][A-Z_]*_\d+>|\[REDACTED[A-Z_]*\]")
 
@@ -74,7 +74,7 @@ class Compressor:
         """Return the bits of the first 6,000 characters of a message (text and calls) after a context.
 
         This is C(context + message) - C(context) with one encoder, since PPMd writes out what it has read: the final
-        flush has the same length behind any text.
+        flush has the same length after any text.
         """
         encoder = self._encoder(ORDER, MEMORY)
         encoder.encode(priming())
@@ -86,7 +86,7 @@ class Compressor:
 class Gain:
     """Judge the contexts of one session; floor and whole history are compressed once for all settings.
 
-    Where pyppmd is not installed, nothing is judged.
+    Without pyppmd, nothing is judged.
     """
 
     def __init__(self, artifacts: Sequence[Artifact]) -> None:
@@ -95,11 +95,11 @@ class Gain:
         self._ends: dict[int, tuple[int, int]] = {}
 
     def __call__(self, end: int, context: Sequence[Artifact], room: int, count: ArtifactCounter) -> Bits | None:
-        """Return the bits of the message behind a call; None where its floor does not fit, so that nothing can.
+        """Return the bits of the message after a call; None if its floor does not fit, so that no context can.
 
         Args:
-            end: messages of the history before the call.
-            context: what is sent.
+            end: number of messages of the history before the call.
+            context: the context that is sent.
             room: tokens that messages may take.
             count: the counter in use.
         """
@@ -135,27 +135,27 @@ def priming() -> bytes:
 
 
 def rendered(context: Sequence[Artifact]) -> str:
-    """Return a context as the compressor reads it: each message behind its kind, calls as name and arguments."""
+    """Return a context as text for the compressor: each message after its kind, calls as name and arguments."""
     return "".join(f"{artifact.kind}: {text_of(artifact)}\n" for artifact in context) + "assistant: "
 
 
 def newest_exchange(history: Sequence[Artifact]) -> int:
-    """Return where the exchange begins whose outputs nobody has read yet; the end of the history if there is none."""
+    """Return the beginning of the exchange whose outputs the model has not read yet; else the end of the history."""
     last = next((n for n in range(len(history) - 1, -1, -1) if history[n].kind is Kind.ASSISTANT), None)
     return last if last is not None and history[last].calls else len(history)
 
 
 def floor(history: Sequence[Artifact]) -> list[Artifact]:
-    """Return what any valid context holds, verbatim: system prompts, task, last user message, newest exchange."""
+    """Return the part that any valid context contains, verbatim: system, task, last user message, newest exchange."""
     begin = min(newest_exchange(history), len(history) - 1)
     last_user = max((n for n, a in enumerate(history) if a.kind is Kind.USER), default=begin)
     return [a for n, a in enumerate(history) if n >= begin or n == last_user or a.kind in (Kind.SYSTEM, Kind.TASK)]
 
 
 def gain(judged: Iterable[Bits | None]) -> float | None:
-    """Return the share of the older history's worth that the contexts of calls hold; None if it is worth nothing.
+    """Return the share of the older history's value that the contexts of calls contain; None if that is 0.
 
-    Bits are added up over the calls: a single one is too noisy to average.
+    Bits are added over the calls: the result of a single call is too noisy.
     """
     costs = [bits for bits in judged if bits is not None]
     worth = sum(bits.floor - bits.whole for bits in costs)
@@ -167,12 +167,12 @@ def newest_sent(
 ) -> tuple[int, int]:
     """Return how many characters of the newest tool outputs are sent, and how many would fit.
 
-    An output would fit if it takes, with those before it in the same exchange, at most half of the free room: the
-    budget less tool schemas, system prompts, task, last user message and the message that makes the calls.
+    An output would fit if it takes, together with earlier ones in the same exchange, at most half of the free tokens:
+    the budget minus tool schemas, system prompts, task, last user message and the message that makes the calls.
 
     Args:
-        history: before the call.
-        context: what is sent.
+        history: the history before the call.
+        context: the context that is sent.
         room: tokens that messages may take: the budget less tool schemas and framing.
         count: the counter in use.
     """
@@ -196,7 +196,7 @@ def newest_sent(
 def _share_of(text: str, sent: Sequence[str]) -> float:
     """Return the share of a text that was sent: all of it if nothing but values was masked.
 
-    Of what was shortened, a word counts where it stands among the same neighbors.
+    Of a shortened text, a word counts if its neighbors are the same.
     """
     if any(text in each or _is_masked(text, each) for each in sent):
         return 1.0

@@ -10,15 +10,15 @@ Made = TypeVar("Made")
 
 
 class ByIdentity(Generic[Given, Made]):
-    """Call a function once for each object, and return what it made."""
+    """Call a function once for each object, and cache its results."""
 
     def __init__(self, make: Callable[[Given], Made]) -> None:
         self._make = make
         self._known: dict[int, tuple[Given, Made]] = {}
 
     def __call__(self, given: Given) -> Made:
-        """Return what the function makes of an object."""
+        """Return the function's result for an object."""
         known = self._known.get(id(given))
-        if known is None:  # the object is held, so that its id stays its own
+        if known is None:  # the object is referenced, so that its id stays unique
             known = self._known[id(given)] = (given, self._make(given))
         return known[1]

@@ -1,8 +1,8 @@
-"""Judge each request of a replayed session by the laws, on what would be sent, sharing no code with the stages.
+"""Judge each request of a replayed session by the laws, as it would be sent, sharing no code with the stages.
 
-The laws: the budget by a new count of the request as it was written, calls and results in pairs, the system prompt
-whole and first, the latest messages there, no personal data that the chain's rules find, a prompt that keeps
-the one before up to its newest exchange unless the budget was hit, and a trail of evicted messages.
+The laws: the written request, counted again, is within the budget; calls and results are paired; the system prompt is
+complete and first; the latest messages are there; no personal data that the chain's rules find; the prompt extends the
+previous one up to its newest exchange unless the budget was hit; and evicted messages leave a trail.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _COUNTED: Final = re.compile(r"^(\d+) earlier steps?(?:, (\d+) told)?(?:; ~ is \
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One thing that is wrong with one request.
+    """One violation of a law by one request.
 
     Attributes:
         law: `budget`, `pairs`, `system`, `recent`, `personal data`, `prefix`, `trail`, or the name of a check.
-        message: what is wrong; never holds a personal value.
-        path: where in the request.
+        message: the violation; never contains a personal value.
+        path: its place in the request.
     """
 
     law: str
@@ -69,13 +69,13 @@ class Judge:
         self._left: dict[int, Artifact] = {}
 
     def refused(self) -> None:
-        """Record that a call was refused, so that the next prompt has none to extend."""
+        """Record that a call was refused, so that there is no prompt for the next one to extend."""
         self._before = None
 
     def judge(
         self, history: Sequence[Artifact], context: Sequence[Artifact], native: object, report: Report
     ) -> list[Verdict]:
-        """Return everything that is wrong with a request."""
+        """Return all violations of a request."""
         messages = self._reader.messages(native)
         read = self._adapter.read(native)
         tokens = self._overhead + self._count.artifacts(read)
@@ -123,7 +123,7 @@ class Judge:
         return 1 + _PLACEHOLDER * len(self._parts(artifact.text))
 
     def _parts(self, text: str) -> tuple[str, ...]:
-        """Return the parts of a text that no masking may change: those between the spans of the rules."""
+        """Return the parts of a text that masking must not change: those between the spans of the rules."""
         known = self._pieces.get(text)
         if known is None:
             spans = sorted((s.start, s.end) for d in self._detectors for s in d.find(text))
@@ -170,9 +170,9 @@ class Judge:
     def _prefix(
         self, history: Sequence[Artifact], context: Sequence[Artifact], messages: Sequence[WireMessage]
     ) -> Iterator[Verdict]:
-        """Find a prompt that was rewritten although the previous one, with everything new, would have fit.
+        """Find a prompt that was rewritten although the previous one, with all new messages, would have fit.
 
-        A block that was recalled for a new question is new as well: nothing is kept free for it, so it may not fit.
+        A block that was recalled for a new question is new as well: no tokens are reserved for it, so it may not fit.
         """
         recalled, known = [a for a in context if a.text.startswith(_RECALLED)], self._recalled
         self._recalled = {a.text for a in recalled}
@@ -220,9 +220,9 @@ class Judge:
 
 
 _PLACEHOLDER: Final = 24
-"""Characters by which a placeholder may be longer than what it hides."""
+"""Characters by which a placeholder may be longer than its value."""
 _CERTAIN: Final = 0.9
-"""Share of the budget below which no estimate of what is new, and no correction of the counter, explains a cut."""
+"""Share of the budget below which neither the estimate of new messages nor a corrected counter explains a cut."""
 
 
 def _names(artifact: Artifact) -> set[str]:
@@ -232,7 +232,7 @@ def _names(artifact: Artifact) -> set[str]:
 
 
 def _end_of(text: str, pieces: Sequence[str], start: int) -> int | None:
-    """Return the end of the last piece if a text holds all of them in this order, else None."""
+    """Return the end of the last piece if a text contains all of them in this order, else None."""
     for piece in pieces:
         found = text.find(piece, start)
         if found < 0:
@@ -248,12 +248,12 @@ def detectors_of(stabilizer: Stabilizer) -> tuple[Detector, ...]:
 
 
 def masker_of(stabilizer: Stabilizer) -> Masker | None:
-    """Return the masker of the first masking stage of a chain; None where nothing is masked."""
+    """Return the masker of the first masking stage of a chain; None if nothing is masked."""
     return next((m for s in stabilizer.stages if (m := getattr(s, "masker", None)) is not None), None)
 
 
 def window_promises(stabilizer: Stabilizer) -> bool:
-    """Return whether a chain has the default window, which promises rare cuts and a trail; other strategies do not."""
+    """Return whether a chain has the default window, which must cut rarely and leave a trail, unlike others."""
     windows: Iterator[Any] = (stage for stage in stabilizer.stages if getattr(stage, "name", "") == "StableWindow")
-    # Read without a fallback: a setting that has moved must not silence the judge.
+    # Without a default: if the setting is renamed, this must fail rather than disable the judge.
     return any(window.settings.trail != 0 for window in windows)

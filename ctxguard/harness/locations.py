@@ -14,7 +14,7 @@ from ctxguard.harness.sessions import MAX_BYTES
 from ctxguard.settings import install_command
 
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".parquet")
-"""What is read of a folder."""
+"""Suffixes of the files that are read in a folder."""
 
 
 def is_url(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The contestants of `ctxguard bench` that need no other library: ctxguard, and two plain answers to compare with."""
+"""The contestants of `ctxguard bench` that need no other library: ctxguard, and two simple alternatives."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ctxguard.errors import BudgetExceededError
 from ctxguard.harness.contestants import ChatContestant, Course, GaveUpError, Message
 from ctxguard.history import exchanges
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.tokens import REPLY_TOKENS
+from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
 
 class Ours:
-    """ctxguard itself, as it is shipped: append what is new to a session of the default stabilizer."""
+    """ctxguard itself, with defaults: append new messages to a session of the default stabilizer."""
 
     def __init__(self, course: Course) -> None:
         self._adapter = find_adapter("openai")
@@ -35,7 +35,7 @@ class Ours:
             raise GaveUpError from error
 
     def chat(self, sent: object) -> Sequence[Message]:
-        """Return them as messages."""
+        """Return the context as messages."""
         return cast("list[Message]", self._adapter.write(self._native, sent))  # type: ignore[arg-type]  # from `send`
 
 
@@ -48,7 +48,7 @@ class Whole(ChatContestant):
 
 
 class Rolling(ChatContestant):
-    """Send system prompts and the longest tail of exchanges that fits, behind the user message of its first turn."""
+    """Send system prompts and the longest tail of exchanges that fits, after the user message of its first turn."""
 
     def __init__(self, course: Course) -> None:
         super().__init__(course)

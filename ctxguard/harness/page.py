@@ -8,13 +8,12 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ctxguard.artifacts import Artifact
 from ctxguard.errors import CtxguardError
 from ctxguard.harness.document import ReplayReport, RunModel, SessionModel
 from ctxguard.harness.engine import Plan, Results
 from ctxguard.harness.gain import is_installed
 from ctxguard.harness.recordings import Recording, Skipped, opened
-from ctxguard.harness.replay import replay
+from ctxguard.harness.replay import served
 from ctxguard.harness.summary import advice, cost_of_a_call, money, pareto, saved_by, share
 from ctxguard.report import Report
 from ctxguard.report.page import Chart, chart, message_rows, render, shown_text
@@ -25,18 +24,18 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 MOST_BYTES: Final = 4_500_000
-"""Bytes that the page may take; sessions that would make it larger are shown without their messages."""
+"""Maximum bytes of the page; sessions that would make it larger are shown without their messages."""
 MOST_IN_FULL: Final = 20
 """Sessions whose messages are shown, the worst first."""
-MOST_CUTS: Final = 30
+MOST_CUTS: Final = 30  # of a session that are shown
 _TOO_LARGE: Final = "Its messages are left out: the page would be too large."
 _FILTERS: Final[Mapping[str, Callable[..., object]]] = {"share": share, "money": money, "saved_by": saved_by}
 
 
 def replay_page(report: ReplayReport, plan: Plan, results: Results, *, show_originals: bool = False) -> str:
-    """Return the page on a replay; with `show_originals` it holds personal data.
+    """Return the page on a replay; with `show_originals` it contains personal data.
 
-    The worst sessions are replayed once more for their messages. What was masked is not shown.
+    The worst sessions are replayed again for their messages. Masked values are not shown.
 
     Raises:
         ImportError: Jinja2 is not installed, which the extra `html` brings.
@@ -71,7 +70,7 @@ def _size(text: str) -> int:
 
 
 def _shown_run(runs: Sequence[RunModel]) -> RunModel:
-    """Return the run that is shown in full: the first that broke a law, else the one that refused least."""
+    """Return the run that is shown in full: the first with a violation, else the one with the fewest refusals."""
     broken = next((run for run in runs if run.figures.findings), None)
     return broken or min(runs, key=lambda run: run.figures.refused)
 
@@ -88,8 +87,8 @@ def _compared(run: RunModel, *, is_best: bool) -> tuple[str, ...]:
     )
 
 
-class _Cut(NamedTuple):
-    """What the page says of one cut: its call, tokens, what changed in words, and what the chain added."""
+class _ShownCut(NamedTuple):
+    """The data of one cut on the page: its call, tokens, changes in words, and the artifacts that the chain added."""
 
     call: int
     before: int
@@ -102,15 +101,15 @@ class _Cut(NamedTuple):
 
 @dataclass(slots=True)
 class _Seen:
-    """Watch a replay for what the page shows of a session: the latest served call, and each call that cut."""
+    """Collect data for the page during a replay: the latest served call, and each call with a cut."""
 
     call: int = 0
     report: Report | None = None
-    cuts: list[_Cut] = field(default_factory=list)
+    cuts: list[_ShownCut] = field(default_factory=list)
     before: dict[int, str] = field(default_factory=dict)
 
-    def __call__(self, call: int, _context: Sequence[Artifact], report: Report) -> None:
-        """Take a look at a served call."""
+    def __call__(self, call: int, report: Report) -> None:
+        """Collect the data of a served call."""
         self.call, self.report = call, report
         if report.cut is None or not report.cut.fresh:
             return
@@ -123,7 +122,7 @@ class _Seen:
         added = (shown_text(d.artifact) for d in report.decisions if d.position is None and d.tokens_after)
         self.before = decisions
         tokens = (report.tokens_before, report.tokens_after, report.cut.rebilled)
-        self.cuts.append(_Cut(call, *tokens, words, "\n\n".join(added), "dropped" in decisions.values()))
+        self.cuts.append(_ShownCut(call, *tokens, words, "\n\n".join(added), "dropped" in decisions.values()))
 
 
 def _ranges(positions: Sequence[int]) -> str:
@@ -144,7 +143,8 @@ def _replayed(recording: Recording, *, stabilizer: Stabilizer, adapter: str | No
         return None
     seen = _Seen()
     try:
-        replay(session, stabilizer, watch=seen)
+        for call, context in served(session, stabilizer):
+            seen(call, context.report)
     except CtxguardError:
         return None
     return seen
@@ -158,7 +158,7 @@ def _sessions(
     *,
     show_originals: bool,
 ) -> Iterator[Markup]:
-    """Walk the sessions of the page, in as much detail as the available bytes allow."""
+    """Yield the sessions of the page, in as much detail as the available bytes allow."""
     for number, (session, recording) in enumerate(zip(run.sessions, recordings, strict=True)):
         shown = partial(
             render,

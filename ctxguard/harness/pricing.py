@@ -1,4 +1,4 @@
-"""Price prompts where the provider caches prefixes, and price what plain trimming would send instead."""
+"""Price prompts if the provider caches prefixes, and price those that plain trimming would send instead."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class PriceModel:
     Without a model, prices are in units of one uncached input token.
 
     Attributes:
-        model: name of the model; empty where the price is relative.
+        model: name of the model; empty if the price is relative.
         input: price of a token that is not cached.
         cached: price of a token read from the cache (a tenth of `input` at Anthropic and OpenAI, as of November 2026).
-        written: price of a token that is written to the cache; None means that writing costs what `input` does.
+        written: price of a token that is written to the cache; None means the price of `input`.
         minimum: tokens a prefix needs to be cached at all.
         step: tokens by which cached prefixes grow.
         lifetime: seconds without a call after which a prefix is no longer cached.
-        currency: what the prices are in; `tokens` where they are relative.
-        source: where the prices are from, for the report.
+        currency: the currency of the prices; `tokens` if they are relative.
+        source: the source of the prices, for the report.
     """
 
     model: str = ""
@@ -52,13 +52,13 @@ class PriceModel:
     lifetime: float = 300.0
 
     def price(self, tokens: int, shared: int) -> float:
-        """Return the price of a prompt of `tokens` of which the first `shared` stood in the previous one."""
+        """Return the price of a prompt of `tokens`, of which the first `shared` were in the previous one."""
         served = shared // self.step * self.step if shared >= self.minimum else 0
         fresh = self.input if self.written is None or tokens < self.minimum else self.written
         return (tokens - served) * fresh + served * self.cached
 
     def is_cold(self, before: float | None, now: float | None) -> bool:
-        """Return whether the cache expired between two calls, by their times; False if they have none."""
+        """Return whether the cache expired between two calls, by their times; False if these are unknown."""
         return before is not None and now is not None and now - before > self.lifetime
 
 
@@ -75,7 +75,7 @@ CACHES: Final[Mapping[str, tuple[int, int, float]]] = {
     "anthropic": (1_024, 1, 300.0),
     "google": (1_024, 1, 300.0),
 }
-"""Tokens that a prefix needs to be cached, the step by which it grows, and the seconds that it lives.
+"""Tokens that a prefix needs to be cached, the step by which it grows, and the seconds for which it is cached.
 
 As the providers document it, November 2026: OpenAI keeps a prefix for 5 to 10 minutes, Anthropic for 5; Google names no
 time.
@@ -83,7 +83,7 @@ time.
 
 
 def price_model(model: str | None = None, table: str | Path | None = None) -> PriceModel:
-    """Return the prices of a model: of the user's table, else of `genai-prices`, which ships them in its package.
+    """Return the prices of a model: from the user's table, else from `genai-prices`, whose package contains them.
 
     Args:
         model: name of the model; None gives relative prices.
@@ -172,13 +172,13 @@ def _of_library(model: str) -> PriceModel:
 
 
 def _base(price: object) -> float | None:
-    """Return a price, of tiered ones the lowest tier's."""
+    """Return a price; of tiered prices, the lowest."""
     found = getattr(price, "base", price)
     return float(found) if isinstance(found, (int, float, Decimal)) else None
 
 
 class PlainTrim:
-    """The commonest alternative: at each call, send system, task, and the longest tail that fits.
+    """The most common alternative: at each call, send system, task, and the longest tail that fits.
 
     The tail consists of whole exchanges and is chosen anew at each call; evicted messages leave no trace.
     """
@@ -197,7 +197,7 @@ class PlainTrim:
         self._begin, self._known, self._before = 0, 0, 0
 
     def call(self, end: int) -> tuple[int, int]:
-        """Return the tokens of the prompt at the call behind `end` messages, and how many the one before shares."""
+        """Return the tokens of the prompt after `end` messages, and how many it shares with the previous one."""
         fixed = self._overhead + sum(tokens for n, tokens in self._fixed if n < end)
         starts = [first for first, last in self._found if last < end and first >= self._begin]
         begin = next((s for s in starts if fixed + self._sums[end] - self._sums[s] <= self._budget), None)

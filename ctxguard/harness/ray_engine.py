@@ -1,7 +1,7 @@
-"""Replay on a Ray cluster: batches of recordings are tasks, and their results are taken in the order of the recordings.
+"""Replay on a Ray cluster: batches of recordings are tasks, and their results are added in the order of the recordings.
 
-A task whose worker dies is run again by Ray. Results are added up here, in order, so that the report is the same to the
-byte however many workers there are, times excepted. `RAY_ADDRESS` names a cluster; without it one is started here.
+Ray runs a task again if its worker dies. Results are added up here, in order, so that the report is identical for any
+number of workers, except for times. `RAY_ADDRESS` names a cluster; without it, one is started here.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ctxguard.harness.recordings import Source
 from ctxguard.settings import install_command
 
 RETRIES: Final = 3
-"""How often a batch is tried again whose worker was killed."""
+"""Number of retries for a batch whose worker was killed."""
 
 
 def spread_on_ray(sources: Iterator[Source], plan: Plan, workers: int) -> Replayed:
-    """Replay recordings in the workers of a Ray cluster; reading waits where they are behind.
+    """Replay recordings in the workers of a Ray cluster; reading waits if they are behind.
 
     Raises:
-        ConfigError: ray is not installed, or a batch killed its worker again and again.
+        ConfigError: ray is not installed, or a batch killed its worker repeatedly.
     """
     with _cluster(workers) as ray:
         shared = ray.put(plan)
@@ -48,7 +48,7 @@ def _result(ray: Any, future: Any) -> Any:  # noqa: ANN401 - Ray may be absent w
 
 @contextmanager
 def _cluster(workers: int) -> Iterator[Any]:
-    """Connect to the cluster that is there, or start one and stop it in the end."""
+    """Connect to the running cluster, or start one and stop it at the end."""
     try:
         import ray
     except ImportError as error:

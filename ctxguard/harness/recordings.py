@@ -1,7 +1,7 @@
-"""Stream recordings out of files. What cannot be read is named, and the rest is read on.
+"""Read recordings from files as a stream. Unreadable ones are reported, and reading continues.
 
-A recording is passed on as the bytes in its file, one line or one JSON value, so that it can be parsed in the process
-that replays it and memory does not depend on how many there are.
+A recording is passed on as bytes, one line or one JSON value, so that it can be parsed in the process that replays it,
+and memory use does not depend on the number of recordings.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from ctxguard.harness.spans import Spans, holds_spans
 from ctxguard.settings import install_command
 
 MAX_LINE: Final = 64 << 20
-"""A line that is longer than this is no session, in bytes."""
+"""Maximum length of a line in bytes; longer ones are not sessions."""
 _TOO_LONG: Final = f"the line is longer than {MAX_LINE >> 20} MiB, which no session is"
 _PARQUET: Final = b"PAR1"
 _ROWS: Final = 64
-"""Rows of a Parquet file that are held at a time."""
+"""Rows of a Parquet file that are in memory at a time."""
 _PACKED: Final = frozenset({"messages", "input", "artifacts", "tools", "history"})
-"""Columns that often hold JSON texts."""
+"""Columns that often contain JSON texts."""
 _GZIP: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One recorded session, as the bytes in its file.
+    """One recorded session, as bytes.
 
     Attributes:
-        path: the file as it was named.
+        path: the file as the user named it.
         line: the line it begins on, counted from 1.
-        place: its number among the sessions of the file, from 0; names a session that has no id.
+        place: its number among the sessions of the file, from 0; used as the name of a session without an id.
         data: the JSON text, UTF-8.
-        read: bytes that had been read of all files when it was; tells how far a replay is.
+        read: bytes of all files that had been read by then; shows the progress of a replay.
     """
 
     path: str
@@ -57,11 +57,11 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A recording or a file that could not be replayed, and why.
+    """A recording or a file that could not be replayed, and the reason.
 
     Attributes:
-        path: the file as it was named.
-        reason: why, in one line.
+        path: the file as the user named it.
+        reason: the reason, in one line.
         line: its line in the file, from 1; None for the whole file.
         session: id of the session, if it could be read.
     """
@@ -80,7 +80,7 @@ Source: TypeAlias = "Recording | Skipped"
 
 
 def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
-    """Walk the files that names denote, in order: a file, `-`, a folder with everything below it, a glob, or a URL."""
+    """Yield the files that names denote, in order: a file, `-`, a folder with everything below it, a glob, or a URL."""
     for name in names:
         try:
             files = found(name)
@@ -93,7 +93,7 @@ def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
 
 
 def recordings(names: Iterable[str]) -> Iterator[Source]:
-    """Walk the recordings of files, folders and globs in their order, and what of them cannot be read."""
+    """Yield the recordings of files, folders and globs in their order, and those that cannot be read."""
     before = 0
     for name in expand(names):
         if isinstance(name, Skipped):
@@ -133,7 +133,7 @@ _DAMAGED: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
-    """Walk the rows of a Parquet file: a session a row, its messages as a list or as a JSON text."""
+    """Yield the rows of a Parquet file: a session a row, its messages as a list or as a JSON text."""
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -158,7 +158,7 @@ def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
 
 
 def _dense(value: object) -> object:
-    """Return a row without the fields that it has only because other rows do, and with JSON texts parsed."""
+    """Return a row without fields that exist only because other rows have them, and with JSON texts parsed."""
     if isinstance(value, Mapping):
         kept = {key: each for key, each in value.items() if each is not None or key == "content"}
         return {key: _unpacked(each) if key in _PACKED else _dense(each) for key, each in kept.items()}
@@ -173,24 +173,24 @@ def _unpacked(value: object) -> object:
 
 
 def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[Session]:
-    """Yield the sessions of a file, or raise what is wrong with it.
+    """Yield the sessions of a file; raise if it cannot be read.
 
-    Taken are: one JSON history; JSONL with a session a line, or a message a line; each gzipped or not. A session is a
-    list of messages, or an object with `messages`, `input` or `artifacts`, perhaps with `id` and `tools`.
+    Accepted are: one JSON history; JSONL with a session a line, or a message a line; each gzipped or not. A session is
+    a list of messages, or an object with `messages`, `input` or `artifacts`, optionally with `id` and `tools`.
 
     Args:
         path: the file; `-` is standard input.
         adapter: name of the adapter; None detects it.
 
     Raises:
-        SessionFileError: the file cannot be read, or holds no session; says which line.
-        AdapterError: no such adapter, or one that reads no files.
+        SessionFileError: the file cannot be read, or contains no session; names the line.
+        AdapterError: the adapter is unknown, or reads no files.
     """
     yield from sessions_in(read_text(str(path)), str(path), adapter=adapter)
 
 
 def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[Session]:
-    """Walk the sessions of a text, see `read_sessions`."""
+    """Yield the sessions of a text, see `read_sessions`."""
     if adapter in OBJECT_ADAPTERS:
         raise AdapterError(f"adapter {adapter!r} reads message objects, which no file holds; {AS_DATA}")
     for source in _of_lines(name, _Lines(BytesIO(text.encode()), MAX_BYTES)):
@@ -201,10 +201,10 @@ def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> It
 
 
 def read_text(name: str) -> str:
-    """Return the text of a file, unpacked where it is gzipped; `-` is standard input.
+    """Return the text of a file, decompressed if it is gzipped; `-` is standard input.
 
     Raises:
-        SessionFileError: it cannot be read, unpacks to too much, or is no UTF-8.
+        SessionFileError: it cannot be read, is too large when decompressed, or is not UTF-8.
     """
     try:
         with closing(opened_file(name)) as file:
@@ -222,14 +222,14 @@ def read_text(name: str) -> str:
 
 
 class _Lines:
-    """Read line by line, with the number of the latest one. Lines that are too long are read past."""
+    """Read line by line, with the number of the latest one. Lines that are too long are skipped."""
 
     def __init__(self, file: gzip.GzipFile | BinaryIO, most: int = MAX_LINE) -> None:
         self._file, self._most = file, most
         self.number = 0
 
     def __iter__(self) -> Iterator[bytes | None]:
-        """Walk the lines that are not blank, without their ends; None for one that is too long."""
+        """Yield the lines that are not blank, without their ends; None for one that is too long."""
         while line := self._file.readline(self._most + 1):
             is_long = len(line) > self._most
             while line and len(line) > self._most and not line.endswith(b"\n"):
@@ -242,7 +242,7 @@ class _Lines:
 
 
 def _of_lines(name: str, lines: _Lines) -> Iterator[Source]:
-    """Walk the recordings of a file: one session a line, one message a line, or one JSON value on many lines."""
+    """Yield the recordings of a file: one session a line, one message a line, or one JSON value on many lines."""
     walked = iter(lines)
     first = next(walked, b"")
     if first == b"":
@@ -263,7 +263,7 @@ def _of_lines(name: str, lines: _Lines) -> Iterator[Source]:
 
 
 def _of_spans(name: str, value: object, walked: Iterator[bytes | None], lines: _Lines) -> Iterator[Source]:
-    """Walk the sessions of spans, which may lie on many lines."""
+    """Yield the sessions of spans, which may extend over many lines."""
     spans = Spans()
     spans.add(value, lines.number)
     for line in walked:
@@ -296,7 +296,7 @@ def _one_a_line(
 def _of_many_lines(
     name: str, first: bytes, begin: int, walked: Iterator[bytes | None], lines: _Lines
 ) -> Iterator[Source]:
-    """Walk a file whose first line is no JSON value: one value on many lines, or JSONL with a bad first line."""
+    """Yield a file whose first line is not a JSON value: one value on many lines, or JSONL with a bad first line."""
     second = next(walked, b"")
     number = lines.number
     if second is None or (second and isinstance(_value(second), (dict, list)) and first.rstrip()[-1:] in b"}]"):
@@ -338,20 +338,20 @@ def _is_message(value: object) -> bool:
 
 
 def _is_session(value: object) -> bool:
-    """Return whether an item of a list is a session of its own: it holds a history and is no message."""
+    """Return whether an item of a list is a session of its own: it contains a history and is not a message."""
     return isinstance(value, Mapping) and "role" not in value and any(isinstance(value.get(k), list) for k in HISTORIES)
 
 
 def opened(recording: Recording, *, adapter: str | None = None, translate: bool = True) -> Session | Skipped:
-    """Return the session of a recording, or why there is none.
+    """Return the session of a recording, or the reason why there is none.
 
     Args:
-        recording: as `recordings` yields it.
+        recording: an item from `recordings`.
         adapter: name of the adapter; None detects it.
-        translate: whether messages as a framework dumps them become Chat Completions messages.
+        translate: whether messages in a framework's dump format are converted to Chat Completions messages.
 
     Raises:
-        AdapterError: no such adapter.
+        AdapterError: the adapter is unknown.
     """
     try:
         record = parse_json(recording.data.decode("utf-8"))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 from ctxguard.adapting.adapter import with_adapter_stages
@@ -20,6 +21,7 @@ from ctxguard.harness.pricing import PlainTrim, PriceModel, common_prefix
 from ctxguard.harness.requests import WireReader
 from ctxguard.harness.sessions import Session
 from ctxguard.report import Report
+from ctxguard.session import Context
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import ArtifactCounter
 
@@ -79,18 +81,14 @@ class SessionReplay:
 
     @property
     def badness(self) -> tuple[float, ...]:
-        """Sort key: findings first, then refusals, then what the requests do not hold, then cuts."""
+        """Sort key: findings first, then refusals, then missing support, then cuts."""
         own, calls = self.figures, max(self.figures.calls, 1)
         lost = 0.0 if own.support is None else 1 - own.support
         return (sum(own.findings.values()), own.refused / calls, round(lost, 6), own.cuts / calls, own.tokens_before)
 
 
-Watcher = Callable[[int, Sequence[Artifact], Report], object]
-"""Called with each served call: its number, the context and the report."""
-
-
 class Held(NamedTuple):
-    """What a context holds: support and bits, None if they cannot be measured, and characters of the newest outputs."""
+    """Measures of a context: support and bits, None if not measurable, and characters of the newest outputs."""
 
     support: Support | None
     bits: Bits | None = None
@@ -112,11 +110,11 @@ class Recorded:
     def held(
         self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter, measure: Fidelity
     ) -> Held:
-        """Measure what a context holds of what the next message needs, for a history that exceeds the budget.
+        """Measure how much of the next message's needs a context contains, for a history that exceeds the budget.
 
         Args:
             end: messages of the history before the call.
-            context: what is sent.
+            context: the context that is sent.
             available: tokens that messages may take.
             count: the counter in use.
             measure: of support.
@@ -156,23 +154,27 @@ def _apart(artifacts: Iterable[Artifact]) -> list[Artifact]:
     return apart
 
 
-def replay(
-    session: Session,
-    stabilizer: Stabilizer,
-    *,
-    prices: PriceModel | None = None,
-    watch: Watcher | None = None,
-) -> SessionReplay:
+def replay(session: Session, stabilizer: Stabilizer, *, prices: PriceModel | None = None) -> SessionReplay:
     """Replay one session: append it message by message, and stabilize before each assistant message.
 
     Args:
         session: as recorded.
         stabilizer: does the work.
         prices: of the model; None means relative prices.
-        watch: shown each served call.
     """
-    (result,) = replay_settings(session, [stabilizer], prices=prices, watch=watch)
+    (result,) = replay_settings(session, [stabilizer], prices=prices)
     return result
+
+
+def served(session: Session, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
+    """Yield the served calls of a replay without judging, which takes a fraction of the time: number and context."""
+    recorded = Recorded(session)
+    chain = with_adapter_stages(stabilizer, session.adapter)
+    running = chain.session(tools=session.tools, overhead=session.overhead(chain.counter))
+    for call, (begin, end) in enumerate(pairwise([0, *recorded.ends]), start=1):
+        running.extend(recorded.artifacts[begin:end])
+        with suppress(BudgetExceededError):
+            yield call, running.context()
 
 
 def replay_settings(
@@ -180,7 +182,6 @@ def replay_settings(
     stabilizers: Iterable[Stabilizer],
     *,
     prices: PriceModel | None = None,
-    watch: Watcher | None = None,
     path: str = "",
     line: int = 1,
 ) -> Iterator[SessionReplay]:
@@ -188,7 +189,7 @@ def replay_settings(
     recorded = Recorded(session)
     for stabilizer in stabilizers:
         result = SessionReplay(session.id, path, line)
-        yield _Player(recorded, stabilizer, prices or PriceModel(), result, watch).play()
+        yield _Player(recorded, stabilizer, prices or PriceModel(), result).play()
 
 
 def replay_sessions(
@@ -226,19 +227,12 @@ _MILLISECONDS: Final = 100_000_000_000
 class _Player:
     """Play one session under one setting."""
 
-    def __init__(
-        self,
-        recorded: Recorded,
-        stabilizer: Stabilizer,
-        prices: PriceModel,
-        result: SessionReplay,
-        watch: Watcher | None = None,
-    ) -> None:
+    def __init__(self, recorded: Recorded, stabilizer: Stabilizer, prices: PriceModel, result: SessionReplay) -> None:
         session = recorded.session
         chain = with_adapter_stages(stabilizer, session.adapter)
         counter = chain.counter
         overhead = session.overhead(counter)
-        self.recorded, self.prices, self.counter, self.watch = recorded, prices, counter, watch
+        self.recorded, self.prices, self.counter = recorded, prices, counter
         self.running = chain.session(tools=session.tools, overhead=overhead)
         self.judge = Judge(session, chain, recorded.reader)
         masker = masker_of(chain)
@@ -253,10 +247,8 @@ class _Player:
         self.called_at: float | None = None
 
     def play(self) -> SessionReplay:
-        done = 0
-        for end in self.recorded.ends:
-            self.running.extend(self.recorded.artifacts[done:end])
-            done = end
+        for begin, end in pairwise([0, *self.recorded.ends]):
+            self.running.extend(self.recorded.artifacts[begin:end])
             self._call(end)
         if not self.result.figures.pressed:
             self.result.figures.successors = self.result.figures.extended = 0
@@ -286,8 +278,6 @@ class _Player:
         self._holds(end, context.artifacts, is_pressed=before > report.budget)
         prices = self._price(end, context.artifacts, report.tokens_after, is_cold=self._is_cold(end))
         self.result.calls.append(Call(end, before, report.tokens_after, cut, *prices))
-        if self.watch is not None:
-            self.watch(own.calls, context.artifacts, report)
 
     def _refused(self, end: int, error: BudgetExceededError) -> None:
         own = self.result.figures
@@ -327,7 +317,7 @@ class _Player:
         own.newest_fitting += held.newest[1]
 
     def _is_cold(self, end: int) -> bool:
-        """Tell whether the provider's cache has expired since the call before, where the recording has times."""
+        """Return whether the provider's cache has expired since the call before, where the recording has times."""
         before, self.called_at = self.called_at, time_of(self.recorded.artifacts[end - 1]) or self.called_at
         return self.prices.is_cold(before, self.called_at)
 

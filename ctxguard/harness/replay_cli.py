@@ -1,4 +1,4 @@
-"""The command `ctxguard replay`. Exit codes: 0 held, 1 a law broke or a figure is worse, 2 nothing was judged."""
+"""The command `ctxguard replay`. Exit codes: 0 success, 1 a violation or a worse figure, 2 nothing was judged."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from ctxguard.cli.options import AdapterName, ChainOptions, Processes, settings_of, spread
+from ctxguard.cli.options import StabilizerOptions, settings_of, spread
 from ctxguard.errors import ConfigError
 from ctxguard.harness.baseline import compare, load_baseline, parse_tolerances
-from ctxguard.harness.checkpoints import Checkpoint
+from ctxguard.harness.checkpoints import ReplayCheckpoint
 from ctxguard.harness.document import ReplayReport, schema_json
 from ctxguard.harness.engine import SMALL, Plan, Results, Setting, Spread, Tally, cores, run
 from ctxguard.harness.locations import total_size
@@ -28,114 +28,54 @@ from ctxguard.report.progress import working
 if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
 
-Sessions = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="SESSIONS",
-        help="Recorded sessions: files, folders, globs; JSON or JSONL, .gz too; - is standard input.",
-        show_default=False,
-    ),
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pricing:
-    """Options: what is compared, and at which prices."""
+    """Options: the sessions and settings to compare, and the prices."""
 
-    prices: Annotated[
-        Path | None,
-        typer.Option(
-            "--prices",
-            metavar="FILE",
-            help="Price table, YAML: MODEL: {input: 3, cache_read: 0.3}, USD per million tokens.",
-        ),
-    ] = None
-    sweep: Annotated[
-        str | None,
-        typer.Option(
-            "--sweep", metavar="SETTINGS", help="Replay under every combination: 'budget=4k,8k target=0.3:0.7'."
-        ),
-    ] = None
-    min_support: Annotated[
-        float,
-        typer.Option(
-            "--min-support", metavar="SHARE", min=0, max=1, help="Support that the cheapest setting must reach."
-        ),
-    ] = 0.0
+    prices: Path | None = None
+    sweep: str | None = None
+    min_support: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Printing:
-    """Options: what is printed, and where."""
+class ReplayPrinting:
+    """Options: the output, and its destination."""
 
-    report: Annotated[ReportFormat, typer.Option("--report", "-r", help="What is printed.")] = "text"
-    output: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write a report to this file; JSON or HTML by its name. May be repeated.",
-        ),
-    ] = None
-    show_originals: Annotated[
-        bool, typer.Option("--show-originals", help="Show in the HTML what was masked. It then holds personal data.")
-    ] = False
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the report.")] = None
+    report: ReportFormat = "text"
+    output: list[Path] | None = None
+    show_originals: bool = False
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """Options: when a replay fails."""
+class FailOptions:
+    """Options: the conditions under which a replay fails."""
 
-    baseline: Annotated[
-        Path | None,
-        typer.Option("--baseline", metavar="FILE", help="JSON report of an earlier replay; worse figures fail."),
-    ] = None
-    tolerance: Annotated[
-        list[str] | None,
-        typer.Option("--tolerance", metavar="FIGURE=N", help="How much worse a figure may be; 2% or 0.02."),
-    ] = None
-    strict: Annotated[
-        bool,
-        typer.Option("--strict/--keep-going", help="Also exit with 1 if a session was skipped or a call refused."),
-    ] = False
+    baseline: Path | None = None
+    tolerance: list[str] | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """Options: how a replay is run."""
+    """Options: the execution of a replay."""
 
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            metavar="NAME",
-            help="inline: in this process; local: in one per core; ray: on a Ray cluster.",
-            show_default="by how much there is",
-        ),
-    ] = None
-    processes: Processes = None
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume",
-            metavar="FILE",
-            help="Keep the progress in this file, and continue from it after an interruption.",
-        ),
-    ] = None
+    engine: str | None = None
+    processes: int | None = None
+    resume: Path | None = None
 
 
-@spread()
+@spread("replay")
 def replay(
-    chain: ChainOptions,
+    chain: StabilizerOptions,
     pricing: Pricing,
-    printing: Printing,
-    verdict: Verdict,
+    printing: ReplayPrinting,
+    verdict: FailOptions,
     running: Running,
-    sessions: Sessions = None,
-    adapter: AdapterName = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the report and exit.")] = False,
+    sessions: list[str] | None = None,
+    adapter: str | None = None,
+    schema: bool = False,
 ) -> None:
     """Replay recorded sessions call by call; judge, price, and show what each model call would be sent.
 
@@ -191,10 +131,10 @@ def _processes(running: Running, size: int | None) -> int:
 
 
 def _run(names: list[str], plan: Plan, running: Running, processes: int, size: int | None) -> Results:
-    """Replay, and show on a terminal how far that is and how long it will take, on one line."""
+    """Replay, and show the progress and the remaining time on a terminal, on one line."""
     begun = time.monotonic()
     sources, results = recordings(names), Results([Tally() for _ in plan.settings])
-    checkpoint = None if running.resume is None else Checkpoint(running.resume, plan, names)
+    checkpoint = None if running.resume is None else ReplayCheckpoint(running.resume, plan, names)
     with working("reading", after=0) as now:
         if checkpoint is not None:
             checkpoint.restore(results, sources)
@@ -220,7 +160,7 @@ def _spread(engine: str | None) -> Spread | None:
     return spread_on_ray
 
 
-def _settings(chain: ChainOptions, sweep: str | None) -> tuple[Setting, ...]:
+def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...]:
     known = settings_of(chain.config)
     options = {
         "policy": chain.policy or known.policy,

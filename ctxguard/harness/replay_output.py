@@ -1,4 +1,4 @@
-"""What a replay prints: its report in each form, and notes on standard error."""
+"""The output of a replay: its report in each form, and notes on standard error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctxguard.harness.engine import Plan, Results, Setting, Tally
 from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
 
-MOST_NOTES: Final = 20
+MOST_NOTES: Final = 20  # so that notes do not hide the report
 FORMATS: Final[Mapping[str, ReportFormat]] = {".json": "json", ".html": "html", ".htm": "html"}
 
 
@@ -61,7 +61,7 @@ def print_report(
     *,
     show_originals: bool,
 ) -> None:
-    """Print the report in one form, and write it to each file in the form that the name of the file asks for."""
+    """Print the report in one form, and write it to each file in the form that matches the file's suffix."""
     from ctxguard.harness.page import replay_page
 
     forms = {form, *(FORMATS.get(path.suffix, "text") for path in outputs)}
@@ -80,7 +80,7 @@ def print_report(
 
 
 def print_notes(made: ReplayReport, results: Results, worse: list[str], support: float) -> None:
-    """Print to standard error what was skipped, what is wrong, and which setting is the cheapest."""
+    """Print to standard error the skipped recordings, the violations, and the cheapest setting."""
     for each in results.skipped[:MOST_NOTES]:
         note(f"skipped {each}")
     if made.skipped_count > MOST_NOTES:

@@ -1,7 +1,7 @@
-"""Look at a request as it would be sent: its messages, their texts, their calls and results.
+"""Read a request as it would be sent: its messages, their texts, their calls and results.
 
-This reads plain JSON of Chat Completions, Responses, Anthropic, Converse and Gemini requests by what their APIs
-document, and uses nothing of what made the request: no stage, no check, no adapter.
+This reads plain JSON of Chat Completions, Responses, Anthropic, Converse and Gemini requests as documented by their
+APIs, and uses no code that created the request: no stage, no check, no adapter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ctxguard.harness.identity import ByIdentity
 _UNSEARCHED: Final = frozenset(
     {"id", "tool_call_id", "call_id", "tool_use_id", "signature", "encrypted_content", "type", "role", "data", "name"}
 )
-"""Fields that nothing may edit; what is personal in them is the caller's to see to."""
+"""Fields that nothing may edit; the caller is responsible for personal data in them."""
 _BY_ORDER: Final = "by order"
 
 
@@ -28,9 +28,9 @@ class WireMessage:
         role: its role, or the type of an item that has none.
         json: the message as canonical JSON.
         texts: every text in it that a model or a log may read, with its path.
-        calls: ids of the calls that it makes; None for one without an id.
+        calls: ids of its calls; None for one without an id.
         results: ids of the calls that it answers.
-        is_item: whether calls and results are items of their own, so that other items may come between them.
+        is_item: whether calls and results are separate items, so that other items may come between them.
     """
 
     role: str
@@ -42,13 +42,13 @@ class WireMessage:
 
 
 class WireReader:
-    """Read the messages of requests. One instance serves one session: a message that was read is remembered."""
+    """Read the messages of requests. One instance serves one session: messages are cached."""
 
     def __init__(self) -> None:
         self._read: ByIdentity[object, WireMessage] = ByIdentity(_wire)
 
     def messages(self, native: object) -> list[WireMessage]:
-        """Return the messages of a request, first a system prompt that is a field of its own."""
+        """Return the messages of a request; a system prompt in a separate field comes first."""
         return [self._read(message) for message in _messages(native)]
 
 
@@ -106,7 +106,7 @@ def _blocks(value: Mapping[str, object], kind: str) -> Iterator[Mapping[str, obj
 
 
 def _nested(value: Mapping[str, object], field: str, *keys: str) -> Iterator[Mapping[str, object]]:
-    """Walk what the blocks of a message hold under one of some keys, as Converse and Gemini write calls and results."""
+    """Yield the values of a message's blocks under one of some keys: Converse's and Gemini's calls and results."""
     blocks = value.get(field)
     for block in blocks if isinstance(blocks, list) else ():
         yield from (block[key] for key in keys if isinstance(block, dict) and isinstance(block.get(key), dict))
@@ -137,10 +137,10 @@ def _results(value: Mapping[str, object]) -> Iterator[str | None]:
 
 
 def pair_faults(messages: Iterable[WireMessage]) -> Iterator[tuple[str, str]]:
-    """Walk where calls and results do not pair, as `(what is wrong, path)`.
+    """Yield the places where calls and results do not pair, as `(message, path)`.
 
-    The rule is that of the APIs: the results of all calls of a message follow it before anything else does; where calls
-    are items of their own (Responses), in any order. Calls of the last exchange may still be open.
+    The rule is that of the APIs: the results of all calls of a message follow it directly; if calls are separate items
+    (Responses), in any order. Calls of the last exchange may still be open.
     """
     waiting: list[str | None] = []
     for place, message in enumerate(messages):
@@ -159,7 +159,7 @@ def pair_faults(messages: Iterable[WireMessage]) -> Iterator[tuple[str, str]]:
 
 
 def newest_exchange(messages: Sequence[WireMessage]) -> int:
-    """Return where the exchange begins whose outputs nobody has read yet; the end of the request if there is none."""
+    """Return the beginning of the exchange whose outputs the model has not read yet; else the end of the request."""
     last = next((n for n in range(len(messages) - 1, -1, -1) if messages[n].calls or messages[n].role in _MODEL), None)
     if last is None or not messages[last].calls:
         return len(messages)

@@ -1,4 +1,4 @@
-"""Recorded sessions: one parsed record, of any shape that an installed adapter knows."""
+"""Recorded sessions: one parsed record, in any format of an installed adapter."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.tokens import ArtifactCounter
 
 MAX_BYTES: Final = 1 << 30
-"""A session file that unpacks to more than this is refused, in bytes."""
+"""Maximum bytes of a decompressed session file; a larger one is rejected."""
 HISTORIES: Final = ("messages", "artifacts", "input", "contents")
-"""Keys of a record under which a history stands."""
+"""Keys of a record that contain a history."""
 _REQUESTS: Final = ("system", "systemInstruction", "system_instruction", "config", "toolConfig")
-"""Keys of records that an adapter takes as a whole, where one knows them."""
+"""Keys of records that an adapter takes as a whole, if one recognizes them."""
 AS_DATA: Final = (
     "write them as OpenAI's or Anthropic's API takes them (LangChain: convert_to_openai_messages), "
     "or hand the objects to ctxguard.adapters.stabilize_native"
@@ -32,13 +32,13 @@ class Session:
     """One recorded session.
 
     Attributes:
-        id: its name in the file, or its place there.
+        id: its name in the file, or its position there.
         native: the history as recorded.
         adapter: reads and writes it.
         tools: tool schemas that were sent along, or None.
         instructions: the `instructions` of a Responses request, or None.
-        wrap: the record it stood in; None where the record is the history.
-        key: the key of the record under which the history stood.
+        wrap: the record that contains it; None if the record is the history.
+        key: the key of the record that contains the history.
     """
 
     id: str
@@ -58,7 +58,7 @@ class Session:
         return count.beside(self.instructions)
 
     def with_native(self, native: object) -> object:
-        """Return a changed history in the shape it was recorded in."""
+        """Return a changed history in its recorded form."""
         if self.wrap is None:
             return native
         if isinstance(self.wrap.get(self.key), str) and is_list(native) and len(native) == 1:
@@ -66,7 +66,7 @@ class Session:
         return {**self.wrap, self.key: native}
 
     def with_request(self, done: Request[object]) -> object:
-        """Return a stabilized request in the shape it was recorded in: instructions and tools too, where they stood."""
+        """Return a stabilized request in its recorded form, with the instructions and tools that the record has."""
         written = self.with_native(done.messages)
         if not isinstance(written, dict):
             return written
@@ -82,8 +82,8 @@ class Session:
 class BundleAdapter:
     """Read the bundles of the long-session harness: `{"id", "kind", "authority", "priority", "title", "content"}`.
 
-    `message` is a user's or an assistant's by its `authority`; `tool_output` is a tool's, and other
-    kinds are taken like it. Fields beyond these are kept.
+    `message` is a user's or an assistant's by its `authority`; `tool_output` is a tool's, and other kinds are treated
+    like it. Other fields are kept.
     """
 
     name = "bundle"
@@ -95,7 +95,7 @@ class BundleAdapter:
         return [_bundled(item, position) for position, item in enumerate(native)]
 
     def write(self, native: object, artifacts: Sequence[Artifact]) -> list[object]:
-        """Return the items of these artifacts: the same objects where nothing was changed."""
+        """Return the items for these artifacts: the same objects if nothing was changed."""
         del native
         return [_unbundled(artifact) for artifact in artifacts]
 
@@ -134,7 +134,7 @@ def _unbundled(artifact: Artifact) -> object:
 
 
 def parse_json(text: str) -> object:
-    """Return the value of a JSON text that is not nested too deeply and holds neither NaN nor infinities."""
+    """Return the value of a JSON text that is not nested too deeply and contains neither NaN nor infinities."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
@@ -149,10 +149,10 @@ def parse_session(record: object, *, adapter: str | None = None, place: int = 0)
     """Return the session of one parsed record.
 
     Args:
-        record: a list of messages, or an object with `messages`, `artifacts` or `input`; an `input` that is a text is
-            what the user said.
+        record: a list of messages, or an object with `messages`, `artifacts` or `input`; an `input` that is a text is a
+            user message.
         adapter: name of the adapter; None detects it.
-        place: number of the record, for its name where it has none.
+        place: number of the record, used as its name if it has none.
 
     Raises:
         ConfigError: the record is neither.
@@ -177,7 +177,7 @@ def _of_object(record: Mapping[str, object], adapter: str | None, named: str) ->
 
 
 def _history(record: Mapping[str, object]) -> tuple[str, object]:
-    """Return under which key a history stands, and the history; a text as `input` is a user's message."""
+    """Return the key of a history, and the history; a text as `input` is a user message."""
     for key in HISTORIES:
         if isinstance(record.get(key), list):
             return key, record[key]
@@ -191,7 +191,7 @@ def _history(record: Mapping[str, object]) -> tuple[str, object]:
 
 
 def _of_requests(record: Mapping[str, object], adapter: str | None) -> Adapter[object] | None:
-    """Return the adapter that takes the request as a whole, its system prompt too; None where none does."""
+    """Return the adapter that takes the request as a whole, including its system prompt; None if none does."""
     if adapter is None:
         return detect_adapter(record)
     named = None if adapter == BundleAdapter.name else find_adapter(adapter)
@@ -210,7 +210,7 @@ def _adapter(native: object, name: str | None) -> Adapter[object]:
 
 
 def _of_roles(native: object) -> Adapter[object]:
-    """Return the adapter that reads messages with roles, and says what is wrong with one of them."""
+    """Return the adapter that reads messages with roles, and reports errors in them."""
     if (
         isinstance(native, list)
         and native

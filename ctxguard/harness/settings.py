@@ -11,14 +11,14 @@ from ctxguard.errors import ConfigError
 from ctxguard.harness.engine import Setting
 from ctxguard.stabilizer import Stabilizer
 
-MOST_SETTINGS: Final = 64
+MOST_SETTINGS: Final = 64  # combinations of a sweep
 Value = str | int | float
 
 
 def parse_sweep(text: str | None) -> dict[str, list[Value]]:
     """Return the values of each swept setting: `budget=4k,8k target=0.4:0.8:0.2 policy=agent,recall`.
 
-    `A:B` walks from A to B in four steps, `A:B:STEP` in steps of STEP; `4k` is 4,000.
+    `A:B` goes from A to B in four steps, `A:B:STEP` in steps of STEP; `4k` is 4,000.
     """
     swept: dict[str, list[Value]] = {}
     for part in (text or "").split():

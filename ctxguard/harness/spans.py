@@ -1,9 +1,9 @@
-"""Read sessions out of OpenTelemetry's GenAI spans: OTLP JSON, a request a line, or what the SDK's exporters print.
+"""Read sessions from OpenTelemetry's GenAI spans: OTLP JSON, a request a line, or the output of the SDK's exporters.
 
-Each model call is a span that holds the whole history it was sent, so a session is the longest of its calls, with the
-answer. Calls belong together by `gen_ai.conversation.id`, else by their trace. Known are the attributes of the
-conventions (`gen_ai.input.messages` and its siblings, as JSON texts or as values) and the older events
-(`gen_ai.user.message` and its siblings), on spans or as log records.
+The span of a model call contains the whole history that was sent, so a session is the longest of its calls, with the
+response. Calls belong together by `gen_ai.conversation.id`, else by their trace. Supported are the attributes of the
+conventions (`gen_ai.input.messages` and related ones, as JSON texts or as values) and the older events
+(`gen_ai.user.message` and related ones), on spans or as log records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INSIDE: Final = ("stringValue", "intValue", "doubleValue", "boolValue", "bytesV
 
 
 def holds_spans(value: object) -> bool:
-    """Return whether a parsed value holds spans or log records: an export, one span, or a list of them."""
+    """Return whether a parsed value contains spans or log records: an export, one span, or a list of them."""
     if isinstance(value, list):
         return bool(value) and all(map(holds_spans, value))
     if not isinstance(value, Mapping):
@@ -44,7 +44,7 @@ class _Conversation:
 
 
 class Spans:
-    """Collect the sessions of the spans of one file. Of each only the longest call is held."""
+    """Collect the sessions of the spans of one file. Only the longest call of each is kept."""
 
     def __init__(self) -> None:
         self._conversations: dict[str, _Conversation] = {}
@@ -55,7 +55,7 @@ class Spans:
             self._take(span, line)
 
     def sessions(self) -> Iterator[tuple[int, Record]]:
-        """Walk the sessions with the line on which each was first seen."""
+        """Yield the sessions with the line on which each was first seen."""
         for name, found in self._conversations.items():
             messages = found.messages or found.events
             if messages:
@@ -126,7 +126,7 @@ def _name(span: Record, attributes: Record) -> str:
 
 
 def _history(attributes: Record) -> Iterator[object]:
-    """Walk the messages of a call: what it was sent, and what came back."""
+    """Yield the messages of a call: its input, and its output."""
     sent = next((found for key in _INPUT if isinstance(found := _parsed(attributes.get(key)), list)), None)
     if sent is None:
         return
@@ -135,11 +135,11 @@ def _history(attributes: Record) -> Iterator[object]:
         yield {"role": "system", "parts": system}
     yield from sent
     came = next((found for key in _OUTPUT if isinstance(found := _parsed(attributes.get(key)), list)), [])
-    yield from came[:1]  # choices are alternatives to each other
+    yield from came[:1]  # several choices are alternatives
 
 
 def _events(span: Record, attributes: Record) -> Iterator[Record]:
-    """Walk the messages of the older events of a span, or of one log record."""
+    """Yield the messages of the older events of a span, or of one log record."""
     name = attributes.get("event.name") or span.get("eventName") or span.get("event_name")
     if name is not None:
         yield from _event(str(name), {**attributes, **_body(span.get("body"))})

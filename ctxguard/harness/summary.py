@@ -1,4 +1,4 @@
-"""The summary of a replay for a terminal: a table with units, what is wrong, and what to do about it."""
+"""The summary of a replay for a terminal: a table with units, the violations, and the remedies."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ctxguard.report.printing import counted
 from ctxguard.settings import install_command
 
 MANY_CUTS: Final = 1 / 3
-"""Share of cutting calls above which the provider's cache is of little use."""
+"""Share of calls with a cut above which the provider's cache is of little use."""
 
 
 def share(value: float | None) -> str:
-    """Return a share in percent; a dash where there is none."""
+    """Return a share in percent; a dash if it is undefined."""
     return "–" if value is None else f"{100 * value:.1f}%"
 
 
 def saved_by(own: FiguresModel) -> str:
-    """Return how many tokens each action took out of messages, the most first: `bounded 60,000, masked 900`."""
+    """Return how many tokens each action removed from messages, the most first: `bounded 60,000, masked 900`."""
     return ", ".join(f"{action} {tokens:,}" for action, tokens in own.saved_by.items())
 
 
@@ -36,7 +36,7 @@ def money(value: float, bill: BillModel) -> str:
 
 
 def time_left(seconds: float, read: int, size: int | None) -> str:
-    """Return how much longer a replay will take, by how much of its files was read; empty if that is unknown."""
+    """Return the remaining time of a replay, by the share of its files that was read; empty if unknown."""
     if not size or not read or seconds < 1:
         return ""
     left = seconds * max(0.0, size / read - 1)
@@ -96,7 +96,7 @@ def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
 
 
 def pareto(runs: Sequence[RunModel]) -> list[RunModel]:
-    """Return the runs that no other beats in both bill and support, the cheapest first."""
+    """Return the runs that are not worse than another in both bill and support, the cheapest first."""
     able = sorted((run for run in runs if run.figures.served), key=lambda run: (cost_of_a_call(run), -_held(run)))
     best: list[RunModel] = []
     for run in able:
@@ -106,7 +106,7 @@ def pareto(runs: Sequence[RunModel]) -> list[RunModel]:
 
 
 def cheapest(runs: Sequence[RunModel], support: float = 0.0) -> RunModel | None:
-    """Return the cheapest run in which every law held, no call was refused, and support is as asked; None if none."""
+    """Return the cheapest run without violations and refusals and with the required support; None if there is none."""
     able = [
         r for r in runs if r.figures.served and not r.figures.refused and not r.figures.findings and _held(r) >= support
     ]
@@ -114,7 +114,7 @@ def cheapest(runs: Sequence[RunModel], support: float = 0.0) -> RunModel | None:
 
 
 def cost_of_a_call(run: RunModel) -> float:
-    """Return the price of a served call: runs that refuse calls are not cheaper for it."""
+    """Return the price of a served call: refusing calls does not make a run cheaper."""
     return run.figures.bill.stabilized / max(run.figures.served, 1)
 
 
@@ -136,7 +136,7 @@ def _picture(runs: Sequence[RunModel]) -> Iterator[str]:
 
 
 def advice(report: ReplayReport) -> Iterator[str]:
-    """Walk the first finding of each law with its call, and the remedy for refused calls and frequent cuts."""
+    """Yield the first finding of each law with its call, and the remedy for refused calls and frequent cuts."""
     for run in report.runs:
         own = run.figures
         for f in run.findings:

@@ -1,7 +1,7 @@
-"""Invented sessions: what `ctxguard bench` plays where nothing is named, and what the memory benchmark streams.
+"""Invented sessions: the default input of `ctxguard bench`, and the input of the memory benchmark.
 
-They are made from a seed, the same everywhere. A support agent looks up orders and, turns later, comes back to
-numbers that only an earlier tool result contained.
+They are generated from a seed, the same everywhere. A support agent looks up orders and, turns later, needs numbers
+again that only an earlier tool result contained.
 """
 
 from __future__ import annotations
@@ -65,6 +65,6 @@ def _tracking(random: Random) -> str:
 
 
 def synthetic_recordings(count: int = SESSIONS, turns: int = TURNS) -> Iterator[Recording]:
-    """Walk invented sessions as recordings, made as they are needed."""
+    """Yield invented sessions as recordings, generated as needed."""
     for seed in range(count):
         yield Recording("synthetic", seed + 1, seed, json.dumps(synthetic_session(seed, turns)).encode())

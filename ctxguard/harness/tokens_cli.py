@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ctxguard.cli.options import TextCounting, spread
 from ctxguard.errors import ConfigError, CtxguardError
@@ -19,22 +17,13 @@ if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
 
 
-@spread()
+@spread("tokens")
 def tokens(
-    session: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="A request body, a session, or any text file; - is standard input."),
-    ],
+    session: str,
     counting: TextCounting,
-    usage: Annotated[
-        bool,
-        typer.Option(
-            "--usage",
-            help="FILE is JSONL of recorded requests: {'request', 'input_tokens', 'model'}; print how far off we are.",
-        ),
-    ] = False,
+    usage: bool = False,
 ) -> None:
-    """Count the tokens of a request, a session, or a text: their breakdown, and how far off the count may be."""
+    """Count the tokens of a request, a session, or a text: their breakdown, and the possible error of the count."""
     from ctxguard.harness.recordings import read_text
 
     counter, model = counting.counter or "auto", counting.model
@@ -52,7 +41,7 @@ def tokens(
 
 
 def _request_of(text: str) -> Mapping[str, object] | None:
-    """Return the request body that a text is; None where it is anything else, a session's record too."""
+    """Return the request body in a text; None if it is anything else, such as a session's record."""
     from ctxguard.formats.registry import detect_api
 
     try:

@@ -1,4 +1,4 @@
-"""A conversation whose calls are paired, as it grows: exchanges, turns, and what must stay."""
+"""A growing conversation whose calls are paired: exchanges, turns, and mandatory messages."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ctxguard.history.phrases import is_greeting
 from ctxguard.history.records import is_synthetic
 
 AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
-"""Kinds that stand first and are never dropped."""
+"""Kinds that come first and are never dropped."""
 MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
-"""Kinds that count as messages: what a person or the model said."""
+"""Kinds that count as messages, of a person or the model."""
 TASK_SHARE: Final = 4
-"""The first request is the task unless it takes more than a quarter of the budget; a larger one is a paste."""
+"""The first request is the task unless it takes more than a quarter of the budget; a larger one is pasted text."""
 
 
 @dataclass(slots=True)
 class ExchangeSpan:
-    """Describe where one exchange stands in a history whose calls are paired, and what it costs.
+    """The position of one exchange in a history whose calls are paired, and its token cost.
 
     Attributes:
         start: position of its first artifact.
         end: position after its last one.
-        tokens: what it costs.
-        has_user_role: whether it has the role of the user.
+        tokens: its token cost.
+        has_user_role: whether its first artifact has the user's role.
         is_asked: whether a user wrote it, rather than a stage that writes in the user's role.
-        is_message: whether it holds what a user or the model said.
+        is_message: whether it contains a message of the user or the model.
         is_pinned: whether one of its artifacts is pinned.
     """
 
@@ -43,13 +43,13 @@ class ExchangeSpan:
 
 
 class History:
-    """Model a conversation whose calls are paired, as it grows at its end.
+    """A conversation whose calls are paired, and which grows at its end.
 
-    Positions are those of artifacts, numbers those of exchanges; system and task artifacts are in no exchange. Only the
-    last exchange still changes: results may come for it.
+    Positions refer to artifacts, numbers to exchanges; system and task artifacts belong to no exchange. Only the last
+    exchange can still change, when its results arrive.
 
     Args:
-        count: gives the tokens of an artifact.
+        count: returns the tokens of an artifact.
 
     Attributes:
         artifacts: all artifacts, in order.
@@ -59,7 +59,7 @@ class History:
         users: numbers of the messages in the user's role.
         asked: numbers of those that a user wrote.
         messages: numbers of the exchanges that hold a message.
-        replies: numbers of the exchanges that the assistant begins.
+        replies: numbers of the exchanges that begin with the assistant.
         pinned: numbers of the pinned exchanges.
     """
 
@@ -90,7 +90,7 @@ class History:
         self.extend(artifacts)
 
     def extend(self, artifacts: Iterable[Artifact]) -> None:
-        """Take in the artifacts that come next."""
+        """Add artifacts to the end."""
         for artifact in artifacts:
             self._append(artifact)
 
@@ -98,7 +98,7 @@ class History:
         position, kind, tokens = len(self.artifacts), artifact.kind, self.count(artifact)
         self.artifacts.append(artifact)
         self.costs.append(tokens)
-        # authority stands in front of every prompt wherever it came, so it belongs to no exchange
+        # system and task artifacts precede every prompt, wherever they came, so they belong to no exchange
         if kind in AUTHORITY:
             self.authority.append(position)
         elif kind is Kind.TOOL and self._continues(position):
@@ -140,7 +140,7 @@ class History:
         return len(self.spans)
 
     def start(self, number: int) -> int:
-        """Return the position where an exchange begins; the end of the history for the one behind the last."""
+        """Return the position where an exchange begins; for the number after the last one, the end of the history."""
         return self.spans[number].start if number < len(self.spans) else len(self.artifacts)
 
     def members(self, number: int) -> tuple[Artifact, ...]:
@@ -149,7 +149,7 @@ class History:
         return tuple(self.artifacts[span.start : span.end])
 
     def opener(self, number: int) -> int | None:
-        """Return the user message that opened the exchange's turn; None if it is that message, or if there is none."""
+        """Return the user message that opened the exchange's turn; None if it is the exchange itself, or missing."""
         if self.spans[number].is_asked:
             return None
         place = bisect_left(self.asked, number)
@@ -171,29 +171,29 @@ class History:
         return self.messages[max(0, come - keep) : come]
 
     def request(self) -> int | None:
-        """Return the number of the message that says what the work is: the first one of the user's that asks something.
+        """Return the number of the message that states the task: the first user message that asks for something.
 
-        A greeting asks nothing. Where a stage's own message stands first, the first request has left already.
+        A greeting asks for nothing. If a message of a stage comes first, the first request was already evicted.
         """
         if self.users[:1] != self.asked[:1]:
             return None
         return next((n for n in self.asked if not is_greeting(self.artifacts[self.spans[n].start].text)), None)
 
     def task(self, budget: int) -> int | None:
-        """Return the number of the request if it stays as the task: it takes at most a quarter of the budget."""
+        """Return the number of the request if it is kept as the task: it takes at most a quarter of the budget."""
         number = self.request()
         return None if number is None or self.spans[number].tokens * TASK_SHARE > budget else number
 
     def must_stay(self, keep_recent: int, task: int | None, end: int) -> list[int]:
-        """Return which of the first `end` exchanges every strategy has to keep, in order.
+        """Return the mandatory ones of the first `end` exchanges, which every strategy has to keep, in order.
 
-        Pins, the task, the last message of the user's, the latest messages and the last exchange. A copy of what a
-        stage wrote is a record, unless it is the last message in the user's role: that always stays.
+        Pins, the task, the last user message, the latest messages and the last exchange. A message that a stage wrote
+        is not mandatory, unless it is the last message in the user's role.
 
         Args:
-            keep_recent: how many of the latest messages stay.
+            keep_recent: number of latest messages to keep.
             task: number of the message that is kept as the task.
-            end: number behind the last exchange that has come.
+            end: the number after the last exchange so far.
         """
         kept = set(self.pinned[: bisect_left(self.pinned, end)])
         kept.update(n for n in (task, self.last_asked(end), self.last_user(end)) if n is not None and n < end)

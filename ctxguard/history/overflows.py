@@ -1,9 +1,8 @@
-"""Conversations whose prompt the provider refused as too long: which they are, and what holds for them from there on.
+"""Conversations whose prompt the provider refused as too long, and the smaller budget that applies to them.
 
-A refusal is the one thing that matters for a conversation and does not stand in its history. It is remembered because
-the smaller budget has to stay: with the old one the next prompt would be too long again, and thinking that the provider
-signed for the shorter prompt would come back with a longer one, which Anthropic's models refuse. Where it is forgotten
-(a new process, another worker), the next prompt is refused once more.
+The refusal is not part of the history, but must be remembered. With the old budget, the next prompt would be too long
+again. And thinking that the provider signed for the shorter prompt would be sent with a longer one, which Anthropic's
+models refuse. If it is forgotten (a new process, another worker), the next prompt is refused once more.
 """
 
 from __future__ import annotations
@@ -16,16 +15,17 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact
 
-_MOST: Final = 4_096
+_MOST: Final = 4_096  # conversations that are remembered, so that memory is bounded
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """Say what holds for a conversation since the provider refused its prompt.
+    """The limits of a conversation since the provider refused its prompt.
 
     Attributes:
-        at: Artifacts that the history had then. Thinking in these was written under prompts that are sent no more.
-        budget: Tokens that prompts may take from there on.
+        at: Number of artifacts in the history then. Thinking in these was written under prompts that are no longer
+            sent.
+        budget: Tokens that prompts may take since then.
         before: Tokens that they might take until then.
     """
 
@@ -37,7 +37,7 @@ class Overflow:
 class Overflows:
     """Remember the conversations whose prompt was refused, by digests of their histories. Safe for many threads.
 
-    The least recently used ones make room. Copies and pickles start empty.
+    The least recently used ones are forgotten first. Copies and pickles start empty.
     """
 
     def __init__(self) -> None:
@@ -64,14 +64,14 @@ class Overflows:
                 self._known.popitem(last=False)
 
     def forget(self, history: Iterable[Artifact]) -> None:
-        """Forget that the prompt of this very history was refused."""
+        """Forget that the prompt of exactly this history was refused."""
         keys = list(_keys(history))
         with self._lock:
             self._known.pop(keys[-1], None)
 
     def of(self, history: Iterable[Artifact]) -> Overflow | None:
-        """Return the latest overflow of the conversation that a history continues; None where it had none."""
-        if not self._known:  # histories are only digested where there is something to find
+        """Return the latest overflow of the conversation that a history continues; None if it had none."""
+        if not self._known:  # histories are only hashed if there is something to find
             return None
         keys = list(_keys(history))
         with self._lock:
@@ -82,9 +82,9 @@ class Overflows:
 
 
 def _keys(history: Iterable[Artifact]) -> Iterator[tuple[int, int]]:
-    """Walk the keys of a history up to each of its artifacts.
+    """Yield the keys of the history up to each of its artifacts.
 
-    What clients change as they send a message again is left out, such as the breakpoints of prompt caches.
+    Fields that clients change when they send a message again are left out, such as the breakpoints of prompt caches.
     """
     key = 0
     for at, one in enumerate(history, 1):

@@ -14,12 +14,12 @@ from ctxguard.errors import HistoryError
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Hold what belongs together: an assistant artifact that calls tools with all of its results, or one artifact.
+    """One exchange: an assistant artifact that calls tools with all of its results, or one other artifact.
 
     Attributes:
         artifacts: the members, in the order of the history.
-        positions: where they stand in the history; results that came late are not adjacent.
-        open: True while a call of it is unanswered and nothing but its own results has followed.
+        positions: their positions in the history; late results are not adjacent.
+        open: True while one of its calls is unanswered and only its own results have followed.
     """
 
     artifacts: tuple[Artifact, ...]
@@ -29,16 +29,16 @@ class Exchange:
 
 @dataclass(slots=True)
 class Pairing:
-    """Describe which result answers which call.
+    """Which result answers which call.
 
     Attributes:
         owner: position of a result → (position of the calling artifact, number of the call in it).
         unanswered: (position of the calling artifact, number of the call), in order.
         orphans: positions of results that answer no call.
-        unclear: those of the orphans that answer a call of which nobody knows which it is.
+        unclear: those of the orphans that answer a call, but which one is unknown.
         doubtful: those of the unanswered calls that they may answer.
         duplicates: positions of results whose call already had its result.
-        turn: position of the latest user message, -1 where there is none.
+        turn: position of the latest user message, -1 if there is none.
     """
 
     owner: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -51,13 +51,13 @@ class Pairing:
 
 
 def whole_until(artifacts: Sequence[Artifact], begin: int = 0, end: int | None = None) -> int | None:
-    """Return where the last whole exchange ends, or None where not every call is followed by its results, all with ids.
+    """Return where the last whole exchange ends, or None if not every call is followed by its results, all with ids.
 
     `None` is inconclusive; a position is exact, the same that `pair` would find. Much cheaper than `pair`.
 
     Args:
         artifacts: the history.
-        begin: position from which on to look; an exchange begins there.
+        begin: position at which to start; an exchange begins there.
         end: position up to which to look; None means the end of the history.
     """
     waiting: Counter[str | None] = Counter()
@@ -83,19 +83,19 @@ def whole_until(artifacts: Sequence[Artifact], begin: int = 0, end: int | None =
 def pair(
     artifacts: Sequence[Artifact], begin: int = 0, *, earlier: Pairing | None = None, is_end: bool = True
 ) -> Pairing:
-    """Match tool results with tool calls, and leave open what cannot be told.
+    """Match tool results with tool calls, and leave ambiguous ones open.
 
     Ids repeat across steps, are sometimes missing, and results come late and in parallel. The evidence, in this order:
-    a result answers a call of its id; without an id, on either side, one of its tool; without a name, any call. Of
-    several such calls, those of the messages right before the results come first, then those of the current turn, then
-    those that a user message left behind. Results that follow each other are as many as the calls that they answer,
-    and then in their order, or more, where all calls of that kind are right before them; with fewer results than calls
-    nobody knows which call each of them answers, and no call gets one.
+    a result answers a call with its id; without an id, on either side, a call of its tool; without a name, any call.
+    Among several such calls, those directly before the results take precedence, then those of the current turn, then
+    those before the latest user message. Consecutive results are matched in order if there are as many as calls, or
+    more, provided that all calls of that kind are directly before them. With fewer results than calls it is unknown
+    which call each of them answers, so none is matched.
 
     Args:
         artifacts: the history.
-        begin: position to go on from; what stands there is no result.
-        earlier: what was found before it; a second result of what was answered there is an orphan.
+        begin: position to continue from; the artifact there is not a result.
+        earlier: the pairing before it; a second result of a call that was answered there is an orphan.
         is_end: whether the history ends here, so that more results may follow the last one.
     """
     found, waiting = Pairing(turn=earlier.turn if earlier else -1), _Waiting()
@@ -140,7 +140,7 @@ def _pair_results(
     *,
     may_go_on: bool,
 ) -> None:
-    """Pair results that follow each other, the best evidence first."""
+    """Pair consecutive results, the best evidence first."""
     left = list(places)
     for evidence in _EVIDENCE:
         groups: dict[_Key | None, list[int]] = {}
@@ -161,12 +161,12 @@ def _pair_results(
                     answered.add(call.id)
             left += results[len(slots) :]
     for place in left:
-        # only what was answered here is surely a duplicate; any other result may have lost its call
+        # only if the call was answered here is it surely a duplicate; any other result may have lost its call
         (found.duplicates if artifacts[place].answers in answered else found.orphans).append(place)
 
 
 class _Waiting:
-    """Hold the calls that wait for a result, by position and number, so that finding one takes constant time."""
+    """The calls that wait for a result, by position and number; finding one takes constant time."""
 
     def __init__(self) -> None:
         self.calls: dict[_Slot, ToolCall] = {}
@@ -178,20 +178,20 @@ class _Waiting:
             self._tiers[tier].setdefault(key, {})[slot] = None
 
     def demote(self, to: int) -> None:
-        """Let all calls come after those of a better tier that follow."""
+        """Move the calls of the better tiers into tier `to`, so that newer calls take precedence."""
         for tier in reversed(self._tiers[:to]):
             for key, slots in tier.items():
                 self._tiers[to].setdefault(key, {}).update(slots)
             tier.clear()
 
     def calls_for(self, key: _Key, results: int, *, may_go_on: bool) -> tuple[list[_Slot], bool]:
-        """Return the calls that so many results answer, and True; where that is not clear, all that they may answer."""
+        """Return the calls that so many results answer, and True; if ambiguous, all that they may answer, and False."""
         tiers = [slots for tier in self._tiers if (slots := tier.get(key))]
         if not tiers:
             return [], True
         if results < len(tiers[0]) and not may_go_on:
             return list(tiers[0]), False
-        if results > len(tiers[0]) and len(tiers) > 1:  # late ones, or second ones
+        if results > len(tiers[0]) and len(tiers) > 1:  # late results, or duplicates
             return [slot for slots in tiers for slot in slots], False
         return list(islice(tiers[0], results)), True
 
@@ -207,7 +207,7 @@ _Slot: TypeAlias = tuple[int, int]
 _Key: TypeAlias = tuple[str, "str | None"]
 _ANY_CALL: Final[_Key] = ("any", None)
 _LATEST, _IN_TURN, _LEFT_BEHIND = range(3)
-# recordings drop the id on either side: a result with one may answer a call without, and the other way round
+# recordings drop the id on either side: a result with an id may answer a call without, and the reverse
 _EVIDENCE: Final[tuple[Callable[[Artifact], _Key | None], ...]] = (
     lambda result: None if result.answers is None else ("id", result.answers),
     lambda result: None if result.answers is None else ("id", None),
@@ -221,14 +221,14 @@ def _keys(call: ToolCall) -> tuple[_Key, ...]:
 
 
 def holds_all_results(artifact: Artifact) -> bool:
-    """Return whether no result can follow one: its format has all of them in one message, as its adapter noted."""
+    """Return whether a message contains all results, as its format requires, so that no further one can follow."""
     return artifact.kind is Kind.TOOL and getattr(artifact.source, "holds_all_results", False)
 
 
 def exchanges(artifacts: Iterable[Artifact]) -> tuple[Exchange, ...]:
-    """Cut a history into exchanges, in the order in which each begins.
+    """Split a history into exchanges, in the order in which each begins.
 
-    Every artifact is in exactly one exchange. A result that answers no call stands alone.
+    Every artifact is in exactly one exchange. A result that answers no call is an exchange of its own.
 
     Raises:
         HistoryError: an item is not an `Artifact`.

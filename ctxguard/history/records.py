@@ -1,7 +1,7 @@
-"""Who really wrote a message: stages write some in the user's role, and sign them.
+"""Who really wrote a message: stages write some in the user's role, and mark them with a digest.
 
-Recognizing such texts by their opening words would let a user who quotes them lose a message; a digest over the text
-itself cannot be met by accident.
+If such texts were recognized by their opening words, a user who quotes them could lose a message; a digest over the
+text itself cannot match by accident.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ RECALLED: Final = (
     "Recalled from earlier in this conversation, oldest first, because it may matter for the next message. "
     "A record of what was said, not a new request."
 )
-"""Title of the block of what is brought back."""
+"""Title of the block of recalled messages."""
 SUMMARY: Final = "Summary of the earlier conversation, which is no longer shown. A record, not a request."
-"""Title of the message that stands for what was compacted."""
+"""Title of the summary that replaces compacted messages."""
 TRAIL: Final = "Trail, not a request."
-"""Title of the message that tells what has left."""
+"""Title of the message that lists evicted steps."""
 CHECKPOINT: Final = "Checkpoint. A record of what was reached, not a request."
-"""Title of the message that stands for completed phases."""
+"""Title of the message that replaces completed phases."""
 JOINT: Final = "\n\n"
-"""What stands between the texts of messages that were joined, where roles must take turns."""
+"""The separator of joined texts, if roles must alternate."""
 _DIGEST_LETTERS: Final = 6
 """One text in 300 million that looks like a record by accident would pass for one; each letter costs half a token."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
@@ -34,15 +34,15 @@ _HEADER: Final = re.compile(
     rf"(?P<digest>[a-z]{{{_DIGEST_LETTERS}}})(?P<length>[a-z]{{1,7}})\]\n"
 )
 _MOST_HEADERS: Final = 64
-"""Headings of records in one text whose digests are compared; results hold a handful."""
+"""Headings of records in one text whose digests are compared; results contain a handful."""
 _GAP: Final = re.compile(r"\s*")
 
 
 class Record(NamedTuple):
-    """Hold a text that a stage wrote in the user's role, as it was found in a message.
+    """A text that a stage wrote in the user's role, as found in a message.
 
     Attributes:
-        title: the words of its first line, which say what it is.
+        title: the text of its first line.
         body: the text below that line.
         end: where it ends in the message, in characters.
     """
@@ -53,13 +53,13 @@ class Record(NamedTuple):
 
 
 def write_record(title: str, body: str) -> str:
-    """Return a text that is recognized as written by a stage: a first line with a digest of all of it, and the body.
+    """Return a text that is recognizable as written by a stage: a first line with a digest of the whole, and the body.
 
     The digest is made of letters only, so that no PII rule matches it, and covers the title, the body and its length.
-    Mask title and body first: a record whose text changes is no longer recognized.
+    Mask title and body first: if its text changes, a record is no longer recognized.
 
     Args:
-        title: what it is, in a sentence or two without brackets or line breaks.
+        title: its title, one or two sentences without brackets or line breaks.
         body: the text.
     """
     return f"[{title} Record {_digest(title, body)}{_spelled(len(body))}]\n{body}"
@@ -87,7 +87,7 @@ def _record_at(text: str, start: int) -> Record | None:
     header = _HEADER.match(text, start)
     if header is None:
         return None
-    # a text that was cut off, or a length that was made up, ends in another digest: nothing else needs checking
+    # a text that was cut off, or a forged length, gives another digest: no further check is needed
     body = text[header.end() : header.end() + _length(header["length"])]
     if _digest(header["title"], body) != header["digest"]:
         return None
@@ -95,10 +95,10 @@ def _record_at(text: str, start: int) -> Record | None:
 
 
 def leading_records(text: str) -> list[Record]:
-    """Return the records that a text begins with: all of it, or what a user's own words were joined to."""
+    """Return the records at the beginning of a text: all of it, or the part before a user's own words."""
     records: list[Record] = []
     start = 0
-    # several: where roles must take turns, records are joined with the user message that follows them
+    # several: if roles must alternate, records are joined with the user message that follows them
     while text.startswith("[", start) and (record := _record_at(text, start)) is not None:
         records.append(record)
         gap = _GAP.match(text, record.end)
@@ -107,9 +107,9 @@ def leading_records(text: str) -> list[Record]:
 
 
 def records_in(text: str) -> list[Record]:
-    """Return the records that stand anywhere in a text, also where they were joined to other words: the first of them.
+    """Return the records anywhere in a text, also when joined to other words: the first ones only.
 
-    A digest costs the length of what it covers, so a text of nothing but such headings would take forever.
+    Computing a digest takes time proportional to its text, so a text full of such headings would take forever.
     """
     headers = islice(_HEADER.finditer(text), _MOST_HEADERS)
     found = (_record_at(text, header.start()) for header in headers)
@@ -117,14 +117,14 @@ def records_in(text: str) -> list[Record]:
 
 
 def pieces_of(text: str) -> list[str]:
-    """Return a text taken apart at the records that blank lines join to it: the records, and the words around them.
+    """Return a text split at the records that blank lines join to it: the records, and the words around them.
 
-    A text that holds anything like a record besides is left whole.
+    A text that contains anything else resembling a record is not split.
     """
     pieces: list[str] = []
     begin = 0
     for header in _HEADER.finditer(text):
-        if header.start() < begin:  # within the record before it
+        if header.start() < begin:  # inside the previous record
             continue
         record = _record_at(text, header.start())
         if record is None or not _is_joined(text, begin, header.start(), record.end):
@@ -136,7 +136,7 @@ def pieces_of(text: str) -> list[str]:
 
 
 def _is_joined(text: str, begin: int, start: int, end: int) -> bool:
-    """Return whether nothing but joints stands between a record and the words around it."""
+    """Return whether only joints lie between a record and the words around it."""
     return (start == begin or text.endswith(JOINT, begin, start)) and (end == len(text) or text.startswith(JOINT, end))
 
 
@@ -146,7 +146,7 @@ def is_synthetic(artifact: Artifact) -> bool:
 
 
 def is_record(text: str) -> bool:
-    """Return whether a text is nothing but what stages wrote."""
+    """Return whether a text consists only of records of stages."""
     # most texts end here, without a digest being computed
     if not text.startswith("["):
         return False

@@ -1,4 +1,4 @@
-"""The one-line uses: find, mask, and check that nothing is left."""
+"""One-line functions: find, mask, and check that nothing is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT: Final = SSN | STANDARD
 
 
 def find_pii(text: str, rules: Rules = DEFAULT) -> Sequence[Span]:
-    """Return where personal data stands in a text, sorted and without overlaps.
+    """Return the places of personal data in a text, sorted and without overlaps.
 
     Raises:
         ConfigError: the rules can find nothing.
@@ -38,9 +38,9 @@ def mask_pii(text: str, rules: Rules = DEFAULT) -> str:
 
 
 def validate_no_pii(artifacts: Artifact | str | Iterable[Artifact | str], rules: Rules = DEFAULT) -> bool:
-    """Tell whether no rule matches in any text that is sent with these artifacts.
+    """Return whether no rule matches in any text that is sent with these artifacts.
 
-    Every text is scanned, and nothing is remembered.
+    Every text is scanned, without a cache.
 
     Args:
         artifacts: artifacts or texts, one or many.
@@ -70,5 +70,5 @@ def _scanned(detector: Detector, text: str) -> Sequence[Span]:
 
 @lru_cache(maxsize=32)
 def _remembered(rules: RuleSet) -> Masker:
-    """Keep one masker a rule set, so that repeated calls share its memory."""
+    """Return one masker per rule set, so that repeated calls share its cache."""
     return Masker(rules)

@@ -7,12 +7,12 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from ctxguard.cli.groups import Command, command_group
-from ctxguard.cli.options import rule_names
+from ctxguard.cli.options import rule_names, settings_of, spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, out, printable, refuse_overwriting
 from ctxguard.report.progress import working
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
 
 app = command_group("pii", "Find, mask, and score personal data.")
 PRESIDIO = "presidio"
-RuleNames = Annotated[
-    str,
-    typer.Option(
-        "--rules",
-        metavar="NAME,NAME",
-        help="What counts as personal data: standard, people (names and addresses), digits, ssn, or presidio. "
-        "Several are separated by commas; people alone leaves out the standard rules.",
-    ),
-]
-File = Annotated[
-    str, typer.Argument(metavar="FILE", help="Text, JSON, or JSONL, .gz too; - is standard input.", show_default=False)
-]
 
 
 @app.callback()
@@ -44,21 +32,15 @@ def main() -> None:
 
 
 @app.command("scan", cls=Command)
+@spread("pii scan")
 def scan_files(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILES", help="Text, JSON, or JSONL, .gz too; - is standard input."),
-    ],
-    rules: RuleNames = "standard",
-    report: Annotated[Literal["text", "json"], typer.Option("--report", "-r", help="What is printed.")] = "text",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write what is printed to this file.", show_default="standard output"
-        ),
-    ] = None,
+    files: list[str],
+    rules: str | None = None,
+    config: Path | None = None,
+    report: Literal["text", "json"] = "text",
+    output: Path | None = None,
 ) -> None:
-    """Search files for personal data: print type and place of each finding, never the value.
+    """Search files for personal data: print type and position of each finding, never the value.
 
     Exit codes: 0 nothing was found; 1 something was found; 2 a file cannot be read.
     """
@@ -66,46 +48,36 @@ def scan_files(
     from ctxguard.pii.scanning import scan_file_text
 
     refuse_overwriting(output, files)
-    detectors = _detectors(rules)
+    detectors = _detectors(rules, config)
     found: dict[str, Sequence[Place]] = {}
     for file in files:
         with working(f"searching {file}"):
             found[file] = scan_file_text(read_text(file), detectors)
-    out(_scan_json(found, rules) if report == "json" else _scan_text(found), output)
+    names = ",".join(detector.name for detector in detectors)
+    out(_scan_json(found, names) if report == "json" else _scan_text(found), output)
     if any(found.values()):
         raise typer.Exit(1)
 
 
 @app.command("mask", cls=Command)
+@spread("pii mask")
 def mask_file(
-    file: File,
-    rules: RuleNames = "standard",
-    strategy: Annotated[
-        Literal["redact", "pseudonymize", "partial"],
-        typer.Option(
-            "--strategy",
-            help="redact: [REDACTED_EMAIL]; pseudonymize: <EMAIL_1>, one per value; partial: last digits.",
-        ),
-    ] = "redact",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the masked text to this file, gzipped if its name ends in .gz.",
-            show_default="standard output",
-        ),
-    ] = None,
+    file: str,
+    rules: str | None = None,
+    config: Path | None = None,
+    strategy: Literal["redact", "pseudonymize", "partial"] | None = None,
+    output: Path | None = None,
 ) -> None:
-    """Print a file with personal data masked; JSON stays JSON, and everything else stays as it was."""
+    """Print a file with personal data masked; JSON stays valid, and all other text stays unchanged."""
+    from ctxguard.config import load_context_config
     from ctxguard.harness.recordings import read_text
     from ctxguard.pii.scanning import mask_file_text
 
     refuse_overwriting(output, [file])
-    detectors = _detectors(rules)
+    detectors = _detectors(rules, config)
+    chosen = strategy or load_context_config(config).pii.strategy or "redact"
     with working(f"masking {file}"):
-        masked = mask_file_text(read_text(file), detectors, strategy=strategy)
+        masked = mask_file_text(read_text(file), detectors, strategy=chosen)
     if output is not None:
         out(masked, output, end="")
     else:
@@ -113,21 +85,19 @@ def mask_file(
 
 
 @app.command("eval", cls=Command)
+@spread("pii eval")
 def evaluate_file(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help='JSONL, .gz too: {"text", "spans": [{"start", "end", "label"}]}.')
-    ],
-    rules: RuleNames = "standard",
-    labels: Annotated[
-        str, typer.Option(metavar="LABEL,LABEL", help="Labels that count, separated by commas.", show_default="all")
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    file: str,
+    rules: str | None = None,
+    config: Path | None = None,
+    labels: str = "",
+    as_json: bool = False,
 ) -> None:
     """Score rules on a gold file: precision, recall, F1, and F2 by label, and throughput."""
     from ctxguard.pii.evaluation import evaluate, read_gold
 
     wanted = [label.strip() for label in labels.split(",") if label.strip()] or None
-    detector, *others = _detectors(rules)
+    detector, *others = _detectors(rules, config)
     if others:
         raise ConfigError("presidio is scored alone; name it without other rules", setting="rules")
     with working(f"scoring {file}"):
@@ -135,16 +105,51 @@ def evaluate_file(
     out(json.dumps(scores.to_dict(), indent=2) if as_json else _score_table(scores))
 
 
-def _detectors(names: str) -> list[Detector]:
-    """Return what the names stand for: rule sets joined into one, and Presidio beside it."""
-    from ctxguard.pii.detectors import PresidioDetector
-    from ctxguard.pii.rule_sets import named_rules
+@app.command("explain", cls=Command)
+@spread("pii explain")
+def explain_file(file: str, rules: str | None = None, config: Path | None = None) -> None:
+    """Say for each finding which rule made it, and for each near miss what it lacks; never print the value.
 
-    chosen = rule_names(names)
+    A near miss lacks one thing only: a word before it, right check digits, or that you do not allow it.
+    """
+    from ctxguard.harness.recordings import read_text
+    from ctxguard.pii.rule_sets import RuleSet
+    from ctxguard.pii.scanning import explain_file_text
+
+    detector = _detectors(rules, config)[0]
+    if not isinstance(detector, RuleSet):
+        raise ConfigError("presidio does not say why it finds something; name other rules", setting="rules")
+    with working(f"explaining {file}"):
+        reasons = explain_file_text(read_text(file), detector)
+    for (line, column, label), rule, fault in reasons:
+        out(f"{file}:{line}:{column}: {label} {f'not found by {rule}: {fault}' if fault else f'found by {rule}'}")
+
+
+@app.command("init", cls=Command)
+@spread("pii init")
+def write_config(file: Path = Path("ctxguard.yaml")) -> None:
+    """Write a configuration file to start from: each setting for rules of your own, as a comment."""
+    from importlib import resources
+
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(resources.files("ctxguard").joinpath("data/own_rules.yaml").read_text(encoding="utf-8"))
+    except FileExistsError:
+        raise ConfigError(f"{file} is there already; name another file, or delete it", setting="file") from None
+    out(f"wrote {file}; every command and Stabilizer.from_config() read it where it is named ctxguard.yaml")
+
+
+def _detectors(names: str | None, config: Path | None) -> list[Detector]:
+    """Return the detectors of some names: rule sets joined into one, with the configuration's, and Presidio."""
+    from ctxguard.config import load_context_config
+    from ctxguard.pii.detectors import PresidioDetector
+
+    chosen = [] if names is None else rule_names(names)
     sets = [name for name in chosen if name != PRESIDIO]
     presidio: list[Detector] = [PresidioDetector()] if PRESIDIO in chosen else []
+    settings_of(config)
     try:
-        return [*([named_rules(*sets)] if sets else []), *presidio]
+        return [*([load_context_config(config).rule_set(sets)] if sets or not chosen else []), *presidio]
     except ConfigError as error:
         raise ConfigError(f"{error}, {PRESIDIO}", setting=error.setting) from None
 
@@ -171,7 +176,7 @@ def _scan_json(found: Mapping[str, Sequence[Place]], rules: str) -> str:
 
 
 def _rates(score: Score) -> tuple[float | None, ...]:
-    """Return precision, recall, F1, and F2; None for what would be a share of nothing."""
+    """Return precision, recall, F1, and F2; None if undefined, because the denominator is 0."""
     precision = score.precision if score.predicted else None
     recall = score.recall if score.gold else None
     f1, f2 = (None, None) if precision is None or recall is None else (score.f(1), score.f(2))

@@ -1,4 +1,4 @@
-"""Detectors of other makes: any callable, Presidio, and what happens when one fails or is slow."""
+"""Detectors from other libraries: any callable, Presidio, and the handling of failing or slow ones."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _PRESIDIO_LABELS: Final = {
 
 
 class CallableDetector:
-    """Make a detector of any callable that takes a text and gives spans.
+    """Make a detector of any callable that takes a text and returns spans.
 
     Args:
         function: finds spans; they may overlap and come in any order.
-        name: what errors call it; None means the callable's own name.
+        name: the detector's name in errors; None means the callable's own name.
     """
 
     def __init__(self, function: Finder, *, name: str | None = None) -> None:
@@ -52,14 +52,14 @@ class CallableDetector:
 
 
 class PresidioDetector:
-    """Find by a Presidio analyzer: names and places where it has a model, patterns where it has none.
+    """Find with a Presidio analyzer: names and places if it has a model, otherwise patterns only.
 
     Args:
-        analyzer: an analyzer of one's own; None makes one with Presidio's pattern recognizers and no model.
+        analyzer: your own analyzer; None creates one with Presidio's pattern recognizers and no model.
         language: language code of the texts.
-        entities: Presidio's names of what to find; None means all.
-        threshold: the least score of a finding.
-        labels: labels of one's own by Presidio's name, beyond the usual (`EMAIL_ADDRESS` is `EMAIL`, …).
+        entities: Presidio's names of the entities to find; None means all.
+        threshold: the minimum score of a finding.
+        labels: your own labels by Presidio's name, in addition to the usual (`EMAIL_ADDRESS` is `EMAIL`, …).
 
     Raises:
         ImportError: presidio-analyzer is not installed.
@@ -109,15 +109,15 @@ def _pattern_analyzer(language: str) -> AnalyzerEngine:
 
 
 class GuardedDetector:
-    """Run a detector so that a failure is never taken for a clean text, and ask it once about each text.
+    """Run a detector so that a failure never counts as a clean text, and call it once per text.
 
-    Its answers are remembered by text, in bounded memory, so it must answer the same each time. A failure is not
-    remembered.
+    Its results are cached by text, in bounded memory, so it must be deterministic. Failures are not cached.
 
     Args:
         detector: the detector.
-        timeout: seconds one text, or one batch of texts, may take; None means no limit.
-        on_error: `raise` raises `DetectorError`; `redact` finds the whole text, with the label `UNCHECKED`.
+        timeout: seconds that one text, or one batch of texts, may take; None means no limit.
+        on_error: `raise` raises `DetectorError`; `redact` reports the whole text as a finding with the label
+            `UNCHECKED`.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class GuardedDetector:
         return self.find_many((text,))[0]
 
     def find_many(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:
-        """Return the findings of several texts; in one go where the detector itself has `find_many`.
+        """Return the findings of several texts; in one call if the detector itself has `find_many`.
 
         Raises:
             DetectorError: it failed, was too slow, or gave spans outside a text.
@@ -183,7 +183,7 @@ class GuardedDetector:
 def as_detector(
     rules: Detector | Finder, *, timeout: float | None = None, on_error: OnDetectorError = "raise"
 ) -> Detector:
-    """Return a rule set as it is, and anything else that can find something guarded."""
+    """Return a rule set unchanged, and any other detector inside a `GuardedDetector`."""
     from ctxguard.pii.rule_sets import RuleSet
     from ctxguard.pii.rules.rule import Rule
 
@@ -206,7 +206,7 @@ def detectors_of(
     """Return one rule set, detector or callable, or several, as detectors.
 
     Raises:
-        ConfigError: there is none, one can find nothing, or a setting is out of range.
+        ConfigError: there is no detector, an item is not one, or a setting is out of range.
     """
     one_of(on_error, OnDetectorError, "on_detector_error")
     seconds(timeout, "timeout")

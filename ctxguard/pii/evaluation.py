@@ -19,7 +19,7 @@ _WANTED: Final = 'a line must be {"text": …, "spans": [{"start", "end", "label
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Hold one text and what should be found in it."""
+    """One text and the findings that it should give."""
 
     text: str
     spans: tuple[Span, ...]
@@ -27,13 +27,13 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Count what one label got.
+    """The counts for one label.
 
     Attributes:
         gold: marked spans.
-        masked: marked spans of which a finding, of whatever label, covers every letter and digit.
+        masked: marked spans of which findings, with any label, cover every letter and digit.
         predicted: findings of this label.
-        right: findings of this label that touch a marked span.
+        right: findings of this label that overlap a marked span.
     """
 
     gold: int = 0
@@ -43,12 +43,12 @@ class Score:
 
     @property
     def recall(self) -> float:
-        """Share of the marked spans that would not leak; 1 where there are none."""
+        """Share of the marked spans that would be masked; 1 if there are none."""
         return self.masked / self.gold if self.gold else 1.0
 
     @property
     def precision(self) -> float:
-        """Share of the findings that touch something marked; 1 where there are none."""
+        """Share of the findings that overlap a marked span; 1 if there are none."""
         return self.right / self.predicted if self.predicted else 1.0
 
     def f(self, beta: float) -> float:
@@ -68,7 +68,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Hold the scores of one run.
+    """The scores of one run.
 
     Attributes:
         labels: score by label, in alphabetical order.
@@ -87,7 +87,7 @@ class Scores:
 
     @property
     def megabytes_per_second(self) -> float:
-        """Throughput, a character counted as a byte."""
+        """Throughput, with a character counted as a byte."""
         return self.chars / 1e6 / self.seconds if self.seconds else 0.0
 
     def to_dict(self) -> dict[str, object]:
@@ -112,7 +112,7 @@ def read_gold(path: str | Path) -> Iterator[Example]:
 
     Raises:
         SessionFileError: the file cannot be read or holds no text, or a line is none of these; a span must be within
-            its text and hold at least one character.
+            its text and contain at least one character.
     """
     place = Path(path)
     opener = gzip.open if place.suffix == ".gz" else open
@@ -158,7 +158,7 @@ def evaluate(detector: Detector, examples: Iterable[Example], *, labels: Sequenc
     Args:
         detector: a rule set or any detector.
         examples: the marked texts.
-        labels: the labels that count, on both sides; None means: marked ones that occur and findings of any label.
+        labels: the labels to score, for marked spans and findings; None means all marked labels and all findings.
 
     Raises:
         ConfigError: a label is neither one of the standard rules' or the detector's, nor marked or found anywhere.
@@ -185,7 +185,7 @@ def _labels_of(detector: Detector) -> set[str]:
 
 
 def _require_known(labels: Sequence[str], known: set[str]) -> None:
-    """Refuse a label that nothing can have: its score would be perfect."""
+    """Reject a label that cannot occur: its score would be perfect."""
     for label in labels:
         if label not in known:
             raise ConfigError(f"unknown label {label!r}; known are {', '.join(sorted(known))}", setting="labels")

@@ -1,9 +1,9 @@
-"""Search ids, names, links and signatures: texts that are never edited, and that hold digits of all sorts.
+"""Search ids, names, links and signatures: texts that are never edited, and that contain arbitrary digits.
 
-A bare number in an id says nothing, so only rules whose matches have a form of their own are applied to such texts: an
-e-mail address, a key by its prefix, a number in groups. A card number without groups counts where it is a word among
-others or has a key before it, not where it is all of an id or stands in a link: of the 4,383 ids, names, links and
-unknown fields of the recorded requests and transcripts, neither kind of card number was in any.
+In an id, a number alone is no evidence, so such texts are searched only by rules with a specific pattern: an e-mail
+address, a key by its prefix, a number in groups. A card number without groups counts if it is one of several words or
+follows a key, not if it is the whole id or part of a link: of the 4,383 ids, names, links and unknown fields of the
+recorded requests and transcripts, none contained either kind of card number.
 """
 
 from __future__ import annotations
@@ -14,23 +14,28 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ctxguard.pii.spans import Detector, Span
+from ctxguard.tokens.text_cache import TextCache
 
 _BEFORE_WORDS: Final = frozenset(" \t\n\"'")
 
 
 class IdentifierDetector:
-    """Find by a rule set, leaving out what is only a number."""
+    """Find by a rule set, leaving out matches that are only numbers."""
 
     def __init__(self, rules: Detector) -> None:
         self._rules = rules
+        self._found: TextCache[Sequence[Span]] = TextCache()
         self.name = f"{rules.name} in identifiers"
 
     def find(self, text: str) -> Sequence[Span]:
         """Return the findings, sorted and without overlaps."""
-        return _with_form(text, self._rules.find(text))
+        found = self._found.get(text)  # every call names the same ids again
+        if found is None:
+            self._found.put(text, found := _with_form(text, self._rules.find(text)))
+        return found
 
     def scan(self, text: str) -> Sequence[Span]:
-        """Return the findings of a full pass, without caches and shortcuts."""
+        """Return the findings of a full search, without caches and shortcuts."""
         scan = getattr(self._rules, "scan", self._rules.find)
         return _with_form(text, scan(text))
 
@@ -45,18 +50,18 @@ def _is_card_among_words(text: str, span: Span) -> bool:
 
 
 def for_identifiers(detector: Detector) -> IdentifierDetector | None:
-    """Return the detector for identifiers; None where it has no such rules, or is of another make."""
+    """Return the detector for identifiers; None if it has no such rules, or is not a rule set."""
     given: Any = detector
     return _restricted(given) if isinstance(getattr(given, "rules", None), tuple) else None
 
 
 def is_found_in(identifier: str, detectors: Iterable[Detector]) -> bool:
-    """Tell whether any detector finds something in an identifier: such a one is shown in no report and no error."""
+    """Return whether any detector finds something in an identifier; reports and errors do not show such a one."""
     strict = (for_identifiers(detector) for detector in detectors)
     return any(detector.find(identifier) for detector in strict if detector is not None)
 
 
-# the rules of a set take a moment to prepare, and a check asks for the same few sets at every call
+# preparing the rules of a set takes a moment, and a check uses the same few sets at every call
 @lru_cache(maxsize=64)
 def _restricted(rule_set: Any) -> IdentifierDetector | None:  # noqa: ANN401 - read by its fields alone
     kept = tuple(rule for rule in rule_set.rules if not _needs_context(rule))
@@ -66,5 +71,5 @@ def _restricted(rule_set: Any) -> IdentifierDetector | None:  # noqa: ANN401 - r
 
 
 def _needs_context(rule: Any) -> bool:  # noqa: ANN401 - read by its fields alone
-    """Tell rules that find nothing without a word before the match: what they match has no form of its own."""
+    """Return whether a rule finds nothing without a word before the match: its pattern alone is not specific."""
     return bool(rule.context or rule.behind)

@@ -1,4 +1,4 @@
-"""The shapes of placeholders: what masking writes, what no rule may match, what unmasking looks up."""
+"""The syntax of placeholders: what masking writes, what no rule may match, and what unmasking looks up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from ctxguard.pii.spans import Span
 
 LITERAL: Final = "LITERAL"
-"""Label of a placeholder that a text had when it came in: its value is itself, whatever a vault holds."""
+"""Label of a placeholder that the original text contained: its value is itself, whatever is in a vault."""
 UNCHECKED: Final = "UNCHECKED"
 """Label of a whole text that is masked because a detector failed."""
 
@@ -21,10 +21,10 @@ PLACEHOLDER: Final = re.compile(
 """Anything masking may have written: its label in one of the first three groups, a pseudonym's number in the fourth."""
 Trust: TypeAlias = Callable[[str, str], bool]
 _OPENS: Final = re.compile(r"<[A-Z][A-Z_]{0,39}_[0-9g-v]")
-# The numbers that `pseudonym` writes: three digits in a row, or a leading zero, are somebody else's.
+# The numbers that `pseudonym` writes. Three digits in a row, or a leading zero, do not come from it.
 _WRITTEN: Final = re.compile(r"[1-9]\d?(?:_\d\d){0,3}")
-# What begins like a placeholder and goes on with a value: `<CARD_4111111111111111>`, `[REDACTED_01712345678]`. A small
-# letter, and more characters than an IBAN has, are a key's, whose name is a part of it: `<ghp_16C7e…>`.
+# Text that begins like a placeholder and continues with a value: `<CARD_4111111111111111>`, `[REDACTED_01712345678]`. A
+# lower-case letter, or more characters than an IBAN has, indicate a key, whose name is a part of it: `<ghp_16C7e…>`.
 _LOOKALIKE: Final = re.compile(
     r"(<[A-Za-z][A-Za-z_]{0,39}|\[REDACTED(?:_[A-Z_]{1,40})?)_(?=[+(]?[A-Z]{0,3}\d[A-Z0-9]{0,31}+(?![A-Za-z0-9_]))"
 )
@@ -33,7 +33,7 @@ _LABEL_REST: Final = re.compile(r"[^A-Z]+")
 
 
 def label_of(name: str) -> str:
-    """Return a label in the letters a placeholder may hold: `us phone#2` becomes `US_PHONE`."""
+    """Return a label in the characters allowed in a placeholder: `us phone#2` becomes `US_PHONE`."""
     return _LABEL_REST.sub("_", name.upper()).strip("_")[:40].strip("_") or "PII"
 
 
@@ -45,7 +45,7 @@ def redaction(label: str) -> str:
 def pseudonym(label: str, number: int) -> str:
     """Return the placeholder of a number: `<EMAIL_1>`, and from 100 on `<EMAIL_1_00>`.
 
-    No three digits stand in a row, so that no rule finds them, and nobody's card code or PIN (`<PIN_123>`) has the form
+    There are no three digits in a row, so that no rule matches them, and no card code or PIN (`<PIN_123>`) has the form
     of a placeholder.
     """
     digits = str(number)
@@ -56,17 +56,17 @@ def pseudonym(label: str, number: int) -> str:
 def without_lookalikes(text: str) -> str:
     """Return a text of the same length in which a value in place of a placeholder's number is separated by a blank.
 
-    Masking has not written `<CARD_4111111111111111>`; glued to a name, the digits would not be read as a card.
+    Masking never writes `<CARD_4111111111111111>`, but attached to a name, the digits would not be found as a card.
     """
     return _LOOKALIKE.sub(r"\1 ", text) if "<" in text or "[REDACTED" in text else text
 
 
 def blank_placeholders(text: str, trusts: Trust | None = None) -> str:
-    """Return a copy of the same length in which placeholders are NUL characters, so that no rule sees them.
+    """Return a copy of the same length with NUL characters in place of placeholders, so that no rule matches them.
 
     Args:
         text: the text.
-        trusts: tells by label and number whether masking can have written a placeholder; None takes all of that shape.
+        trusts: returns by label and number whether masking can have written a placeholder; None accepts every one.
     """
     if ("<" in text and _OPENS.search(text) is not None) or ("[" in text and "[REDACTED" in text):
         return PLACEHOLDER.sub(lambda match: _blank(match, trusts), text)
@@ -82,7 +82,7 @@ def _blank(match: re.Match[str], trusts: Trust | None) -> str:
 
 
 def outside_placeholders(text: str, spans: Sequence[Span]) -> Sequence[Span]:
-    """Return the findings that are not inside a placeholder; a model may take one for a name."""
+    """Return the findings that are not inside a placeholder, which a model may have taken for a name."""
     if not spans or ("<" not in text and "[REDACTED" not in text):
         return spans
     taken = [match.span() for match in PLACEHOLDER.finditer(text)]

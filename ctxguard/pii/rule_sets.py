@@ -1,8 +1,8 @@
-"""Sets of rules: `DIGITS` and `SSN` as the pattern documents have them, `STANDARD` for practice."""
+"""Sets of rules: `DIGITS` and `SSN` as in the pattern documents, `STANDARD` for real use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import or_
@@ -24,13 +24,13 @@ class RuleSet:
     """Rules, and the search for what they describe. Immutable, hashable, picklable; joined by `|`.
 
     Attributes:
-        name: what reports call it.
+        name: the set's name in reports.
         rules: the rules, in their order of precedence.
         allow: values that are never findings, as written in the text, in any case.
         deny: values that are always findings, with the label they get: `(("Project Heron", "CODENAME"),)`.
 
     Raises:
-        ConfigError: the name or the rules are left out, or a member is of another kind than these.
+        ConfigError: the name or the rules are missing, or have the wrong type.
     """
 
     name: str
@@ -43,7 +43,7 @@ class RuleSet:
             raise ConfigError(
                 f"a rule set begins with its name: {RULE_SET}, not {type(self.name).__name__}", setting="name"
             )
-        # lists are accepted, too; tuples can be hashed
+        # lists are accepted, too, but only tuples can be hashed
         object.__setattr__(self, "rules", _rules(self.name, self.rules))
         object.__setattr__(self, "allow", frozenset(value.lower() for value in values_of(self.allow, "allow")))
         object.__setattr__(self, "deny", _denied(self.deny))
@@ -74,7 +74,7 @@ class RuleSet:
         return self._engine.find(text)
 
     def scan(self, text: str) -> Sequence[Span]:
-        """Return the same findings by matching each expression over the whole text. What checks use.
+        """Return the same findings by matching each expression over the whole text, without shortcuts. For checks.
 
         Raises:
             TypeError: `text` is not a string.
@@ -82,9 +82,13 @@ class RuleSet:
         check_text(text)
         return self._engine.scan(text)
 
+    def judged(self, text: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
+        """Yield each match of a rule's expression, the rule, and why it is not a finding (empty if it is)."""
+        return self._engine.judged(text)
+
     @cached_property
     def echoes(self) -> bool:
-        """True if names that one text introduces are searched for in others."""
+        """Whether names that one text introduces are searched for in others."""
         return any(rule.echo for rule in self.rules)
 
     def names(self, text: str) -> Sequence[str]:
@@ -102,7 +106,7 @@ class RuleSet:
         return self._engine.known(text, names, until=until) if len(names) else ()
 
     def only(self, *labels: str) -> RuleSet:
-        """Return the set with the rules of these labels alone.
+        """Return the set reduced to the rules of these labels.
 
         Raises:
             ConfigError: no rule has one of these labels.
@@ -122,7 +126,7 @@ class RuleSet:
         return RuleSet(f"{self.name}[-{','.join(labels)}]", kept, allow=self.allow, deny=self.deny)
 
     def allowing(self, values: Iterable[str]) -> RuleSet:
-        """Return the set that leaves these values alone: exact values, or `@example.com` for a whole mail domain."""
+        """Return the set without findings of these values: exact values, or `@example.com` for a whole mail domain."""
         allow = self.allow | frozenset(values_of(values, "allow"))
         return RuleSet(self.name, self.rules, allow=allow, deny=self.deny)
 
@@ -186,7 +190,7 @@ def named_rules(*names: str) -> RuleSet:
     """Return rule sets by their names, joined: `named_rules("standard", "people")` is `STANDARD | PEOPLE`.
 
     Raises:
-        ConfigError: there is no such rule set, or none is named.
+        ConfigError: a rule set is unknown, or no name is given.
     """
     known = {rules.name: rules for rules in (STANDARD, PEOPLE, SSN, DIGITS)}
     unknown = next((name for name in names if name not in known), None)
@@ -204,7 +208,7 @@ def country_rules(*countries: str) -> RuleSet:
         countries: ISO 3166, two letters.
 
     Raises:
-        ConfigError: there are no rules for a country, or none is named.
+        ConfigError: a country has no rules, or none is given.
     """
     if not countries:
         raise ConfigError(f"name one or more of {', '.join(COUNTRIES)}", setting="countries")

@@ -8,13 +8,13 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Span(NamedTuple):
-    """Mark one finding in a text; holds offsets, never the value.
+    """One finding in a text: its offsets, never its value.
 
     Attributes:
         start: offset of its first character in the `str`.
         end: offset after its last character.
         label: what it is (`EMAIL`, `PHONE`, `CREDIT_CARD`, …).
-        score: how sure the finder is, 0 to 1.
+        score: confidence in the finding, 0 to 1.
     """
 
     start: int
@@ -29,7 +29,7 @@ class Detector(Protocol):
 
     @property
     def name(self) -> str:
-        """What errors and reports call it; never part of a text."""
+        """The detector's name in errors and reports; never part of a text."""
         ...
 
     def find(self, text: str) -> Sequence[Span]:
@@ -38,13 +38,13 @@ class Detector(Protocol):
 
 
 def resolve(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Choose among overlapping findings: the longest, then the surest, then the one that came first.
+    """Choose among overlapping findings: the longest, then the one with the highest score, then the first.
 
     Args:
         spans: findings in the order of their rules; they may overlap.
 
     Returns:
-        The chosen ones, sorted and without overlaps. Takes n log n steps.
+        The chosen ones, sorted and without overlaps. Takes O(n log n) time.
     """
     ordered = sorted(enumerate(spans), key=_start)
     kept: list[Span] = []
@@ -77,7 +77,7 @@ def _rank(ranked: tuple[int, Span]) -> tuple[int, float, int]:
 
 
 def _disjoint(ranked: Sequence[Span]) -> tuple[Span, ...]:
-    """Choose spans greedily, best first; `taken` is sorted, so that overlaps are found by bisection."""
+    """Choose spans greedily, best first; `taken` is sorted, so overlaps are found by bisection."""
     taken: list[tuple[int, int]] = []
     kept: list[Span] = []
     for span in ranked:

@@ -1,4 +1,4 @@
-"""Check a folder of templates: what each needs and costs, and what is wrong."""
+"""Check a folder of templates: the variables and size of each, and all problems."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TemplateSummary:
-    """Describe what a template needs and costs, with all that it includes.
+    """The variables and size of a template, with all that it includes.
 
     Attributes:
         name: its path in the folder.
-        variables: the names it needs values for, sorted.
-        includes: the templates it includes itself, as they are written, in order.
-        tokens: its tokens, each variable counted as it is written.
+        variables: the sorted names of its variables.
+        includes: the templates it includes directly, as written, in order.
+        tokens: its tokens, with each variable counted as written.
     """
 
     name: str
@@ -37,19 +37,19 @@ class TemplateSummary:
 
 @dataclass(frozen=True, slots=True)
 class PromptsReport:
-    """Hold the templates of a folder that could be read, by name, and everything that is wrong, a line each."""
+    """The readable templates of a folder, by name, and all problems, one line each."""
 
     templates: tuple[TemplateSummary, ...]
     problems: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no problem."""
         return not self.problems
 
 
 def check_prompts(root: Path, counter: TokenCounter, *, entries: Collection[str] = ("*.md",)) -> PromptsReport:
-    """Check every `.md` file of a folder and below, hidden ones left out; what none includes and is no entry is unused.
+    """Check all `.md` files in and below a folder, except hidden ones; unused are those neither included nor entries.
 
     Raises:
         PromptError: `root` is not a folder.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -23,18 +22,11 @@ def prompts() -> None:
 
 
 @app.command("check", cls=Command)
-@spread()
+@spread("prompts check")
 def check(
     counting: TextCounting,
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="The templates; else as `load_prompt` finds them.")
-    ] = None,
-    entry: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--entry", metavar="PATTERN", help="Templates that programs load; may be repeated.", show_default="*.md"
-        ),
-    ] = None,
+    folder: Path | None = None,
+    entry: list[str] | None = None,
 ) -> None:
     """List the variables and tokens of each template; exit 1 on missing includes, circles, and unused files."""
     counter, place = counting.found(), find_prompts_dir(folder)

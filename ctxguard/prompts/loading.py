@@ -11,7 +11,7 @@ from ctxguard.errors import PromptError, PromptNotFoundError
 from ctxguard.prompts.templates import Piece, Stray, Template, Variable, parse_template
 
 MAX_DEPTH: Final = 50
-"""Templates that may be open inside each other."""
+"""Maximum depth of nested includes."""
 MAX_SIZE: Final = 2_000_000
 """Bytes of a template file, and characters of a template with all that it includes; about half a million tokens."""
 
@@ -29,9 +29,10 @@ def load_prompt(path: PathLike, /, *, prompts_dir: PathLike | None = None, **var
         **variables: a value for every variable of the template and of what it includes.
 
     Raises:
-        PromptError: variables are missing or unused (a `ValueError` too; `.missing` and `.unused` have the names), an
-            include leads out of the directory or in a circle, or a template is too large, nested too deep, or no UTF-8.
-        PromptNotFoundError: the template or an include is not there (a `FileNotFoundError` too).
+        PromptError: variables are missing or unused (also a `ValueError`; `.missing` and `.unused` have the names), an
+            include leads out of the directory or in a circle, or a template is too large, nested too deeply, or not
+            UTF-8.
+        PromptNotFoundError: the template or an include does not exist (also a `FileNotFoundError`).
     """
     folder = PromptFolder(find_prompts_dir(prompts_dir))
     return _fill_in(folder.load(folder.find(path)), variables)
@@ -54,7 +55,7 @@ def get_prompt(name: str, /, *, prompts_dir: PathLike | None = None, **variables
 
 
 def get_system_prompt(*, prompts_dir: PathLike | None = None, **variables: object) -> str:
-    """Return the prompt of `system_prompt.md`: who the model is, and the rules that never change.
+    """Return the prompt of `system_prompt.md`: the identity of the model, and the rules that never change.
 
     Args:
         prompts_dir: the directory; None means as for `load_prompt`.
@@ -67,7 +68,7 @@ def get_system_prompt(*, prompts_dir: PathLike | None = None, **variables: objec
 
 
 def get_instructions(*, prompts_dir: PathLike | None = None, **variables: object) -> str:
-    """Return the prompt of `instructions.md`: what this run is about.
+    """Return the prompt of `instructions.md`: the task of this run.
 
     Args:
         prompts_dir: the directory; None means as for `load_prompt`.
@@ -92,7 +93,7 @@ def find_prompts_dir(prompts_dir: PathLike | None = None) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """Hold a template with its includes resolved: texts and variables, and its size in characters."""
+    """A template with its includes resolved: texts and variables, and its size in characters."""
 
     name: str
     pieces: tuple[str | Variable, ...]
@@ -105,7 +106,7 @@ class Expanded:
 
     @property
     def text(self) -> str:
-        """The template with its variables as they are written."""
+        """The template with its variables as written."""
         return "".join(piece if isinstance(piece, str) else f"{{{piece.name}}}" for piece in self.pieces)
 
 
@@ -118,7 +119,7 @@ class PromptFolder:
         self._expanded: dict[Path, Expanded] = {}
 
     def find(self, path: PathLike) -> Path:
-        """Return the file of a template that the caller named: in the directory, or else as it is named.
+        """Return the file of a template that the caller named: in the directory, or else by its own path.
 
         Raises:
             PromptError: a relative path leads out of the directory.
@@ -134,7 +135,7 @@ class PromptFolder:
     def inside(self, name: str, *, place: str) -> Path:
         """Return the file of a template by its path in the directory; links are followed and must not lead out.
 
-        `place` is what error messages begin with.
+        `place` is the beginning of error messages.
 
         Raises:
             PromptError: it is outside.
@@ -153,14 +154,14 @@ class PromptFolder:
         return found
 
     def name_of(self, file: Path) -> str:
-        """Return what messages call a file: its path in the directory, if it is there."""
+        """Return the name of a file in messages: its path in the directory, if it is there."""
         return file.relative_to(self._resolved).as_posix() if file.is_relative_to(self._resolved) else str(file)
 
     def read(self, file: Path) -> Template:
         """Read and parse a file.
 
         Raises:
-            PromptError: it cannot be read, is too large, or no UTF-8.
+            PromptError: it cannot be read, is too large, or not UTF-8.
         """
         name = self.name_of(file)
         try:
@@ -176,7 +177,7 @@ class PromptFolder:
         """Return a template with its includes resolved.
 
         Raises:
-            PromptError: what was said of `load_prompt`, but for variables.
+            PromptError: as for `load_prompt`, except for variables.
         """
         return self._expand(file, ())
 
@@ -213,7 +214,7 @@ class PromptFolder:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # a name too long, or one that no file has
+    except (OSError, ValueError):  # a name that is too long or invalid
         return False
 
 

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Stand for a value that is given by name when the prompt is loaded."""
+    """A variable: a value is given by name when the prompt is loaded."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Include:
-    """Stand for another template: its path as it is written, and the line of the directive, counted from 1."""
+    """An include: the path of another template as written, and the line of the directive, counted from 1."""
 
     path: str
     line: int
@@ -30,7 +30,7 @@ class Include:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """Stand for a malformed directive, which makes the template unusable: its first 60 characters and its line."""
+    """A malformed directive, which makes the template unusable: its first 60 characters and its line."""
 
     text: str
     line: int
@@ -41,7 +41,7 @@ Piece: TypeAlias = str | Variable | Include | Stray
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Hold a parsed template: the name that messages call it, its text, and its pieces in order."""
+    """A parsed template: its name in messages, its text, and its pieces in order."""
 
     name: str
     text: str
@@ -52,7 +52,7 @@ class Template:
         return f"{self.name}:{piece.line}"
 
     def refusal(self, stray: Stray) -> PromptError:
-        """Return the error that a stray directive is."""
+        """Return the error for a malformed directive."""
         remedy = "write {% include 'path.md' %}, or {{% … %}} where it is meant as text"
         return PromptError(self.place(stray), f"{stray.text!r} is not a directive; {remedy}")
 
@@ -73,7 +73,7 @@ _SINGLE: Final = -1
 
 
 def parse_template(text: str, name: str) -> Template:
-    """Return the pieces of a template; `name` is what error messages call it."""
+    """Return the pieces of a template; `name` is its name in error messages."""
     pieces: list[Piece] = []
     unclosed: list[int] = []  # the index in `pieces` of a doubled brace, or _SINGLE
     at, line, counted = 0, 1, 0
@@ -99,7 +99,7 @@ def parse_template(text: str, name: str) -> Template:
 
 
 def _joined(pieces: list[Piece]) -> Iterator[Piece]:
-    """Make one text of those that stand side by side."""
+    """Join adjacent texts into one."""
     for is_text, run in groupby(pieces, lambda piece: isinstance(piece, str)):
         if not is_text:
             yield from run
@@ -108,7 +108,7 @@ def _joined(pieces: list[Piece]) -> Iterator[Piece]:
 
 
 def _close(text: str, at: int, pieces: list[Piece], unclosed: list[int]) -> int:
-    """Take one closing brace, or both of a doubled pair, which makes it a single pair; return the offset behind it."""
+    """Parse one closing brace, or both of a doubled pair, which becomes a single pair; return the offset after it."""
     opened = unclosed.pop() if unclosed else _SINGLE
     pieces.append("}")
     if opened == _SINGLE:

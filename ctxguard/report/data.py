@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,18 +11,18 @@ from functools import cached_property
 from operator import is_not
 from typing import Final
 
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Cut, Draft
 from ctxguard.report.decisions import Decision, decisions_of, masked_artifact
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Hold one thing that a check found.
+    """One violation found by a check.
 
     Attributes:
-        message: what is wrong; never holds a value that a rule would mask.
-        path: where, as `artifacts[3].calls[0]`.
+        message: the violation; never contains a value that a rule would mask.
+        path: its place, such as `artifacts[3].calls[0]`.
     """
 
     message: str
@@ -33,12 +34,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Hold what one check found; nothing means that it holds.
+    """The result of one check; it holds if there are no findings.
 
     Attributes:
-        name: the check.
-        findings: what is wrong.
-        claim: what is claimed where it holds, no more than was looked for; empty where the name says it all.
+        name: the name of the check.
+        findings: the violations.
+        claim: the statement that the check makes if it holds, limited to what it examined; empty if the name suffices.
     """
 
     name: str
@@ -52,21 +53,21 @@ class CheckResult:
 
 
 class ReportData:
-    """Tell what a stabilizer did to one history. Decisions are worked out when they are first asked for.
+    """What a stabilizer did to one history. Decisions are computed when first requested.
 
     Attributes:
-        tokens_before: tokens of the history with everything sent beside it.
-        tokens_after: tokens of the result with everything sent beside it.
-        budget: tokens there were.
+        tokens_before: tokens of the whole request with the original history.
+        tokens_after: tokens of the whole request with the result.
+        budget: the budget in tokens.
         counter: name of the counter.
         accuracy: how exact the counter is, in words.
-        checks: what each check found.
-        cut: where the prompt stopped extending the one before, or that an earlier cut still holds; None where neither.
-        details: what stages tell beside their decisions, by the name of the stage.
-        session: the name of the conversation, where the guard of a framework knows one: LangChain's session or thread
-            id, PydanticAI's conversation id, the session header on the wire.
-        tool: the name of the tool whose output was bounded as it returned, where the report is on that and not on a
-            model call.
+        checks: the result of each check.
+        cut: where the prompt stopped extending the previous one, or that an earlier cut still applies; None if neither.
+        details: figures of stages apart from their decisions, by stage name.
+        session: the name of the conversation, if the guard of a framework knows it: LangChain's session or thread id,
+            PydanticAI's conversation id, the session header on the wire.
+        tool: the name of the tool whose output was bounded as it returned, if the report is about that rather than
+            about a model call.
     """
 
     def __init__(self, draft: Draft, *, cut: Cut | None, tokens_after: int, checks: tuple[CheckResult, ...]) -> None:
@@ -83,12 +84,12 @@ class ReportData:
 
     @property
     def observed(self) -> bool:
-        """Whether the original was sent, and this is what would have been done (`mode="observe"`)."""
+        """Whether the original was sent, and the report says what would have been done (`mode="observe"`)."""
         return self.details.get("mode") == "observe"
 
     @cached_property
     def tokens_before(self) -> int:
-        """Tokens of the history with everything sent beside it."""
+        """Tokens of the whole request with the original history."""
         return self._draft.overhead + self._draft.counter.artifacts(self._draft.history)
 
     @property
@@ -98,17 +99,36 @@ class ReportData:
 
     @property
     def changed(self) -> bool:
-        """Whether the result differs from the history in anything."""
+        """Whether the result differs from the history at all."""
         return self.first_changed is not None
 
     @property
     def masks(self) -> tuple[Callable[[str], str], ...]:
-        """What masks texts as each masking stage did: a method of its `MaskSession` where it gives placeholders."""
+        """Functions that mask texts as the masking stages did: methods of a `MaskSession` if there are placeholders."""
         return self._draft.masks
+
+    def user_names(self, host: str) -> bool:
+        """Return whether a user named a host."""
+        name = re.compile(rf"(?<![\w.-]){re.escape(host)}(?![\w-]|\.\w)", re.IGNORECASE)
+        said = (a.text for a in self._draft.history if a.kind is Kind.USER)
+        return bool(host) and any(name.search(text) for text in said)
+
+    @cached_property
+    def masked(self) -> tuple[Artifact, ...]:
+        """The history as the last masking stage gave it, before anything was shortened or left out."""
+        changes = self._draft.changes
+        last = max((n for n, change in enumerate(changes, 1) if change.stage.startswith("Mask")), default=0)
+        return next((change.before for change in changes[last:]), self._draft.artifacts)
+
+    @property
+    def left(self) -> list[Artifact]:
+        """What of the history is not in the result as it was: masked, in order, and whole."""
+        sent = {(id(artifact.root), artifact.text) for artifact in self._draft.artifacts}
+        return [artifact for artifact in self.masked if (id(artifact.root), artifact.text) not in sent]
 
     @cached_property
     def first_changed(self) -> int | None:
-        """Position of the first artifact of the result that is not the one of the history; None if all are."""
+        """Position of the first artifact of the result that is not the same as in the history; None if all are."""
         if not self._draft.changes:
             return None
         history, result = self._draft.history, self._draft.artifacts
@@ -119,13 +139,13 @@ class ReportData:
 
     @cached_property
     def unread(self) -> int:
-        """Parts of the result that are opaque to the adapter, of unknown kind or sealed: nothing in them is masked."""
+        """Parts of the result that the adapter cannot read, of unknown kind or sealed: nothing in them is masked."""
         contents = (artifact.content for artifact in self._draft.artifacts)
         return sum(part.kind == "opaque" for parts in contents if not isinstance(parts, str) for part in parts)
 
     @property
     def cut_told(self) -> str:
-        """What `str` and HTML say of the cut; empty where nothing was changed."""
+        """The description of the cut for text and HTML; empty if nothing was changed."""
         if self.cut is not None and self.cut.fresh:
             return (
                 f"cut: the prompt changes from position {self.cut.position} on, {self.cut.rebilled:,} tokens re-billed"
@@ -141,25 +161,25 @@ class ReportData:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What costs more or loses more than it should, each with its remedy."""
+        """Problems that cost more or lose more than they should, each with its remedy."""
         return tuple(filter(None, (_cuts_in_a_row(self.details), _bounded_people(self.details))))
 
     @property
     def unread_told(self) -> str:
-        """What `str` and HTML say of the parts that were not read."""
+        """The description of the unread parts for text and HTML."""
         return f"unread: parts that the adapter does not know, or that are sealed, passed on unmasked: {self.unread}"
 
     @cached_property
     def decisions(self) -> list[Decision]:
-        """One decision an artifact of the history, in its order, then those that stages added."""
+        """One decision for each artifact of the history, in its order, then those that stages added."""
         return decisions_of(self._draft)
 
     def counts(self) -> dict[str, int]:
-        """Return how many artifacts met each action."""
+        """Return the number of artifacts for each action."""
         return dict(Counter(decision.action for decision in self.decisions))
 
     def brief(self) -> dict[str, int]:
-        """Return the figures that cost little even for a long history: no decision is worked out for them.
+        """Return the figures that are cheap even for a long history, because they need no decisions.
 
         `masked` counts the artifacts in which something was masked, `dropped` those of the history that are not sent,
         and `cut` is 1 if this call made a cut.
@@ -185,7 +205,7 @@ class ReportData:
         return tokens
 
     def to_dict(self) -> dict[str, object]:
-        """Return the report as JSON values. It holds no text of any artifact."""
+        """Return the report as JSON values. They contain no text of any artifact."""
         return {
             **({} if self.session is None else {"session": self.session}),
             **({} if self.tool is None else {"tool": self.tool}),
@@ -218,11 +238,11 @@ class ReportData:
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
 
     def original(self, position: int, *, masked: bool = True) -> Artifact:
-        """Return an artifact of the history as it came in.
+        """Return an artifact of the history in its original form.
 
         Args:
-            position: place in the history.
-            masked: hide what the masking stages of the chain hide.
+            position: position in the history.
+            masked: mask what the masking stages of the chain mask.
         """
         artifact = self._draft.history[position]
         return masked_artifact(self._draft, artifact) if masked else artifact
@@ -243,7 +263,7 @@ def _cuts_in_a_row(details: Mapping[str, object]) -> str:
 
 
 def _bounded_people(details: Mapping[str, object]) -> str:
-    """Warn that what a person said is sent only in part."""
+    """Warn that messages of people are sent shortened."""
     bounded = details.get("bounded_messages")
     if not isinstance(bounded, Sequence) or not bounded:
         return ""

@@ -1,4 +1,4 @@
-"""The decisions of a report: what each stage did with each artifact, followed through all changes of a draft."""
+"""The decisions of a report: the actions of each stage on each artifact, traced through all changes of a draft."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from ctxguard.artifacts import Artifact
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Hold one thing that happened to an artifact on its way.
+    """One action on an artifact.
 
     Attributes:
         action: what was done, such as `masked` or `dropped`.
-        stage: the stage that did it.
-        reason: why.
+        stage: the stage that took it.
+        reason: the reason.
     """
 
     action: Action
@@ -34,17 +34,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Describe what became of one artifact.
+    """The outcome for one artifact.
 
     Attributes:
-        action: what became of it in the end.
-        artifact: the artifact as it last was, masked wherever masking is part of the chain.
-        stage: the stage that decided; empty for what was kept as it is.
-        reason: why.
-        tokens_before: tokens it had when it came in; 0 for one that a stage added.
-        tokens_after: tokens it takes in the result; 0 for one that is gone.
-        position: place in the history; None for one that a stage added.
-        steps: everything that happened to it, in order.
+        action: the final action.
+        artifact: the last form of the artifact, masked if masking is part of the chain.
+        stage: the stage that decided; empty for unchanged artifacts.
+        reason: the reason.
+        tokens_before: tokens of the original; 0 for an artifact that a stage added.
+        tokens_after: tokens in the result; 0 for a dropped artifact.
+        position: position in the history; None for an artifact that a stage added.
+        steps: all actions on it, in order.
     """
 
     action: Action
@@ -87,15 +87,15 @@ def decisions_of(draft: Draft) -> list[Decision]:
 
 @dataclass(frozen=True, slots=True)
 class _Tracing:
-    """Follow artifacts through the changes of a draft, each by the `id()` of what it was read as.
+    """Trace artifacts through the changes of a draft, each by the `id()` of its original.
 
     Attributes:
         draft: the finished draft.
-        final: what is in the result.
-        steps: what happened to each.
-        latest: what each last was.
-        added: what stages added.
-        gone: the step by which each left.
+        final: the artifacts in the result.
+        steps: the actions on each.
+        latest: the last form of each.
+        added: the artifacts that stages added.
+        gone: the step that dropped each.
     """
 
     draft: Draft
@@ -137,7 +137,7 @@ class _Tracing:
         if result is None:
             last = self.gone.get(key, last)
         elif last.action == "repaired" and position is not None and result is draft.history[position]:
-            # It was taken apart and joined again: it is the very message that came in.
+            # It was split and joined again: it is the same message as in the input.
             last, steps = Step("kept", "", ""), ()
         return Decision(
             action=last.action,
@@ -152,7 +152,7 @@ class _Tracing:
 
 
 def masked_artifact(draft: Draft, artifact: Artifact) -> Artifact:
-    """Mask what left the chain before its masking stage saw it; a report must not hold it bare."""
+    """Mask an artifact that was dropped before its masking stage: a report must not contain personal data."""
     masked = artifact.edit_together(partial(_together, draft), draft.mask) if draft.masks else artifact
     masked = _named(draft, masked)
     return replace(masked, origin=None, source=None) if masked.origin is not None else replace(masked, source=None)
@@ -168,14 +168,19 @@ def _together(draft: Draft, texts: Sequence[str]) -> list[str]:
 
 
 def _named(draft: Draft, artifact: Artifact) -> Artifact:
-    """Return an artifact in whose names, ids and fields no rule matches. They are never masked in what is sent."""
+    """Return an artifact in whose names, ids and fields no rule matches. They are never masked in requests."""
 
     def shown(text: str) -> str:
-        return draft.mask(text) if draft.masks and is_found_in(text, draft.detectors) else text
+        return draft.mask(text) if is_found_in(text, draft.detectors) else text
 
     def optional(text: str | None) -> str | None:
         return None if text is None else shown(text)
 
+    own = (artifact.id, artifact.name, artifact.role, artifact.answers)
+    inner = (*((call.name, call.id) for call in artifact.calls), *((one.place, one.text) for one in artifact.fields))
+    # looked at in each artifact of each report, and next to never found
+    if not draft.masks or not any(text and is_found_in(text, draft.detectors) for text in chain(own, *inner)):
+        return artifact
     named = replace(
         artifact,
         id=optional(artifact.id),
@@ -190,7 +195,7 @@ def _named(draft: Draft, artifact: Artifact) -> Artifact:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRun:
-    """Hold decisions that follow one another and are alike: same action, stage and reason, and the same unknown role.
+    """Consecutive decisions that are equal in action, stage and reason, and in the unknown role, if any.
 
     Attributes:
         decisions: one or more, in the order of the history.
@@ -200,7 +205,7 @@ class DecisionRun:
 
     @property
     def place(self) -> str:
-        """Where they stand in the history, as `7` or `7-12`; `+` for what a stage added."""
+        """Their positions in the history, such as `7` or `7-12`; `+` for added artifacts."""
         first, last = self.decisions[0].position, self.decisions[-1].position
         if first is None:
             return "+"
@@ -208,19 +213,19 @@ class DecisionRun:
 
     @property
     def kinds(self) -> str:
-        """Their kinds, each once with how often it stands there."""
+        """Their kinds, each once with its count."""
         found = Counter(decision.artifact.kind.value for decision in self.decisions)
         kinds = ", ".join(kind if times == 1 else f"{times} {kind}" for kind, times in found.items())
         return kinds if self.role is None else f"{kinds} (role {self.role!r:.40})"
 
     @property
     def role(self) -> str | None:
-        """Their native role, where no kind stands for it."""
+        """Their native role, if it corresponds to no kind."""
         return self.decisions[0].artifact.role
 
     @property
     def tokens_before(self) -> int:
-        """Tokens they had when they came in."""
+        """Tokens of the originals."""
         return sum(decision.tokens_before for decision in self.decisions)
 
     @property
@@ -230,6 +235,6 @@ class DecisionRun:
 
 
 def decision_runs(decisions: Iterable[Decision]) -> list[DecisionRun]:
-    """Return decisions with those that are alike and neighbors taken together, for a person to read."""
+    """Return decisions with equal neighbors combined, for people to read."""
     alike = groupby(decisions, key=lambda d: (d.action, d.stage, d.reason, d.artifact.role, d.position is None))
     return [DecisionRun(tuple(members)) for _, members in alike]

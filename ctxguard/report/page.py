@@ -1,6 +1,6 @@
-"""HTML pages: self-contained, without network or script that they need, every value escaped by the template engine.
+"""HTML pages: self-contained, without network access or required scripts, every value escaped by the template engine.
 
-The templates lie in `report/templates`. They need Jinja2, which the extra `html` brings.
+The templates are in `report/templates`. They need Jinja2, which the extra `html` installs.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 MOST_TEXT: Final = 3_000
 """Characters of a text that a page shows; of a longer one the beginning and the end."""
-_HEAD: Final = 2_000
+_HEAD: Final = 2_000  # characters of a long text that are shown from its start
 _PLACEHOLDER: Final = re.compile(r"\[REDACTED[A-Z_]*\]|&lt;[A-Z][A-Z_]*_\d+&gt;")
 Row = tuple[Decision, str | None, str | None]
 """A decision, and what a model reads of the message before and after; None where it is not there."""
 
 
 def render(template: str, filters: Mapping[str, Callable[..., object]] | None = None, **values: object) -> Markup:
-    """Return a template of `report/templates` with these values, each escaped.
+    """Return a template of `report/templates` filled with these values, each escaped.
 
     Args:
         template: the name of its file.
-        filters: what else it uses to show values, by name.
-        **values: what it shows.
+        filters: further functions that format values, by name.
+        **values: the values of the template's variables.
 
     Raises:
         ImportError: Jinja2 is not installed.
@@ -61,12 +61,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(number=lambda value: f"{value:,}", marked=_marked)
-    made.globals["release"] = sys.modules["ctxguard"].__version__  # an import would make a circle with the package
+    made.globals["release"] = sys.modules["ctxguard"].__version__  # an import would be circular
     return made
 
 
 def _marked(text: str) -> Markup:
-    """Return a text, its middle left out where it is long, with placeholders marked."""
+    """Return a text, its middle left out if it is long, with placeholders marked."""
     from markupsafe import Markup, escape
 
     if len(text) > MOST_TEXT:
@@ -83,7 +83,7 @@ def calls_page(reports: Sequence[ReportData], *, title: str = "", show_originals
 
 
 def notebook_html(report: ReportData, artifacts: Sequence[Artifact] = ()) -> str | None:
-    """Return a report as a fragment for notebooks; None, for the plain text, where Jinja2 is not installed."""
+    """Return a report as a fragment for notebooks; None if Jinja2 is not installed, so that the plain text is shown."""
     try:
         return str(render("notebook.html", report=report, runs=decision_runs(report.decisions), artifacts=artifacts))
     except ImportError:
@@ -91,7 +91,7 @@ def notebook_html(report: ReportData, artifacts: Sequence[Artifact] = ()) -> str
 
 
 def message_rows(report: ReportData, *, show_originals: bool = False) -> Iterator[Row]:
-    """Walk the messages of a call with their texts before and after; `show_originals` shows personal data, too."""
+    """Yield the messages of a call with their texts before and after; `show_originals` shows personal data, too."""
     for decision in report.decisions:
         position = decision.position
         before = None if position is None else shown_text(report.original(position, masked=not show_originals))
@@ -99,7 +99,7 @@ def message_rows(report: ReportData, *, show_originals: bool = False) -> Iterato
 
 
 def shown_text(artifact: Artifact) -> str:
-    """Return what a model reads of an artifact: its text, and its calls with their arguments."""
+    """Return the text of an artifact as a model reads it, and its calls with their arguments."""
     calls = (f"{call.name}({call.arguments})" for call in artifact.calls)
     return "\n".join(part for part in (artifact.text, *calls) if part)
 
@@ -109,13 +109,13 @@ class Chart:
     """A line chart over the calls of a session, in a square of 100 by 100.
 
     Attributes:
-        title: what is shown.
-        count: calls.
+        title: of the chart.
+        count: number of calls.
         top: the largest figure, with its unit.
         keys: the legend: a class of the style sheet and a name.
         paths: a class, and the line as an SVG path.
-        cuts: where calls cut, from the left.
-        level: height of the budget, from the top; None where it is far above all figures.
+        cuts: horizontal positions of the calls with a cut.
+        level: vertical position of the budget line; None if it is far above all figures.
     """
 
     title: str
@@ -138,10 +138,10 @@ def chart(
     """Return a chart of figures over the calls of a session.
 
     Args:
-        title: what is shown.
+        title: of the chart.
         lines: a name, a class of the style sheet, and one figure for each call.
-        level: the budget, drawn across.
-        cuts: numbers of the calls that cut, from 1.
+        level: the budget, drawn as a horizontal line.
+        cuts: numbers of the calls with a cut, from 1.
         top: the largest figure, with its unit.
     """
     count = max((len(figures) for _, _, figures in lines), default=0)

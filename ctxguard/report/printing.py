@@ -1,4 +1,4 @@
-"""What the command line prints, and where: standard output, a file, a page."""
+"""Output of the command line: to standard output, a file, or a page."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\
 
 
 _FIRST_COLUMN: Final = re.compile(r" *\S+(?: \S+)*  +(?=\S)")
-"""What stands in the first column of a line, and the space after it."""
+"""The first column of a line, and the space after it."""
 
 
 def printable(text: str) -> str:
     """Return a text that is safe to print: control and text-direction characters are escaped as in JSON.
 
-    Untrusted text may hold sequences that rename windows, fill the clipboard or hide lines.
+    Untrusted text may contain sequences that rename windows, fill the clipboard or hide lines.
     """
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -40,14 +40,14 @@ def counted(count: int, what: str, plural: str = "") -> str:
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal that standard output is; None if it is a file or a pipe."""
+    """Return the columns of the terminal on standard output; None if it is a file or a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def fitted(text: str) -> str:
     """Return a text for people with lines that fit the terminal; unchanged if it goes to a file or a pipe.
 
-    What does not fit continues below the second column of the line, or indented.
+    A line that does not fit continues below its second column, or indented.
     """
     width = terminal_width()
     if width is None:
@@ -64,18 +64,18 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def speak_utf8() -> None:
-    """Write UTF-8 to files and pipes, whatever the locale; terminals get escapes for what they cannot show."""
+    """Write UTF-8 to files and pipes, whatever the locale; terminals get escapes for unsupported characters."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="backslashreplace")
 
 
 def out(text: str, output: Path | None = None, *, end: str = "\n") -> None:
-    """Write a text and what ends it to standard output, or to a file, gzipped where that ends in `.gz`."""
+    """Write a text and its ending to standard output, or to a file, gzipped if its name ends in `.gz`."""
     if output is None:
         sys.stdout.write(printable(text) + end)
         return
-    data = (text + end).encode(errors="backslashreplace")  # half a surrogate, as JSON spells it
+    data = (text + end).encode(errors="backslashreplace")  # lone surrogates, which JSON can spell
     try:
         output.write_bytes(gzip.compress(data, mtime=0) if output.suffix == ".gz" else data)
     except OSError as error:
@@ -85,7 +85,7 @@ def out(text: str, output: Path | None = None, *, end: str = "\n") -> None:
 
 
 def refuse_overwriting(output: Path | None, sources: Sequence[str | Path]) -> None:
-    """Refuse to write over what is read."""
+    """Raise an error if the output would overwrite an input."""
     if output is not None and output.exists() and any(Path(s).exists() and output.samefile(s) for s in sources):
         raise ConfigError(f"{output} is read here and would be lost; name another file for --output", setting="output")
 
@@ -96,9 +96,9 @@ def note(line: str) -> None:
 
 
 def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
-    """Return reports in one form: texts one after the other, JSON a line each where there are several, one page.
+    """Return reports in one form: texts one after the other, JSON with a line for each of several, or one page.
 
-    Several texts, and the parts of a page, are headed by the number of their session, from 0 as `check` counts.
+    Each of several texts, and each part of a page, has a heading with the number of its session, from 0 as in `check`.
     """
     several = len(reports) > 1
     if form == "json":

@@ -1,4 +1,4 @@
-"""Show on a terminal what is being done, and for how long it has been."""
+"""Show the current activity and its duration on a terminal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ctxguard.report.printing import printable
 
 @contextmanager
 def working(what: str, *, after: float = 1.0) -> Iterator[Callable[[str], None]]:
-    """Show what is being done and the time it takes, as one line on standard error that vanishes at the end.
+    """Show the current activity and its duration, as one line on standard error that vanishes at the end.
 
-    Nothing is shown if standard error is no terminal, or if the work is done sooner.
+    Nothing is shown if standard error is not a terminal, or if the activity ends sooner.
 
     Yields:
-        A function that takes what is being done now.
+        A function that sets the current activity.
     """
     if not sys.stderr.isatty():
         yield lambda _: None

@@ -1,4 +1,4 @@
-"""The report: its data, with the forms in which it is shown."""
+"""The report: its data, and the forms in which it is shown."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from ctxguard.report.text import report_lines
 
 
 class Report(ReportData):
-    """Tell what a stabilizer did to one history, as data (`to_dict`), as text (`str`) and as a page (`to_html`)."""
+    """What a stabilizer did to one history, as data (`to_dict`), as text (`str`) and as a page (`to_html`)."""
 
     def to_html(self, *, title: str = "", show_originals: bool = False) -> str:
         """Return one self-contained HTML page: the figures, the checks, and each message before and after.
 
         Args:
             title: of the page.
-            show_originals: show what was masked, too; the page then holds personal data.
+            show_originals: also show the original values; the page then contains personal data.
 
         Raises:
             ImportError: Jinja2 is not installed, which the extra `html` brings.

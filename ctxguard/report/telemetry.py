@@ -1,7 +1,7 @@
-"""Report to operators: a log without any content, and OpenTelemetry if the application uses it.
+"""Telemetry for operators: a log without any content, and OpenTelemetry if the application uses it.
 
-OpenTelemetry is never imported here. Where the application has imported it, each stabilization is a span
-`ctxguard.stabilize` and counts in metrics. Names that the GenAI conventions define are used as they define them.
+OpenTelemetry is never imported here. If the application has imported it, each stabilization is a span
+`ctxguard.stabilize` and adds to metrics. Names follow the GenAI conventions if these define one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _COUNTERS: Final = {
     "findings": "{finding}",
     "input.tokens": "{token}",
     "output.tokens": "{token}",
+    "billed.tokens": "{token}",
     "compressions": "{compression}",
     "checkpoints": "{checkpoint}",
 }
@@ -40,7 +41,7 @@ _POSITION: Final = re.compile(r"artifacts\[\d+\]")
 
 
 class Watch:
-    """Time one stabilization, and report how it ended."""
+    """Time one stabilization, and report its outcome."""
 
     def __init__(self) -> None:
         self._began = time.time_ns()
@@ -63,7 +64,8 @@ class Watch:
         if trace is None:
             return
         span = trace.get_tracer(_SCOPE).start_span("ctxguard.stabilize", start_time=self._began)
-        # Other libraries import OpenTelemetry's API; counting a whole history for a span that nobody keeps is waste.
+        # Other libraries import OpenTelemetry's API; counting a whole history for a span that is discarded would be
+        # wasteful.
         if span.is_recording():
             span.set_attributes(attributes())
             if failed:
@@ -72,7 +74,7 @@ class Watch:
 
 
 def _metrics_are_read() -> bool:
-    """Tell whether the application has set up metrics: the API alone comes with providers that do nothing."""
+    """Return whether the application has set up metrics: the API alone has providers that do nothing."""
     metrics = sys.modules.get("opentelemetry.metrics")
     return metrics is not None and not type(metrics.get_meter_provider()).__module__.startswith("opentelemetry.metrics")
 
@@ -124,13 +126,13 @@ def _count(report: Report, seconds: float) -> None:
 def export(
     name: str, amount: float, attributes: Mapping[str, str | bool] | None = None, *, meter: Meter | None = None
 ) -> None:
-    """Add to a figure of OpenTelemetry, where the application has set up metrics or a meter is given.
+    """Add to a figure of OpenTelemetry, if the application has set up metrics or a meter is given.
 
     Args:
-        name: of a counter or a histogram, without the prefix `ctxguard.`.
-        amount: what to add, or to record.
-        attributes: by which the figure is divided.
-        meter: where it goes; None means the meter of the application's provider.
+        name: the name of a counter or a histogram, without the prefix `ctxguard.`.
+        amount: the amount to add, or to record.
+        attributes: the attributes of the figure.
+        meter: the meter to use; None means that of the application's provider.
     """
     if meter is not None or _metrics_are_read():
         _instrument(meter or _meter(), name)(amount, attributes)
@@ -142,7 +144,7 @@ def _meter() -> Meter:
     return meter
 
 
-# the SDK warns where an instrument is made twice
+# the SDK warns if an instrument is created twice
 @lru_cache(maxsize=64)
 def _instrument(meter: Meter, name: str) -> Callable[..., None]:
     if name in _HISTOGRAMS:

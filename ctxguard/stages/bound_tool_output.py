@@ -1,4 +1,4 @@
-"""Make single tool outputs fit a limit, and the one bounded view that all stages share."""
+"""Shorten single tool outputs to a limit, by the one function that all stages use for it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ctxguard.stores import Store
 
 NAMESPACE: Final = "tool-output"
-"""Where full outputs stand in a store."""
+"""Namespace of full outputs in a store."""
 _BY: Final = "ctxguard"
 _DIGEST: Final = 200
-"""Tokens below which a view tells names: there both judges prefer them to a part of the text."""
+"""Tokens below which a view lists names: at that size, both quality judges prefer them to an excerpt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ToolBounds:
     """Describe how the outputs of one tool are bounded.
 
     Attributes:
-        max_tokens: tokens that a shortened output may have; None means by the share.
+        max_tokens: tokens that a shortened output may have; None means the `share` of the stage.
         threshold: tokens up to which an output stays whole, where that is more than `max_tokens`.
         file_type: type of the outputs; None means that it is detected for each.
         limits: what else a shortened output may not exceed (rows, columns, lines, depth).
@@ -46,18 +46,19 @@ _ANY: Final = ToolBounds()
 
 
 class BoundToolOutput(FollowedStage):
-    """Bound every tool output by a hard token limit, by its type, when it is first seen.
+    """Bound every tool output by a hard token limit, by its type, when it first appears.
 
-    `StableWindow` bounds outputs by what the window has left for them. This stage is for limits of your own: a number
-    of tokens, or settings for single tools. The limit depends on the output alone, so a view never changes later.
+    `StableWindow` bounds outputs by the tokens that the window has available. This stage is for limits of your own: a
+    number of tokens, or settings for single tools. The limit depends on the output alone, so a view never changes
+    later.
 
     Args:
-        max_tokens: tokens that an output may have; None means by the share.
-        share: most that one output may take of the budget.
+        max_tokens: tokens that an output may have; None means the `share`.
+        share: the largest share of the budget that one output may take.
         tools: settings by name of the tool: tokens; the name of a truncation preset (`sql_query`) or a
             `TruncationConfig`, whose preview limits hold; a `FileType`, where looking at the output would mislead; or
             `ToolBounds` for all of these.
-        store: where full outputs go; markers then name a handle. None keeps none.
+        store: where full outputs are saved; markers then name a handle. None saves none.
 
     Raises:
         ConfigError: a limit or share is not a number or out of range, or there is no such preset.
@@ -79,7 +80,7 @@ class BoundToolOutput(FollowedStage):
         self.store = opened(store)
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return what bounds the outputs of one conversation as it grows."""
+        """Return the follower that bounds the outputs of one conversation as it grows."""
         return _Bounding(self, draft)
 
     def limit(self, bounds: ToolBounds, budget: int) -> int:
@@ -98,8 +99,8 @@ class _Bounding(EachFollower):
     """Bound the tool outputs of one conversation, each when it is first seen.
 
     Attributes:
-        names: tools of the latest calls, by id of the call; results often lack the name of their tool.
-        whole: bounded outputs that are not in the store yet, by the handle of their full text.
+        names: tools of the latest calls, by call id; results often lack the name of their tool.
+        whole: bounded outputs that are not yet in the store, by the handle of their full text.
     """
 
     def __init__(self, stage: BoundToolOutput, draft: Draft) -> None:
@@ -111,14 +112,14 @@ class _Bounding(EachFollower):
         self.whole: dict[str, Artifact] = {}
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft with long outputs bounded; where there is a store, a generator that keeps them whole."""
+        """Return the draft with long outputs bounded; with a store, a generator that saves the full texts."""
         result = self.revised(draft)
         if self.stage.store is None or not self.whole or draft.dry:
             return result
         return self._keep(result, self.stage.store)
 
     def _keep(self, result: Draft, store: Store) -> Generator[Ask, object, Draft]:
-        # A copy of the keys: an entry goes as soon as it is stored, so that a failed write is tried again.
+        # Iterate over a copy of the keys: an entry is removed once it is stored, so a failed write is tried again.
         for handle in list(self.whole):
             yield Ask(store.put_new, (NAMESPACE, handle, self.whole[handle].text.encode("utf-8", "surrogatepass")))
             del self.whole[handle]
@@ -185,7 +186,7 @@ def _bounds(setting: object, name: str) -> ToolBounds:
 
 
 def handle_of(text: str) -> str:
-    """Return the handle under which the full text of an output stands in a store."""
+    """Return the handle under which a store saves the full text of an output."""
     from ctxguard.content import handle_of as handle_of_content
 
     return handle_of_content(text)
@@ -201,24 +202,24 @@ def bounded(
     how: ToolBounds = _ANY,
     digests: bool = False,
 ) -> Artifact:
-    """Return an artifact that takes at most `max_tokens`, framing included, as far as its texts can give.
+    """Return an artifact shortened to `max_tokens`, framing included, as far as shortening its texts can achieve that.
 
-    Media and signed parts stay as they are. What is shown is masked again: a cut can bring digits together.
+    Media and signed parts stay as they are. The view is masked again, because shortening can join digits.
 
     Args:
-        artifact: what is to be bounded.
+        artifact: the artifact to be bounded.
         max_tokens: tokens it may take.
-        draft: its counter counts, its maskers mask.
-        at: the artifact at whose coming the view is written, see `Draft.mask`.
-        handle: name under which the whole can be read back.
+        draft: provides the counter and the maskers.
+        at: the artifact whose arrival causes the view, see `Draft.mask`.
+        handle: name under which the full text can be read back.
         how: the settings of its tool.
-        digests: whether a view of less than 200 tokens tells the names of a text rather than a part of it.
+        digests: whether a view of less than 200 tokens lists the names in a text instead of an excerpt.
     """
     counter = draft.counter
     claimed = counter.artifact(artifact)
     if claimed <= max_tokens:
         return artifact
-    # A caller's own count may differ from ours; the excess is converted into what our counter measures.
+    # A caller's own count may differ from ours; the excess is converted into tokens of our counter.
     measured = counter.measured(artifact)
     excess = measured - max_tokens * measured // claimed
     if isinstance(artifact.content, str):
@@ -249,9 +250,9 @@ def bounded_text(
     how: ToolBounds = _ANY,
     digests: bool = False,
 ) -> str:
-    """Return a masked view of a text within `max_tokens`, see `bounded`; empty where not even a marker fits."""
+    """Return a masked view of a text within `max_tokens`, see `bounded`; empty if not even a marker fits."""
     count, limit = draft.counter.counter.count, max_tokens
-    # Masking can make a view longer than its limit; a smaller view is made then, a few times at most.
+    # Masking can make a view exceed its limit; then a smaller view is made, a few times at most.
     for attempt in range(1, 6):
         if limit < 1:
             return ""

@@ -1,8 +1,8 @@
-"""Cut a window: old outputs take a bounded view, then exchanges leave, the oldest first, and the trail lists them.
+"""Cut a window: shorten old outputs, then evict exchanges, the oldest first, and list the evicted ones in the trail.
 
-Every share is one of the available tokens: what system, task, pins and the last user message leave of the budget. So
-the same settings work where a system prompt takes nine tenths of the budget and where there is none. What each constant
-does to both judges is in `docs/decisions/0007_constants.md`.
+All shares refer to the available tokens: the budget minus system prompt, task, pins and the last user message. So the
+same settings work with a system prompt of nine tenths of the budget and with none. The effect of each constant on both
+quality judges is recorded in `docs/decisions/0007_constants.md`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from itertools import takewhile
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.history import RECALLED, TASK_SHARE, TRAIL, record_title, records_in, write_record
+from ctxguard.history import RECALLED, TRAIL, record_title, write_record
+from ctxguard.history.conversation import TASK_SHARE
 from ctxguard.history.phrases import is_standing
+from ctxguard.history.records import records_in
 from ctxguard.stages.bound_tool_output import bounded, handle_of
 from ctxguard.stages.file_tools import stale_among
 from ctxguard.stages.squeezing import water_level
@@ -26,24 +28,24 @@ from ctxguard.stages.window_state import LATEST, Ledger, Shortened, WindowState
 _NEWEST: Final = 0.5
 """Share of the available tokens up to which the newest outputs are sent whole."""
 _RECENT: Final = 3
-"""Latest exchanges whose outputs take no shorter view at a cut."""
+"""Latest exchanges whose outputs a cut does not shorten."""
 _VIEW: Final = 120
-"""Tokens of the bounded view that an older output takes at a cut; up to so many, an output stays whole."""
+"""Tokens of the bounded view that replaces an older output at a cut; outputs up to this size stay whole."""
 _PEOPLE: Final = 0.3
-"""Share of what a cut leaves up to which what people said stays, verbatim, while anything else can be evicted."""
+"""Share of the tokens after a cut in which user messages are kept verbatim while anything else can be evicted."""
 _COUNT_ALONE: Final = Artifact(Kind.USER, write_record(TRAIL, "99999 earlier steps."))
-"""The least that a trail takes: how many steps were evicted."""
+"""The shortest trail: only the number of evicted steps."""
 
 
 @dataclass(slots=True)
 class Cutter:
-    """Cut one conversation.
+    """Cut the window of one conversation.
 
     Attributes:
-        ledger: what the exchanges cost.
+        ledger: the token costs of the exchanges.
         settings: of the window.
-        stores: whether full texts are kept in a store, so that what remains of them names a handle.
-        handles: full texts that were given a handle and are not in the store yet.
+        stores: whether full texts are saved in a store, so that their views name a handle.
+        handles: full texts that have a handle and are not yet in the store.
     """
 
     ledger: Ledger
@@ -59,7 +61,7 @@ class Cutter:
         there = [n for n in state.numbers() if not self._is_replaced(n, number)]
         base = ledger.with_kept(base, there)
         stay = set(history.must_stay(ledger.draft.keep_recent, ledger.task, number + 1))
-        # Without it, what a checkpoint or summary stands for would be nowhere.
+        # Otherwise the messages that a checkpoint or summary replaced would be lost without a trace.
         stay.add(self._newest_record(there))
         available, limit = self._available(base, number), ledger.budget(base)
         keep = self.settings.kept_of(available)
@@ -70,7 +72,7 @@ class Cutter:
         cut = self._without_oldest(cut, leaving, goal, most)
         kept = set(cut.kept)
         cut = replace(cut, trail=cut.trail.extended(self._traces(n for n in there if n not in kept)))
-        # A small window has no other use for what exchanges leave.
+        # In a small window, the freed tokens have no better use than the trail.
         most = max(most, goal - cut.total) if keep <= SMALL else most
         cut = self._with_trail(cut, min(most, limit - cut.total), number)
         if cut.note is not None:
@@ -89,7 +91,7 @@ class Cutter:
         return -1
 
     def _available(self, state: WindowState, number: int) -> int:
-        """Return what is not fixed of the budget, the last user message taken off."""
+        """Return the part of the budget that is not fixed, minus the last user message."""
         last = self.ledger.history.last_asked(number + 1)
         asked = 0 if last is None or self.ledger.stays(last) else self.ledger.history.spans[last].tokens
         return max(0, self.ledger.budget(state) - state.for_recall - state.fixed - asked)
@@ -97,12 +99,12 @@ class Cutter:
     # -- an earlier trail in the history, of a result that was stored
 
     def _is_replaced(self, other: int, number: int) -> bool:
-        """Return whether an exchange is an earlier trail, which the next one replaces, and no quotation of one."""
+        """Return whether an exchange is an earlier trail, which the new one replaces, and not a quotation of one."""
         history = self.ledger.history
         if record_title(history.members(other)[0]) != TRAIL:
             return False
-        # In a loop with one user message, the last trail is the last message in the user's role as well. It stands
-        # where cuts put it: behind what the user asked, before everything that was answered.
+        # In a loop with one user message, the last trail is the last message in the user's role as well. Its position
+        # tells it from a quotation: right after the user's request, before all replies.
         is_last = other == history.last_user(number + 1)
         return not is_last or (other not in (0, number) and history.users[other : other + 1] == [other])
 
@@ -116,7 +118,7 @@ class Cutter:
     # -- names that became known
 
     def _masked_again(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with the names masked that are known by now, in all that was written before."""
+        """Return the state with all earlier texts masked again, by the names that are known by now."""
         ledger, history = self.ledger, self.ledger.history
         if not ledger.draft.remasks:
             return state
@@ -136,12 +138,12 @@ class Cutter:
     # -- bounded views
 
     def with_newest(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with those outputs of the newest exchange bounded that exceed half of the available tokens.
+        """Return the state with outputs of the newest exchange bounded that exceed half of the available tokens.
 
-        In order, as a model reads them: each is whole as long as those before it leave enough.
+        In the order in which a model reads them: each stays whole as long as the earlier ones leave enough tokens.
         """
         outputs, costs = self._outputs(number), self.ledger.history.costs
-        # In an exchange with a pin they are counted as fixed, but what is available is what they share.
+        # The outputs of a pinned exchange are counted as fixed, but they share what is available.
         own = sum(costs[p] for p in outputs) if self.ledger.stays(number) else 0
         left = int(_NEWEST * self._available(replace(state, fixed=state.fixed - own), number))
         large: list[int] = []
@@ -156,7 +158,7 @@ class Cutter:
     def settled(self, state: WindowState, number: int) -> WindowState:
         """Return the state with large outputs bounded that the model has seen: the exchange is its reply.
 
-        Signed thinking is bound to what stands before it, so what such a reply has seen stays whole until a cut.
+        Signed thinking is bound to everything before it, so the outputs before such a reply stay whole until a cut.
         """
         reply = self.ledger.history.members(number)[0]
         if reply.kind is not Kind.ASSISTANT:
@@ -171,15 +173,15 @@ class Cutter:
     def _limit(self, state: WindowState, outputs: Sequence[int]) -> int:
         """Return the tokens that each output of an exchange may take once the model has seen it.
 
-        Parallel outputs share twice the limit of one: each of them alone would be small, all of them are not.
+        Parallel outputs share twice the limit of a single one: each may be small while all of them together are not.
         """
         share = int(self.settings.output_share * (self.ledger.draft.budget - state.fixed))
         costs = self.ledger.history.costs
         return max(_VIEW, min(share, water_level((costs[p] for p in outputs), 2 * share, _VIEW)))
 
     def _freed_next(self, state: WindowState, number: int) -> int:
-        """Return the tokens that the newest outputs free with the next call, so that this cut need not."""
-        # Where cuts come in a row, as with large parallel outputs, this one goes deeper.
+        """Return the tokens that the newest outputs will free at the next call, so that this cut need not free them."""
+        # When cuts follow each other closely, as with large parallel outputs, this one frees more.
         is_in_a_row = any(number - cut <= _RECENT for cut in state.cuts[:-1])
         if is_in_a_row or _is_signed(self.ledger.history.members(number)[0]):
             return 0
@@ -202,7 +204,7 @@ class Cutter:
     def _bounded(
         self, state: WindowState, other: int, positions: Iterable[int], limit: int, number: int, reason: str
     ) -> WindowState:
-        """Return the state with artifacts of one exchange as views, written at the coming of another exchange."""
+        """Return the state with artifacts of one exchange as views; the arrival of `number` causes them."""
         ledger, at = self.ledger, self.ledger.history.members(number)[0]
         count, shortened, saved = ledger.draft.counter.artifact, dict(state.shortened), 0
         for position in positions:
@@ -218,7 +220,7 @@ class Cutter:
         return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=state.tokens - rest)
 
     def _outputs(self, number: int) -> list[int]:
-        """Return the positions of the outputs of an exchange that may be shortened; a pin holds one artifact."""
+        """Return the positions of the outputs of an exchange that may be shortened; a pin protects one artifact."""
         artifacts = self.ledger.history.artifacts
         outputs = (p for p in self.ledger.positions(number) if artifacts[p].kind is Kind.TOOL)
         return [p for p in outputs if not artifacts[p].pinned and _is_text(artifacts[p])]
@@ -234,8 +236,8 @@ class Cutter:
     def _in_order(self, leaving: Sequence[int], there: Sequence[int], keep: int) -> list[int]:
         """Return exchanges in the order in which they are evicted.
 
-        What is stale first, then the oldest, then what people said within its share, standing instructions last. Of
-        what people said, the newest stays; a text of more than a quarter of the share is taken for a paste.
+        Stale exchanges first, then the oldest, then the user messages that fit a protected share, standing instructions
+        last. The newest user messages fill that share; one of more than a quarter of it counts as pasted text.
         """
         history = self.ledger.history
         stale = stale_among(((n, history.members(n)) for n in there), self.settings.file_tools)
@@ -253,7 +255,7 @@ class Cutter:
         return sorted(leaving, key=lambda n: (rank.get(n, 0), n))
 
     def _without_oldest(self, state: WindowState, leaving: Sequence[int], goal: int, most: int) -> WindowState:
-        """Return the state without the exchanges that have to be evicted, to make room for the trail as well."""
+        """Return the state without the exchanges that must be evicted to reach the goal and to fit the trail."""
         goal -= most if state.trail.steps or state.total > goal else 0
         gone: set[int] = set()
         total = state.total
@@ -265,9 +267,10 @@ class Cutter:
         return self.ledger.with_kept(state, (n for n in state.kept if n not in gone))
 
     def _beginning_with_user(self, state: WindowState, stay: Iterable[int]) -> WindowState:
-        """Return the state with what makes the context begin with a user message; where there is a trail, that is one.
+        """Return the state adjusted so that the context begins with a user message; the trail is one.
 
-        The message that opened the first turn comes back where it fits; else what stands before the next one goes.
+        The message that opened the first turn is restored if it fits; otherwise everything before the next one is
+        evicted.
         """
         ledger, history, stay = self.ledger, self.ledger.history, set(stay)
         first = next((n for n in state.kept), None)
@@ -283,12 +286,12 @@ class Cutter:
     # -- the trail
 
     def _most_of_trail(self, keep: int) -> int:
-        """Return the tokens that the trail may take of what a cut leaves: enough for the count of steps in any case."""
+        """Return the tokens that the trail may take after a cut: enough for the count of steps in any case."""
         least = self.ledger.draft.counter.artifact(_COUNT_ALONE)
         return max(least, int(self.settings.trail * keep)) if self.settings.trail else 0
 
     def _with_trail(self, state: WindowState, most: int, number: int) -> WindowState:
-        """Return the state with a trail of at most so many tokens; none where not even the count of steps fits."""
+        """Return the state with a trail of at most `most` tokens; without one if not even the count of steps fits."""
         draft, count = self.ledger.draft, self.ledger.draft.counter
         if self.settings.trail == 0 or not state.trail.steps or most < count.artifact(_COUNT_ALONE):
             return state
@@ -302,7 +305,7 @@ class Cutter:
             limit -= max(tokens - most, limit // 8 + 1)  # the heading, and what masking added
 
     def _traces(self, numbers: Iterable[int]) -> Iterable[tuple[Step, ...]]:
-        """Walk the steps of evicted exchanges; a trail, or a block of what was recalled, is no step of its own."""
+        """Yield the steps of evicted exchanges; a trail and a block of recalled messages are not steps themselves."""
         artifacts, count = self.ledger.history.artifacts, self.ledger.draft.counter.artifact
         for number in numbers:
             positions = self.ledger.positions(number)
@@ -318,7 +321,7 @@ _MASKED: Final = Shortened(_COUNT_ALONE, 0, "holds a name that became known", "m
 
 
 def _is_text(artifact: Artifact) -> bool:
-    """Tell an artifact that holds nothing but texts that may be changed."""
+    """Return whether an artifact holds only texts that may be changed."""
     parts = artifact.content
     return isinstance(parts, str) or all(part.text is not None and part.editable for part in parts)
 

@@ -1,4 +1,4 @@
-"""Leave out thinking that no longer belongs to the prompt it stands in."""
+"""Drop signed thinking blocks that no longer match the prompt before them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _WINDOW: Final = "StableWindow"
 _BLANK: Final = Part("reasoning", "", signed=True)
 _MENDS: Final = ("RepairExchanges", "OrderByAuthority", "StartWithUser")
-"""Stages that decide once, when an artifact is first seen: what they do was done when the thinking was written."""
+"""Stages that decide once, when an artifact arrives: their changes were already made when the thinking was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +22,24 @@ class DropStaleThinking:
     """Drop the signed thinking that was written under a prompt which has been cut since.
 
     Anthropic's models of 2026 bind each thinking block to everything before it and refuse it elsewhere ("Invalid
-    signature in thinking block. The block is bound to a different conversation"). What was written after the cut was
-    bound to the prompt as it is now, and stays; what was masked or bounded was so when it was first sent. A stage that
-    drops anything but at a cut leaves no way to tell, so all thinking behind it goes.
-    So does all that was written before the provider refused a prompt as too long (`Stabilizer.tighten`).
+    signature in thinking block. The block is bound to a different conversation"). Thinking that was written after the
+    cut is bound to the current prompt, and stays; texts that were masked or bounded already were so when first sent. If
+    a stage drops artifacts at any other time, what thinking was bound to is unknown, so all thinking after them is
+    dropped.
+    Thinking written before the provider refused a prompt as too long (`Stabilizer.tighten`) is dropped as well.
 
-    Adapters mark such thinking as `Part.signed` and leave out what is blank here. `stabilize_native`, and with it every
-    door, puts this stage behind the chain where a history holds any.
+    Adapters mark such thinking as `Part.signed` and leave out parts that are blank here. `stabilize_native`, and with
+    it every entry point of the adapters, appends this stage to the chain if a history contains signed thinking.
 
     Attributes:
-        everything: Drop all of it, where nobody can tell what it was bound to.
+        everything: Drop all of it, because what it was bound to is unknown.
     """
 
     everything: bool = False
     name: ClassVar[str] = "DropStaleThinking"
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the draft without the thinking of artifacts that were written before what is cut by now."""
+        """Return the draft without the thinking of artifacts that were written before the latest cut."""
         if not any(_is_signed(artifact) for artifact in draft.artifacts):
             return draft
         stale = {key for change in draft.changes for key in _stale(draft, change)}
@@ -53,26 +54,26 @@ def _stale(draft: Draft, change: Change) -> set[int]:
     """Return the artifacts, by `id()` of their roots, that were written before a change took effect."""
     if change.stage in _MENDS:
         return set()
-    if change.stage == _WINDOW and draft.cut_at is not None:  # all before it: an earlier cut may have come between
+    if change.stage == _WINDOW and draft.cut_at is not None:  # an earlier cut may have come between
         return {id(artifact.root) for artifact in draft.history[: draft.cut_at + 1]}
     kept = {id(artifact.root) for artifact in change.after}
     known = {id(artifact.root) for artifact in change.before}
     if not kept ^ known:
         return set()
-    # Everything behind the first artifact that went was written under another prompt.
+    # Everything after the first dropped artifact was written under another prompt.
     first = next((n for n, artifact in enumerate(change.before) if id(artifact.root) not in kept), 0)
     return {id(artifact.root) for artifact in change.before[first:]}
 
 
 def _before_late_authority(draft: Draft) -> set[int]:
-    """Return what was written before a system or task artifact came that moved to the front of the prompt."""
+    """Return the artifacts before a late system or task artifact, which was moved to the front of the prompt."""
     late = (p for p in range(len(draft.history) - 1, 0, -1) if draft.history[p].kind in AUTHORITY)
     end = next((p for p in late if draft.history[p - 1].kind not in AUTHORITY), 0)
     return {id(artifact.root) for artifact in draft.history[:end]}
 
 
 def _before_overflow(draft: Draft) -> set[int]:
-    """Return what was written before the provider refused a prompt, and all prompts became shorter ones."""
+    """Return the artifacts from before the provider refused a prompt, after which all prompts became shorter."""
     overflow = draft.settings.overflow
     return set() if overflow is None else {id(artifact.root) for artifact in draft.history[: overflow.at]}
 

@@ -1,4 +1,4 @@
-"""Change artifacts one by one, each when it is first seen."""
+"""Change artifacts one by one, each when it first appears."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ctxguard.draft import Action, Change, Draft, StageResult
 
 
 class EachFollower:
-    """Follow a history by a function of one artifact, which is called for each, in order, once.
+    """Follow a history with a function that is called once for each artifact, in order.
 
     Args:
-        change: returns the artifact itself or a changed copy. It may depend on those that came before.
-        action: what happened to changed artifacts, for the report.
-        reason: why, for all or by `id()` of the artifact that was.
+        change: returns the artifact itself or a changed copy. It may depend on earlier artifacts.
+        action: the action that the report names for changed artifacts.
+        reason: the reason, one for all or by `id()` of the original artifact.
 
     Attributes:
-        only_appends: the result for a longer history starts with the result for a shorter one.
-        changed: artifacts so far, as they have become.
+        only_appends: whether the result for a longer history starts with the result for a shorter one.
+        changed: all artifacts so far, in their changed form.
     """
 
     only_appends = True
@@ -33,8 +33,8 @@ class EachFollower:
         self._is_changed = False
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Take in what comes next."""
-        # In order and once: what becomes of an artifact may depend on those before it, never on later ones.
+        """Take in the artifacts that are new in the draft."""
+        # In order and once: the change of an artifact may depend on earlier artifacts, never on later ones.
         new = list(map(self.change, artifacts))
         self._is_changed = self._is_changed or any(now is not was for now, was in zip(new, artifacts, strict=True))
         self.changed += new

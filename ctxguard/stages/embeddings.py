@@ -1,7 +1,7 @@
-"""Compare texts by meaning: static word embeddings, or any embedding the caller brings.
+"""Compare texts by meaning: by static word embeddings, or by any embedding of the caller.
 
-The extra `semantic` installs wordllama (MIT, 16 MB), whose weights are part of its wheel: nothing is downloaded, and no
-torch is needed. An embedding is the mean over the tokens of a text, so it takes some microseconds a message.
+The extra `semantic` installs wordllama (MIT, 16 MB), whose weights are part of its wheel: nothing is downloaded, and
+torch is not needed. An embedding is the mean over the tokens of a text, so it takes some microseconds a message.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Vector: TypeAlias = Sequence[float]
 Embedder: TypeAlias = Callable[[list[str]], Iterable[Vector]]
 """Take texts and return one vector for each."""
 _MOST_CHARS: Final = 4_000
-"""Characters of a text that are embedded: a mean over more of them says less and less."""
+"""Characters of a text that are embedded: the longer a text, the less the mean of its words identifies it."""
 _AT_ONCE: Final = 256
 """Texts that are embedded in one call."""
 
 
 @runtime_checkable
 class Embeddings(Protocol):
-    """What of `langchain_core.embeddings.Embeddings` is used."""
+    """The methods of `langchain_core.embeddings.Embeddings` that are used."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector for each text."""
@@ -70,7 +70,7 @@ def find_embedder(embed: Embed) -> Embedder:
 
 @cache
 def static_embedder() -> Embedder:
-    """Return the embedder of wordllama, read from the installed package alone.
+    """Return the embedder of wordllama, loaded from the installed package alone.
 
     Raises:
         ImportError: the extra is not installed.
@@ -79,16 +79,16 @@ def static_embedder() -> Embedder:
         import wordllama
     except ImportError as error:
         raise ImportError(f"semantic recall needs an extra: {install_command('semantic')}") from error
-    # Weights and tokenizer are files of the package; it looks for the tokenizer in its cache folder only.
+    # Weights and tokenizer are files of the package, but it looks for the tokenizer in its cache folder only.
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
     return lambda texts: model.embed(texts, norm=True)
 
 
 class Embedding:
-    """Embed texts, each once: vectors are remembered, and kept in a store where there is one.
+    """Embed each text once: vectors are remembered, and saved in a store if there is one.
 
-    Only vectors of an embedding with a name of its own are stored: other functions could be mistaken for one another,
-    and static embeddings are computed faster than they are read.
+    Only vectors of an embedding with its own name are stored: vectors of unnamed functions could be confused, and
+    static embeddings are computed faster than they are read.
     """
 
     def __init__(self, embed: Embed, store: Store | None = None) -> None:
@@ -126,7 +126,7 @@ class Embedding:
         try:
             value = yield Ask(store.get, (self._namespace, handle_of(text)), is_read=True)
         except StoreError:
-            return None  # the vector is computed again: a store that is down must not end a run
+            return None  # the vector is computed again: an unavailable store must not end a run
         vector = array("f")
         if isinstance(value, bytes) and value and len(value) % vector.itemsize == 0:
             vector.frombytes(value)
@@ -175,7 +175,7 @@ class SemanticIndex:
         if any(len(vector) != width for vector in vectors) or (self._size and width != self._rows.shape[1]):
             raise ConfigError("embed returned vectors of different sizes", setting="embed")
         end = self._size + len(vectors)
-        # capacity doubles, so that growing costs linear time in all
+        # capacity doubles, so that the total cost of growing is linear
         if end > len(self._rows):
             rows: Any = self._numpy.zeros((max(2 * len(self._rows), end), width), dtype=self._numpy.float32)
             if self._size:
@@ -199,7 +199,7 @@ class SemanticIndex:
 
 
 def _name_of(embed: object) -> str:
-    """Return what tells the vectors of an embedding from those of another; empty where nothing does."""
+    """Return a name that distinguishes the vectors of an embedding from those of others; empty if there is none."""
     model = getattr(embed, "model", None) or getattr(embed, "model_name", None)
     if isinstance(model, str):
         return f"{type(embed).__name__}:{model}"

@@ -1,6 +1,6 @@
 """Recognize messages that report an error: by a flag of the framework, or by how errors are written.
 
-The word alone says little (`0 errors found`, `error handling`), so each sign is a form in which errors are reported.
+The word "error" alone is weak evidence (`0 errors found`, `error handling`), so each pattern is a form of error report.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ def is_flagged(artifact: Artifact) -> bool:
 
 
 def _holds_error(text: str) -> bool:
-    # Words first: looking for a substring is far cheaper than searching with an expression.
+    # Words first: searching for a substring is far cheaper than matching a regular expression.
     folded = text.casefold()
     return any(search(text) for words, search in _SIGNS if any(word in folded for word in words))
 
 
 def _natives(source: object) -> Iterator[object]:
-    """Yield the native message an artifact comes from, or the part of one."""
+    """Yield the native message that an artifact comes from, or the part of it."""
     # Adapters whose messages are several artifacts wrap them; others keep the message itself as the source.
     message = getattr(source, "message", source)
     if message is None:
@@ -105,12 +105,12 @@ def _natives(source: object) -> Iterator[object]:
     inside = _field(message, "parts") or _field(message, "content")
     indexes = getattr(source, "indexes", None)
     if isinstance(inside, list | tuple) and indexes is not None:
-        # Several artifacts may come from one message; only the parts of this one count.
+        # Several artifacts may come from one message; only the parts of this artifact count.
         yield from (inside[index] for index in indexes if 0 <= index < len(inside))
 
 
 def _marks_error(native: object) -> bool:
-    """Tell what LangChain (`status`), Anthropic and MCP (`is_error`) and PydanticAI (retry parts) flag as an error."""
+    """Return whether LangChain (`status`), Anthropic, MCP (`is_error`) or PydanticAI (retry parts) flag an error."""
     return (
         _field(native, "status") == "error"
         or _field(native, "is_error") is True

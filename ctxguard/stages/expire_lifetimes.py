@@ -1,4 +1,4 @@
-"""Drop what has outlived its use."""
+"""Drop artifacts whose lifetime is over."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ctxguard.history import Exchange, exchanges, is_asked
 class ExpireLifetimes:
     """Drop artifacts whose lifetime is over, each with its whole exchange.
 
-    What `until` names is over once a later artifact carries that event, or a later exchange brings a result of the tool
-    of that name: `{"snapshot": Lifetime(until="snapshot")}` keeps the latest snapshot.
+    A lifetime `until` a name ends when a later artifact carries that event, or a later exchange has a result of the
+    tool of that name: `{"snapshot": Lifetime(until="snapshot")}` keeps the latest snapshot.
 
     Args:
-        rules: lifetimes by kind (`"tool"`) or by name of the tool, for artifacts without one of their own; a tool's
-            name comes before the kind.
+        rules: lifetimes by kind (`"tool"`) or by name of the tool, for artifacts without their own lifetime; a tool's
+            name takes precedence over the kind.
 
     Raises:
-        ConfigError: they are something else.
+        ConfigError: a rule is not a `Lifetime`, or a key is not a name.
     """
 
     name = "ExpireLifetimes"
@@ -30,7 +30,7 @@ class ExpireLifetimes:
         self.rules = _lifetimes({} if rules is None else rules)
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the draft without what has outlived its use."""
+        """Return the draft without the artifacts that have expired."""
         if not self.rules and not any(artifact.lifetime for artifact in draft.artifacts):
             return draft
         ages = _ages(draft.artifacts)
@@ -49,7 +49,7 @@ class ExpireLifetimes:
     ) -> str:
         for artifact, position in zip(exchange.artifacts, exchange.positions, strict=True):
             lifetime = artifact.lifetime or self._by_rule(artifact, exchange)
-            # A pin is the caller's word and outweighs any rule.
+            # The caller's pin takes precedence over any rule.
             if lifetime is None or artifact.pinned:
                 continue
             if lifetime.turns is not None and ages[position] >= lifetime.turns:
@@ -57,7 +57,7 @@ class ExpireLifetimes:
             if lifetime.until is None:
                 continue
             if (
-                # Results count by the beginning of their exchange: parallel results are equally new.
+                # A result counts from the beginning of its exchange, so parallel results are equally new.
                 last_seen.get(lifetime.until, -1) > position
                 or last_results.get(lifetime.until, -1) > exchange.positions[0]
             ):
@@ -69,7 +69,7 @@ class ExpireLifetimes:
             return None
         if artifact.kind is Kind.TOOL:
             name = _tool_of(artifact, exchange)
-            # The more specific rule first: a tool may live longer than tools in general.
+            # The more specific rule first: a tool may have a longer lifetime than tools in general.
             if name in self.rules:
                 return self.rules[name]
         return self.rules.get(artifact.kind.value)
@@ -90,7 +90,7 @@ def _refused(given: object, wanted: str) -> ConfigError:
 
 
 def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
-    """Return how many turns have begun since each artifact came; what a stage wrote for the user begins none."""
+    """Return how many turns have begun since each artifact came; messages written by stages begin no turn."""
     total = 0
     turns = []
     for artifact in artifacts:
@@ -104,7 +104,7 @@ def _last_events(artifacts: tuple[Artifact, ...]) -> dict[str, int]:
 
 
 def _last_results(found: Sequence[Exchange]) -> dict[str, int]:
-    """Return where the exchange begins that brought the latest result of each tool: parallel ones are equally new."""
+    """Return, for each tool, where the exchange with its latest result begins, so parallel results are equally new."""
     return {
         name: exchange.positions[0]
         for exchange in found

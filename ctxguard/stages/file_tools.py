@@ -1,7 +1,7 @@
-"""Which tools of common agents read and edit files, as data, and what of a history is stale by their calls.
+"""Tools of common agents that read and edit files, as data, and which exchanges are stale because of their calls.
 
-Stale is what something later stands for: a file that was read again or edited since, and an equal output of an equal
-call. Calls are recognized by the name of the tool and by their arguments, never by what a tool returned.
+An exchange is stale if a later one supersedes it: its files were read again or edited since, or the same calls had the
+same outputs. Calls are recognized by tool name and arguments, never by the output.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROLES: Final[Mapping[str, FileRole]] = {
 _COMMANDS: Final[Mapping[str, FileRole]] = {
     "view": "read", "create": "edit", "str_replace": "edit", "insert": "edit", "undo_edit": "edit",
 }  # fmt: skip
-"""What the editors of Anthropic, swe-agent and OpenHands do, by their argument `command`."""
+"""The argument `command` of the editors of Anthropic, swe-agent and OpenHands."""
 _PATHS: Final = (
     "path", "file_path", "filepath", "filePath", "absolute_path", "filename", "file_name", "file", "target_file",
     "relative_path", "notebook_path", "paths", "files",
@@ -54,12 +54,12 @@ _WRITTEN: Final = re.compile(r"(?:cat|tee)(?: -a)? >{0,2} ?([^\s;&|<>]+) <<|sed 
 
 @dataclass(frozen=True, slots=True)
 class FileUse:
-    """Describe what a call does to a file.
+    """Describe the effect of a call on a file.
 
     Attributes:
         role: `read` or `edit`.
-        path: of the file, as it was written.
-        part: which part is read; empty for all of it.
+        path: of the file, as written in the call.
+        part: the part that is read; empty for the whole file.
     """
 
     role: FileRole
@@ -68,14 +68,14 @@ class FileUse:
 
 
 def uses_of(exchange: Sequence[Artifact], own: Mapping[str, FileRole]) -> list[list[FileUse]]:
-    """Return what each call of an exchange does to files; nothing where it failed."""
+    """Return the effect of each call of an exchange on files; nothing for failed calls."""
     calls = exchange[0].calls
     failed = {a.answers for a in exchange[1:] if outcome_of(a.text, ran=False, flagged=is_flagged(a)).failed}
     return [[] if call.id in failed else file_uses(call, own) for call in calls]
 
 
 def file_uses(call: ToolCall, own: Mapping[str, FileRole]) -> list[FileUse]:
-    """Return what a call does to files, as far as its arguments say so.
+    """Return the effect of a call on files, as far as its arguments reveal it.
 
     Args:
         call: the call.
@@ -109,7 +109,7 @@ def _paths(arguments: Mapping[str, object]) -> Iterator[str]:
 
 
 def _of_command(command: str) -> Iterator[FileUse]:
-    """Walk what a command of a shell does to files, where it does nothing else."""
+    """Yield the effects of a shell command on files, if the command has no other effect."""
     for path in _PATCHED.findall(command):
         yield FileUse("edit", path)
     for match in _WRITTEN.finditer(command):
@@ -126,7 +126,7 @@ def _spelled(part: Mapping[str, object]) -> str:
 
 
 def stale_among(exchanges: Iterable[tuple[int, Sequence[Artifact]]], own: Mapping[str, FileRole]) -> set[int]:
-    """Return the numbers of the stale exchanges: each of their calls is a read that something later stands for.
+    """Return the numbers of the stale exchanges: superseded reads, and equal calls with equal outputs.
 
     Args:
         exchanges: the numbers and the artifacts, in order.

@@ -1,4 +1,4 @@
-"""A stage that a session follows from call to call, and that can be called for one draft alone as well."""
+"""Stages that a session follows from call to call, and that can also be called for a single draft."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ctxguard.draft import Draft, IncrementalStage, StageResult, follow
 
 
 class FollowedStage(IncrementalStage):
-    """Call a stage that declares `begin` as any other stage is called."""
+    """Call a stage that declares `begin` like any other stage."""
 
     def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft, or a generator that returns it."""

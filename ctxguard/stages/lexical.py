@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 from math import log1p
 from typing import Final, TypeAlias
@@ -17,22 +17,24 @@ _SPACELESS: Final = (
 )
 """The scripts that write no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
 _MARKS: Final = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u0670\u0900-\u0963\u0970-\u0dff"
-"""Accents, points and vowel signs that stand inside words but are no letters: Latin, Hebrew, Arabic, Indic."""
+"""Accents, points and vowel signs, which occur inside words but are not letters: Latin, Hebrew, Arabic, Indic."""
 _RUN: Final = re.compile(rf"([{_SPACELESS}]+)|(?:(?![{_SPACELESS}])[^\W_]|[{_MARKS}])+")
 _BETWEEN: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
-"""What stands between words, in ASCII."""
+"""The separators between words, in ASCII."""
 _MOST_TERMS: Final = 64
 """Terms of a query that are looked up, the rarest; a pasted log would otherwise match half of the index."""
 _MOST_FOUND: Final = 2_000
 """Most documents that are scored for a query, those with its rarest terms: the limit of the work of a turn."""
+PASSAGE: Final = 400
+"""Characters of a passage of a long text, about."""
 _ENDINGS: Final = re.compile(r"(?<=[a-z]{3})(?:ies|ing|ed|es|s|y|e)$")
 
 
 def words(text: str) -> list[str]:
     """Return the words of a text in any script, normalized for comparison.
 
-    Scripts without spaces between words are divided into characters and overlapping pairs of them, as search engines
-    do: a pair is about as rare as a word, and some words are a single character.
+    Scripts without spaces between words are split into characters and overlapping pairs, as search engines do: a pair
+    is about as rare as a word, and some words are a single character.
     """
     folded = text.casefold()
     if folded.isascii():
@@ -45,10 +47,10 @@ def words(text: str) -> list[str]:
 
 
 class LexicalIndex:
-    """Score documents against a query by BM25. It grows by one document at a time, each numbered from 0 on.
+    """Score documents against a query by BM25. Documents are added one at a time and numbered from 0.
 
-    k1 = 1.2 and b = 0.75, as everywhere (https://en.wikipedia.org/wiki/Okapi_BM25); English endings are cut off, so
-    that words match in most of their forms.
+    k1 = 1.2 and b = 0.75, the usual values (https://en.wikipedia.org/wiki/Okapi_BM25); English endings are removed, so
+    that most forms of a word match.
     """
 
     def __init__(self) -> None:
@@ -58,7 +60,7 @@ class LexicalIndex:
         self._total = 0
 
     def add(self, document: Document) -> None:
-        """Take in one more document."""
+        """Add one document."""
         self.documents.append(document)
 
     def matches(self, query: str) -> dict[int, float]:
@@ -68,7 +70,7 @@ class LexicalIndex:
         scores: defaultdict[int, float] = defaultdict(float)
         mean, looked_at = max(1, self._total) / max(1, len(self._sizes)), 0
         for term in sorted(found, key=lambda term: (len(found[term]), term))[:_MOST_TERMS]:
-            # Frequent words match nearly every document, which costs much and tells little.
+            # Frequent words match nearly every document: expensive, and of little information.
             looked_at += len(found[term])
             if scores and looked_at > _MOST_FOUND:
                 break
@@ -78,7 +80,7 @@ class LexicalIndex:
         return scores
 
     def _read(self) -> None:
-        """Take in the words of the documents that came since the last query."""
+        """Index the words of the documents that were added since the last query."""
         for number in range(len(self._sizes), len(self.documents)):
             terms = Counter(chain.from_iterable(map(_terms, self.documents[number])))
             for term, times in terms.items():
@@ -89,3 +91,25 @@ class LexicalIndex:
 
 def _terms(text: str) -> Iterator[str]:
     return (_ENDINGS.sub("", word) for word in words(text))
+
+
+def passages_of(text: str, size: int) -> list[str]:
+    """Return a text in passages of whole lines, of at most about `size` characters; longer lines are divided."""
+    passages = [""]
+    for line in text.splitlines():
+        for begin in range(0, max(len(line), 1), size):
+            part = line[begin : begin + size]
+            if passages[-1] and len(passages[-1]) + len(part) > size:
+                passages.append("")
+            passages[-1] += f"\n{part}" if passages[-1] else part
+    return passages
+
+
+def passages_for(texts: Sequence[str], query: str, *, most: int = 5) -> list[tuple[int, str]]:
+    """Return the passages of some texts that match a query best, the best first, each with the number of its text."""
+    placed = [(number, passage) for number, text in enumerate(texts) for passage in passages_of(text, PASSAGE)]
+    index = LexicalIndex()
+    for _, passage in placed:
+        index.add((passage,))
+    found = index.matches(query)
+    return [placed[place] for place in sorted(found, key=lambda place: (-found[place], -place))[:most]]

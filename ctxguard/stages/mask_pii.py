@@ -1,4 +1,4 @@
-"""Mask personal data in everything that leaves."""
+"""Mask personal data in everything that is sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REASON: Final = "holds personal data"
 class MaskPII(FollowedStage):
     """Mask every text by the active rules: contents, tool-call arguments, citations, metadata. System prompts too.
 
-    Ids and names are never changed; `NoPII` searches them.
+    Ids and names are never changed; the check `NoPII` searches them.
 
     A placeholder in the text of a person or a tool is escaped where it could be restored, so that nobody gets a value
     out of a vault by writing its placeholder. Placeholders that the model writes stay, unless a person or a tool wrote
@@ -59,14 +59,14 @@ class MaskPII(FollowedStage):
         return self._masker
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return what masks one conversation as it grows."""
+        """Return the follower that masks one conversation as it grows."""
         return _Masking(self.masker)
 
 
 class MaskMessages(FollowedStage):
-    """Mask what people and the model say, and nothing else: instructions, tool outputs and calls keep their numbers.
+    """Mask only messages of people and the model: instructions, tool outputs and calls keep their numbers.
 
-    For rules as broad as `ctxguard.pii.DIGITS`; `MaskPII` behind it masks what is personal data anywhere.
+    For rules as broad as `ctxguard.pii.DIGITS`; a `MaskPII` after it masks personal data everywhere.
 
     Args:
         rules: one detector or several.
@@ -81,7 +81,7 @@ class MaskMessages(FollowedStage):
         self._rules = _detectors(rules) or ()
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return what masks one conversation as it grows."""
+        """Return the follower that masks one conversation as it grows."""
         return _MaskingMessages(_shared_masker(self._rules))
 
 
@@ -94,20 +94,20 @@ class _MaskingMessages(EachFollower):
         self._detectors = masker.detectors
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft with its messages masked, and the rules noted for the check."""
+        """Return the draft with its messages masked, and the rules recorded for the check."""
         return replace(self.revised(draft), message_detectors=(*draft.message_detectors, *self._detectors))
 
 
 class _Masking(EachFollower):
     """Mask the artifacts of one conversation, each once.
 
-    A vault may forget values between two calls, by erasure or expiry; only then is the whole history masked again.
+    A vault may lose values between two calls, by erasure or expiry; only then is the whole history masked again.
     """
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
         self._vault = None if masker.is_stateless else masker.vault
-        self.only_appends = self._vault is None  # a value that a vault forgot gets another placeholder
+        self.only_appends = self._vault is None  # a value that a vault has lost gets another placeholder
         self._begin()
 
     def _begin(self) -> None:
@@ -118,7 +118,7 @@ class _Masking(EachFollower):
         self._mask = self._masker.mask if self._masker.is_stateless else session.drafted
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in what comes next."""
+        """Take in the artifacts that are new in the draft."""
         if self._known is None:
             super().take(artifacts, draft)
             return
@@ -127,7 +127,7 @@ class _Masking(EachFollower):
             super().take((artifact,), draft)
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft with everything masked, and the rules noted for the stages and checks behind."""
+        """Return the draft with everything masked, and the rules recorded for later stages and checks."""
         if self._vault is not None and self._vault.erasures() != self._erasures:
             self._begin()
             self.take(draft.artifacts, draft)
@@ -187,15 +187,15 @@ def _detectors(rules: Detector | Sequence[Detector] | None) -> tuple[Detector, .
 
 
 def _nearest_set(given: object) -> str:
-    """Return the rule set whose name is closest to what was given in place of it."""
-    from difflib import get_close_matches  # only ever needed for an error
+    """Return the rule set whose name is closest to a wrong one."""
+    from difflib import get_close_matches  # only needed for an error
 
     return next(iter(get_close_matches(str(given).upper(), ("STANDARD", "PEOPLE", "DIGITS", "SSN"))), "STANDARD")
 
 
 @lru_cache(maxsize=16)
 def _shared_masker(rules: tuple[Detector, ...]) -> Masker:
-    """Return one masker for all stages of the same rules, so that they share what they remember."""
+    """Return one masker for all stages with the same rules, so that they share its caches."""
     from ctxguard.pii import Masker
 
     return Masker(rules)
@@ -210,7 +210,7 @@ def _masked_words(artifact: Artifact, session: MaskSession) -> Artifact:
 
 def _masked(artifact: Artifact, session: MaskSession) -> Artifact:
     content = artifact.content
-    # The model must be able to write placeholders; from anybody else they are escaped.
+    # The model must be able to write placeholders; those of anyone else are escaped.
     is_own = artifact.kind is Kind.ASSISTANT
     mask = session.own if is_own else session.text
     # Nearly all artifacts are plain text: skip the general path over all fields.

@@ -1,4 +1,4 @@
-"""Let user and assistant take turns: one message in place of several of the same role in a row."""
+"""Let user and assistant alternate: join several messages of the same role in a row."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.draft import Draft
-from ctxguard.history import JOINT, MESSAGES, is_synthetic, pieces_of
+from ctxguard.history import MESSAGES, is_synthetic
+from ctxguard.history.records import JOINT, pieces_of
 
 _REASON: Final = "the message behind it holds its text: roles take turns"
 _SPLIT: Final = "a record was joined to it in an earlier result"
 
 
 class MergeMessageRuns:
-    """Join messages of the same role that stand next to each other: the last of them gets the texts of all.
+    """Join adjacent messages of the same role: the last of them gets the texts of all.
 
-    Chat templates of local models refuse two user messages in a row, and cuts make some: the kept task stands before a
-    window that begins with a user message. The last stage of every chain with `provider="strict"`. Messages stay apart
-    where there is more than text in all but the last, and where their names or unknown roles differ. A message that
-    comes right behind one of its role changes that one, so that no prompt cache serves it again.
+    Chat templates of local models refuse two user messages in a row, and cuts produce them: the kept task precedes a
+    window that begins with a user message. The last stage of every chain with `provider="strict"`. Messages are not
+    joined if any but the last holds more than text, or if their names or unknown roles differ. A message that follows
+    directly on one of its role changes that one, so the prompt cache misses it.
     """
 
     name = "MergeMessageRuns"
@@ -38,11 +39,11 @@ class MergeMessageRuns:
 
 
 class SplitMergedRecords:
-    """Take messages apart that `MergeMessageRuns` joined with a record, where its result comes back as a history.
+    """Split messages that `MergeMessageRuns` joined with a record, when its result comes back as a history.
 
-    The first stage of every chain with `provider="strict"`: the other stages then see the task, the trail and the
-    question that they saw before the three became one message. What nothing changed is joined to the very same message
-    again. A record that a user quotes between blank lines is taken for one that was joined.
+    The first stage of every chain with `provider="strict"`: the other stages then see the same task, trail and question
+    as before they became one message. If nothing changed, joining them again gives the very same message. A record that
+    a user quotes between blank lines is also split off.
     """
 
     name = "SplitMergedRecords"
@@ -54,13 +55,13 @@ class SplitMergedRecords:
 
 
 def _pieces(artifact: Artifact) -> tuple[Artifact, ...]:
-    """Return a message in pieces, the same objects in each call: itself where no record was joined to it."""
+    """Return a message in pieces, the same objects in each call; the message itself if no record was joined to it."""
     if artifact.kind is not Kind.USER or JOINT not in artifact.text:
         return (artifact,)
     known = artifact.memo.get(SplitMergedRecords)
     if not isinstance(known, tuple):
         known = _taken_apart(artifact)
-        # An artifact must not hold itself: it would never be freed.
+        # An artifact must not refer to itself: it would never be freed.
         artifact.memo.keep(SplitMergedRecords, known if len(known) > 1 else ())
     return known or (artifact,)
 
@@ -80,12 +81,12 @@ def _taken_apart(artifact: Artifact) -> tuple[Artifact, ...]:
 
 
 def _place_of_text(parts: Sequence[Part]) -> int | None:
-    """Return the number of the part that takes the text of messages joined to its own."""
+    """Return the number of the part that takes the text of the messages joined to it."""
     return next((n for n, part in enumerate(parts) if part.text is not None and part.editable), None)
 
 
 def _whole_again(draft: Draft) -> Callable[[Artifact], Artifact]:
-    """Return what gives the message that was taken apart for one whose pieces make up all of it again."""
+    """Return a function that gives the original message for one that is joined from all of its pieces."""
     split = next((change for change in draft.changes if change.stage == SplitMergedRecords.name), None)
     if split is None:
         return lambda artifact: artifact
@@ -102,17 +103,17 @@ def _whole_again(draft: Draft) -> Callable[[Artifact], Artifact]:
 
 
 def _joined(first: Artifact, last: Artifact) -> Artifact | None:
-    """Return the second of two messages with the text of both; None where they stay apart."""
+    """Return the second of two messages with the text of both; None if they are not to be joined."""
     if first.kind is not last.kind or first.kind not in MESSAGES or first.calls:
         return None
-    # two participants stay two, and a role that is not known may mean anything
+    # two participants stay separate, and an unknown role may mean anything
     if (first.name, first.role) != (last.name, last.role):
         return None
     text = _text_alone(first)
     if text is None:
         return None
     if is_synthetic(last):
-        last = replace(last, pinned=first.pinned)  # the message is now the user's, and stays as long as that
+        last = replace(last, pinned=first.pinned)  # it contains the user's text now
     if isinstance(last.content, str):
         return last.revised(content=JOINT.join(filter(None, (text, last.content))))
     number = _place_of_text(last.content)
@@ -124,7 +125,7 @@ def _joined(first: Artifact, last: Artifact) -> Artifact | None:
 
 
 def _text_alone(artifact: Artifact) -> str | None:
-    """Return all that a message says; None where it holds more than text."""
+    """Return the whole text of a message; None if it holds more than text."""
     if isinstance(artifact.content, str):
         return artifact.content
     texts = [_plain(part) for part in artifact.content]

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class SnapshotCompressor:
-    """Shorten browser snapshots: what lies deep goes, elements that can be acted on stay with their refs.
+    """Shorten browser snapshots: deep levels are dropped, interactive elements stay with their refs.
 
     Args:
         max_depth: levels shown.
-        preserve_interactive: keep links, buttons, fields and the like at any depth.
+        preserve_interactive: keep links, buttons, fields and other interactive elements at any depth.
     """
 
     def __init__(self, *, max_depth: int = 3, preserve_interactive: bool = True) -> None:
@@ -61,13 +61,13 @@ class ConsoleMessageCompressor:
 
 @dataclass(frozen=True, slots=True)
 class _Strength:
-    """What a level does.
+    """The limits that a compression level stands for.
 
     Attributes:
-        depth: levels of a snapshot; None leaves snapshots alone.
-        messages: distinct console messages of a type; None leaves them alone.
+        depth: levels of a snapshot; None does not shorten snapshots.
+        messages: distinct console messages of a type; None does not shorten them.
         tool_tokens: tokens of any other tool output.
-        agent_tokens: tokens of what the agent says.
+        agent_tokens: tokens of a message of the assistant.
     """
 
     depth: int | None
@@ -84,7 +84,7 @@ _STRENGTHS: Final = {
 
 
 class Compressed(list[Artifact]):
-    """Hold compressed artifacts: a list that may be awaited, which returns it, for code that expects a coroutine."""
+    """A list of compressed artifacts that may also be awaited, for code that expects a coroutine."""
 
     def __await__(self) -> Generator[None, None, Compressed]:
         """Return the list itself, at once."""
@@ -93,16 +93,16 @@ class Compressed(list[Artifact]):
 
 
 class MessageCompressor(FollowedStage):
-    """Compress the tool outputs of a history and what the agent said; user messages stay.
+    """Compress the tool outputs and assistant messages of a history; user messages stay.
 
-    It is a stage as well: call it with a draft. Each message is compressed on its own, so the same message always
-    gives the same text, and tool results keep their calls.
+    It is also a stage: call it with a draft. Each message is compressed on its own, so the same message always gives
+    the same text, and tool results keep their calls.
 
     Args:
         level: `none`, `low`, `medium` or `high`.
         max_snapshot_depth: levels of a snapshot; None means by level (6, 3, 2).
-        truncate_snapshots: False leaves snapshots at their full depth.
-        summarize_console: False leaves console messages alone.
+        truncate_snapshots: False keeps snapshots at their full depth.
+        summarize_console: False does not group console messages.
         counter: counts tokens outside of a draft, as for `ctxguard.tokens.find_counter`.
 
     Attributes:
@@ -135,7 +135,7 @@ class MessageCompressor(FollowedStage):
         self.console_compressor = ConsoleMessageCompressor(max_messages=strength.messages or 5)
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return what compresses one conversation, each message when it is first seen."""
+        """Return the follower that compresses one conversation, each message when it first appears."""
         reason = f"compressed at level {self.level}"
         return EachFollower(self._compressor(draft.counter.counter), action="bounded", reason=reason)
 
@@ -148,7 +148,7 @@ class MessageCompressor(FollowedStage):
         return find_counter(self._counter)
 
     def _compressor(self, counter: TokenCounter) -> Callable[[Artifact], Artifact]:
-        """Return what compresses the messages of one history, in their order."""
+        """Return the function that compresses the messages of one history, in their order."""
         names: dict[str | None, str] = {}
 
         def compressed(artifact: Artifact) -> Artifact:
@@ -162,7 +162,7 @@ class MessageCompressor(FollowedStage):
 
 def _one(artifact: Artifact, tool: str, strength: _Strength, counter: TokenCounter) -> Artifact:
     is_agent = artifact.kind is Kind.ASSISTANT
-    # What people say is never compressed: it is short, and every word may matter.
+    # User messages are never compressed: they are short, and every word may matter.
     if artifact.pinned or not (is_agent or artifact.kind is Kind.TOOL):
         return artifact
     hint = None if is_agent else _hint(tool)
@@ -172,7 +172,7 @@ def _one(artifact: Artifact, tool: str, strength: _Strength, counter: TokenCount
 
 
 def _view(text: str, strength: _Strength, hint: FileType | None, count: Count, *, is_agent: bool) -> str:
-    """Return a text compressed; `hint` is what the name of the tool says of its outputs."""
+    """Return a text compressed; `hint` is the output type that the tool's name suggests."""
     if is_agent:
         return bound(text, strength.agent_tokens, count=count).content
     file_type = detect(text)
@@ -186,9 +186,9 @@ def _view(text: str, strength: _Strength, hint: FileType | None, count: Count, *
 
 
 def _hint(tool: str) -> FileType | None:
-    """Return what the name of a tool says of its outputs."""
+    """Return the output type that the name of a tool suggests."""
     name = tool.lower()
-    # Browser tools name what they return; looking at the text could take a page about logs for a log.
+    # Browser tools are named after their output; by its text, a page about logs could be mistaken for a log.
     if "snapshot" in name:
         return FileType.SNAPSHOT
     return FileType.CONSOLE if "console" in name else None

@@ -1,4 +1,4 @@
-"""Put what has authority first."""
+"""Put system and task artifacts first."""
 
 from __future__ import annotations
 

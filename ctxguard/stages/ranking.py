@@ -1,4 +1,4 @@
-"""Rank what could be recalled: by words, by meanings, and by what both say together.
+"""Rank the candidates for recall: by words, by meaning, and by both together.
 
 Everything here is a pure function of scores; higher is better, and a document that is not in a mapping scores 0.
 Measured on recorded conversations with questions about them (`benchmarks/memory.py`).
@@ -12,18 +12,18 @@ from typing import Final
 FUSION: Final = 20
 """The constant of reciprocal rank fusion: the lower, the more the first places count (Cormack et al., 2009, use 60)."""
 REACH: Final = 3
-"""Documents before and after one that share in its score. With 1, evidence that is told in a row is found in part."""
+"""Documents before and after one that share its score. With 1, evidence in several documents in a row is missed."""
 SIZE: Final = 0.3
-"""How much a document's size counts against it: what is small leaves room for more."""
+"""How much a document's size counts against it: small documents leave tokens for others."""
 
 
 def with_neighbors(scores: Mapping[int, float], weight: float) -> dict[int, float]:
-    """Return the scores, each with a share of those around it: what answers a question is often told in a row.
+    """Return the scores, each with a share of its neighbors': the answer to a question is often near a match.
 
     Args:
-        scores: scores by the number of the document; numbers stand in the order of the conversation.
-        weight: share of the scores of the documents right before and after; half of it at two steps, a quarter at
-            three.
+        scores: scores by the number of the document; documents are numbered in the order of the conversation.
+        weight: share of the scores of the documents right before and after; half of it at a distance of two, a quarter
+            at three.
     """
     summed = dict(scores)
     for step in range(1, REACH + 1):
@@ -50,5 +50,5 @@ def by_ranks(*rankings: Mapping[int, float], k: int = FUSION) -> dict[int, float
 
 
 def per_token(scores: Mapping[int, float], tokens: Sequence[int], power: float = SIZE) -> dict[int, float]:
-    """Return the scores divided by a power of the tokens: 0 ignores sizes, 1 gives the score of each token."""
+    """Return the scores divided by a power of the tokens: 0 ignores sizes, 1 gives the score per token."""
     return {number: score / max(tokens[number], 1) ** power for number, score in scores.items()}

@@ -1,8 +1,9 @@
-"""Bring back what was cut and matters now.
+"""Recall evicted exchanges that matter for the current question.
 
-Exchanges are ranked by BM25 and, where there is an embedding, by meaning, fused by reciprocal ranks. An exchange counts
-together with those around it, replies of the model count for less than what people said and tools found, and of equal
-matches the shorter one comes first. Measured by `benchmarks/memory.py` on conversations with questions about them.
+Exchanges are ranked by BM25 and, if there is an embedding, by meaning; the two rankings are fused by reciprocal ranks.
+Neighboring exchanges share their scores, replies of the model weigh less than user messages and tool outputs, and of
+equal matches the shorter one comes first. Measured by `benchmarks/memory.py` on conversations with questions about
+them.
 """
 
 from __future__ import annotations
@@ -15,19 +16,12 @@ from typing import TYPE_CHECKING, Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Change, Draft, Follower, LeftOut, StageResult
 from ctxguard.errors import ConfigError, CtxguardError
-from ctxguard.history import (
-    RECALLED,
-    TRAIL,
-    History,
-    is_asked,
-    leading_records,
-    record_title,
-    write_record,
-)
+from ctxguard.history import RECALLED, TRAIL, History, is_asked, record_title, write_record
+from ctxguard.history.records import leading_records
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.followed import FollowedStage
-from ctxguard.stages.lexical import Document, LexicalIndex
+from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_of
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
 from ctxguard.stages.traces import ends_in_command, is_observation
 
@@ -37,44 +31,43 @@ if TYPE_CHECKING:
 _NEIGHBOR: Final = 0.5
 """Weight of the score of the exchange before and after."""
 _REPLY: Final = 2 / 3
-"""Weight of the score of a reply, which mostly repeats what the model was told."""
+"""Weight of the score of a reply, which mostly repeats the model's input."""
 _LEAST_ROOM: Final = 64
 """Tokens below which nothing is recalled: the first line and a sentence."""
 _EXCERPT: Final = 4
-"""A quarter of the room: what an exchange that does not fit as a whole may take."""
-_PASSAGE: Final = 400
-"""Characters of a passage of a long text, about."""
+"""An exchange that does not fit as a whole may take a quarter of the available tokens."""
 _MOST_SEARCHED: Final = 200_000
 """Characters of a text that are searched for passages."""
 _THRESHOLD: Final = 0.6
 """Share of the scores of the best matches; of 0.5 to 0.9, see docs/measurements.md."""
 _JUDGED: Final = 10
-"""Best matches of a question that say whether it is about what has left."""
+"""Best matches of a question that decide whether it is about evicted exchanges."""
 _MOST_TRIED: Final = 200
 """Best exchanges that are tried for the block."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
-"""Stages that drop what must not come back."""
+"""Stages whose dropped artifacts must not be recalled."""
 
 
 class RecallRelevant(FollowedStage):
-    """Bring exchanges that were cut back where they share rare words with a question.
+    """Insert evicted exchanges again if they share rare words with a question.
 
-    They are inserted as one block, in their order and dated by turn, right before the user message that they are for.
+    They are inserted as one block, in their order and dated by turn, right before the user message that asks.
 
     With `StableWindow(recall=…)` before it, the window decides once, at the beginning of each turn and from the history
-    alone. Of the exchanges that share the question's rarest words, the ten that match best are looked at: something is
-    recalled if evicted ones have at least `threshold` of their scores. It never is for the task. Only then are tokens
-    made available, if necessary by a cut, and the block stays in its place until the next cut or the next recall. After
-    other stages, whatever matches the last user message is recalled, in the tokens that they left.
+    alone. It looks at the ten best matches among the exchanges that share the question's rarest words: if evicted ones
+    have at least `threshold` of their scores, something is recalled. The task never triggers recall. Only then are
+    tokens made available, if necessary by a cut, and the block keeps its position until the next cut or the next
+    recall. After other stages, whatever matches the last user message is recalled, within the tokens that they left
+    unused.
 
     Args:
-        share: most of what system, task and pins leave of the budget that the block may take; None means 0.5, and 0.7
-            with `embed`.
+        share: the largest share of the available tokens (the budget minus system prompt, task and pins) that the block
+            may take; None means 0.5, or 0.7 with `embed`.
         threshold: see above, from 0 to 1; 0 recalls in every turn.
-        embed: what compares by meaning, beside words: any callable, sync or async, from a list of texts to their
-            vectors; an `Embeddings` of `langchain_core`; or `static` for the extra `semantic`, which needs no network.
-            None means by words alone. Where it fails, words alone rank, and `report.details` says so.
-        store: where the vectors of an `embed` with a name of its own are kept.
+        embed: compares texts by meaning, in addition to words: any callable, sync or async, from a list of texts to
+            their vectors; an `Embeddings` of `langchain_core`; or `static` for the extra `semantic`, which needs no
+            network. None ranks by words alone. If it fails, words alone rank, and `report.details` says so.
+        store: where the vectors are saved if `embed` has a name of its own.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -102,18 +95,18 @@ class RecallRelevant(FollowedStage):
         self.embedding = None if embed is None else Embedding(embed, store)
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - what is ranked is not in the draft but was cut from it
-        """Return what recalls in one conversation."""
+        """Return the follower that recalls in one conversation."""
         return _Recalling(self.share, self.embedding)
 
     def gate(self, history: History) -> RecallGate:
-        """Return what decides for the window of one conversation, which follows a history."""
+        """Return the gate by which the window of one conversation decides whether to recall."""
         return RecallGate(history, self.share, self.threshold)
 
 
 class RecallGate:
     """Decide at the beginning of each turn whether to recall, from the history before it alone.
 
-    Nothing is read before something has been evicted and a user message comes, so that an agent does not pay for it.
+    Texts are only read once something has been evicted and a user message arrives, so agents do not pay for it.
     """
 
     def __init__(self, history: History, share: float, threshold: float) -> None:
@@ -121,7 +114,7 @@ class RecallGate:
         self._index = LexicalIndex()
 
     def most(self, tokens: int) -> int:
-        """Return how many of the tokens that system, task and pins leave the block may take."""
+        """Return the tokens that the block may take, given those available besides system prompt, task and pins."""
         return int(self._share * max(0, tokens))
 
     def opens(self, question: int, kept: Sequence[int], end: int) -> bool:
@@ -129,8 +122,8 @@ class RecallGate:
 
         Args:
             question: number of its exchange.
-            kept: numbers of the exchanges that were kept of the first `end`, in order.
-            end: see `kept`; all exchanges from there on are in the context.
+            kept: numbers of the kept exchanges among the first `end`, in order.
+            end: see `kept`; all later exchanges are in the context.
         """
         if len(kept) == end or not self._threshold:
             return len(kept) < end
@@ -156,7 +149,7 @@ def _take(index: LexicalIndex, history: History, end: int) -> None:
 
 
 class _Recalling:
-    """Recall in one conversation: what was cut is indexed once, and a block is written once."""
+    """Recall in one conversation: evicted exchanges are indexed once, and a block is written once."""
 
     def __init__(self, share: float, embedding: Embedding | None) -> None:
         self._share, self._embedding = share, embedding
@@ -164,22 +157,22 @@ class _Recalling:
         self._block: tuple[object, Artifact | None] = (None, None)
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in nothing: what a stage left out is not in its drafts."""
+        """Do nothing: evicted artifacts are not in the drafts of this stage."""
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft with the block, or as it was where nothing that was cut matters."""
+        """Return the draft with the block, or unchanged if nothing evicted matters for the question."""
         left = draft.left_out or self._dropped(draft)
         if left is None or left.tokens < _LEAST_ROOM:
             return draft
         root = left.history.members(left.asked)[0].root
         place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if draft.artifacts[p].root is root), None)
-        # a result that is stabilized again has its block already
+        # the history may be an earlier result, which has its block already
         if place is None or _has_block(draft.artifacts, place):
             return draft
         return self._recalled(draft, place, left)
 
     def _recalled(self, draft: Draft, place: int, left: LeftOut) -> Generator[Ask, object, Draft]:
-        """Return the draft with the block, the same object until the next recall, or until a cut makes names known."""
+        """Return the draft with the block, the same object until the next recall or until a cut masks it anew."""
         asked = left.history.members(left.asked)[0]
         at = _known_by(draft, asked)
         if self._past is None or self._past.history is not left.history:
@@ -191,14 +184,14 @@ class _Recalling:
         block = self._block[1]
         if self._past.failure:
             draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": self._past.failure}})
-        # after other stages than the window, what came since the question may have used up the tokens
+        # after other stages than the window, messages since the question may have used up the tokens
         if block is None or draft.tokens + draft.counter.artifact(block) > draft.budget:
             return draft
         artifacts = (*draft.artifacts[:place], block, *draft.artifacts[place:])
         return draft.revise(artifacts, action="recalled", reason="matches the question")
 
     def _dropped(self, draft: Draft) -> LeftOut | None:
-        """Return what other stages than the window dropped, and the tokens that they left at the last user message."""
+        """Return what other stages than the window dropped, and the tokens unused at the last user message."""
         change = next((c for c in draft.changes if c.stage not in _MENDING and _drops(c)), None)
         place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if is_asked(draft.artifacts[p])), None)
         if change is None or place is None:
@@ -209,18 +202,18 @@ class _Recalling:
             return None
         there = {id(artifact.root) for artifact in draft.artifacts}
         kept = tuple(n for n in range(asked) if id(history.members(n)[0].root) in there)
-        # What came since the question does not change what the block may take.
+        # Later messages do not change what the block may take.
         free = draft.budget - draft.overhead - draft.counter.artifacts(draft.artifacts[: place + 1])
         return LeftOut(history, min(free, int(self._share * draft.budget)), asked, kept, asked)
 
 
 class _Past:
-    """Rank the exchanges of one history.
+    """Rank the exchanges of one history by a question.
 
     Attributes:
         history: the history; its beginning never changes.
-        failure: why the embedding could not be used when last asked; empty where it could.
-        question: what was asked last.
+        failure: why the embedding failed at the latest question; empty if it did not.
+        question: the latest question.
     """
 
     def __init__(self, history: History, embedding: Embedding | None) -> None:
@@ -229,7 +222,7 @@ class _Past:
         self.failure = self.question = ""
 
     def scores(self, asked: int, draft: Draft, most: int) -> Generator[Ask, object, dict[int, float]]:
-        """Return how much each exchange before a question matters for it, for its tokens, counted up to `most`."""
+        """Return the relevance per token of each exchange before a question; sizes above `most` count as `most`."""
         _take(self.index, self.history, asked)
         self.failure, self.question = "", self.history.members(asked)[0].text
         tokens = [min(span.tokens, most) for span in self.history.spans[:asked]]
@@ -249,15 +242,15 @@ class _Past:
         return per_token(by_ranks(by_words, self._weighted(found, asked)), tokens)
 
     def _weighted(self, scores: Mapping[int, float], end: int) -> dict[int, float]:
-        """Return the scores of the exchanges before a question, with those around them; replies count for less."""
+        """Return the scores of the exchanges before a question, with their neighbors' share; replies weigh less."""
         near = with_neighbors(scores, _NEIGHBOR)
         return {n: score * (_REPLY if _replies(self.history, n) else 1.0) for n, score in near.items() if n < end}
 
 
 def _known_by(draft: Draft, asked: Artifact) -> Artifact:
-    """Return the artifact by whose coming all names in the block are masked: the question, or a later cut.
+    """Return the artifact up to which names are known for masking the block: the question, or a later cut.
 
-    A cut within the turn masks all that is older than it by the names that are known then.
+    A cut within the turn masks everything older than it, by the names that are known then.
     """
     if draft.cut_at is None or not draft.remasks:
         return asked
@@ -266,7 +259,7 @@ def _known_by(draft: Draft, asked: Artifact) -> Artifact:
 
 
 def _block(draft: Draft, past: _Past, scores: Mapping[int, float], left_out: LeftOut, at: Artifact) -> Artifact | None:
-    """Return the block of what matters most for a question, within its tokens; None where nothing does."""
+    """Return the block of the most relevant exchanges within the available tokens; None if there are none."""
     room, history = left_out.tokens, left_out.history
     gone = frozenset(range(min(left_out.asked, left_out.end))).difference(left_out.kept, history.pinned)
     order = sorted((n for n in scores if n in gone and past.index.documents[n]), key=lambda n: (-scores[n], -n))
@@ -283,7 +276,7 @@ def _block(draft: Draft, past: _Past, scores: Mapping[int, float], left_out: Lef
 
 
 def _has_block(artifacts: Sequence[Artifact], place: int) -> bool:
-    """Return whether a block stands before a question already, also where the two were joined."""
+    """Return whether a question already has a block before it, or joined to it."""
     if place and record_title(artifacts[place - 1]) == RECALLED:
         return True
     return any(record.title == RECALLED for record in leading_records(artifacts[place].text))
@@ -300,7 +293,7 @@ def _drops(change: Change) -> bool:
 
 
 def _searched(artifacts: Sequence[Artifact]) -> Document:
-    """Return the texts of an exchange by which it is found; none of what stages wrote about others."""
+    """Return the texts of an exchange that are indexed; none of the texts that stages wrote about other exchanges."""
     first = artifacts[0]
     if record_title(first) in (RECALLED, TRAIL):
         return ()
@@ -327,8 +320,8 @@ def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
 
 
 def _piece(draft: Draft, past: _Past, number: int, left: int, most: int) -> str | None:
-    """Return an exchange as it stands in the block, within `left` tokens; where it takes more than `most`, in part."""
-    # What stands around the texts comes on top, so texts that do not fit need not be rendered.
+    """Return an exchange as it appears in the block, within `left` tokens; an excerpt if it takes more than `most`."""
+    # Role and date come on top, so if the texts alone do not fit, they need not be rendered.
     texts = sum(map(draft.counter.text, past.index.documents[number]))
     if texts > left and (texts <= most or left < _LEAST_ROOM):
         return None
@@ -340,8 +333,8 @@ def _piece(draft: Draft, past: _Past, number: int, left: int, most: int) -> str 
 
 
 def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | None:
-    """Return the passages of a text that match a question best, in their order; its beginning where none does."""
-    passages = _passages(text[:_MOST_SEARCHED], min(_PASSAGE, 2 * max_tokens))
+    """Return the passages of a text that match a question best, in their order; its beginning if none does."""
+    passages = passages_of(text[:_MOST_SEARCHED], min(PASSAGE, 2 * max_tokens))
     index = LexicalIndex()
     for passage in passages:
         index.add((passage,))
@@ -349,7 +342,7 @@ def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | N
     taken: dict[int, str] = {}
     left = max_tokens
     for number in sorted(found, key=lambda n: (-found[n], n)):
-        tokens = draft.counter.text(passages[number]) + 2  # with the mark of what is left out before it
+        tokens = draft.counter.text(passages[number]) + 2  # including the mark for omitted passages before it
         if tokens <= left:
             taken[number] = passages[number]
             left -= tokens
@@ -358,22 +351,10 @@ def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | N
     return "\n".join(f"{'' if n == 0 or n - 1 in taken else '… '}{taken[n]}" for n in sorted(taken))
 
 
-def _passages(text: str, size: int) -> list[str]:
-    """Return a text in passages of whole lines, of at most about `size` characters; longer lines are divided."""
-    passages = [""]
-    for line in text.splitlines():
-        for begin in range(0, max(len(line), 1), size):
-            part = line[begin : begin + size]
-            if passages[-1] and len(passages[-1]) + len(part) > size:
-                passages.append("")
-            passages[-1] += f"\n{part}" if passages[-1] else part
-    return passages
-
-
 def _fitted(draft: Draft, room: int, chosen: dict[int, str], at: Artifact) -> Artifact | None:
-    """Return the block of the chosen pieces; the least ones go where masking the whole has made it longer."""
+    """Return the block of the chosen pieces; the least relevant are dropped if masking made the block too long."""
     numbers = list(chosen)
-    # the pieces were counted unmasked, and each by itself
+    # the pieces were counted unmasked, and separately
     while numbers:
         body = draft.mask("\n".join(chosen[n] for n in sorted(numbers)), at=at)
         block = Artifact(Kind.USER, write_record(RECALLED, body))

@@ -1,4 +1,4 @@
-"""Mend what a provider would refuse: dangling calls, orphan and duplicate results, late results, missing ids."""
+"""Repair histories that a provider would refuse: dangling calls, orphan, duplicate or late results, missing ids."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final, Literal, TypeAlias
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Draft, Follower
 from ctxguard.errors import ConfigError, PairingError
-from ctxguard.history import Pairing, holds_all_results, pair, whole_until
+from ctxguard.history import Pairing, pair
+from ctxguard.history.pairing import holds_all_results, whole_until
 from ctxguard.stages.followed import FollowedStage
 
 INTERRUPTED: Final = "[no result: the call was interrupted]"
@@ -23,18 +24,18 @@ Copies: TypeAlias = "dict[tuple[int, object], Artifact]"
 
 
 class RepairExchanges(FollowedStage):
-    """Pair every call with its result, right behind it, both with an id.
+    """Pair every call with a result directly behind it, both with an id.
 
-    A dangling call gets a result that says so, a result without a call is dropped, a second result of the same call
-    too; a result that came late moves up behind its call; missing ids are filled in. Where ids are missing or repeat
-    and there are fewer results than calls, nobody knows which calls the results answer: they are dropped, and each of
-    these calls gets a result that says so. The last exchange may stay open, unless its results came in one message, as
-    Anthropic, Bedrock and Gemini want them: that message is complete.
-    OpenAI and Anthropic refuse a whole history for any one of these (400).
+    A dangling call gets a result that says so. A result without a call, or a second result of the same call, is
+    dropped; a late result moves up to its call; missing ids are filled in. If ids are missing or repeat and there are
+    fewer results than calls, the pairing is ambiguous: the results are dropped, and each of these calls gets a result
+    that says so. The last exchange may stay open, unless its results came in one message, as Anthropic, Bedrock and
+    Gemini require: that message is complete. OpenAI and Anthropic refuse a whole history for any one of these faults
+    (400).
 
     Args:
         on_broken: `repair`; `raise` a `PairingError` that names each fault; or `ignore` (incremental input whose calls
-            are on the provider's side).
+            the provider has stored).
         keep_bare: keep tool outputs that name no call, unless they come from a provider's messages: plain transcripts
             have no calls to pair with.
 
@@ -51,14 +52,14 @@ class RepairExchanges(FollowedStage):
         self.keep_bare = keep_bare
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return what repairs one conversation as it grows."""
+        """Return the follower that repairs one conversation as it grows."""
         return _Repairing(self.on_broken, keep_bare=self.keep_bare)
 
 
 class _Repairing:
-    """Repair one conversation: what is settled stays, only what follows it is paired in a call.
+    """Repair one conversation: settled artifacts are not looked at again, so a call pairs only the new ones.
 
-    Everything before the last artifact that is not a result is settled, unless a result comes late for a call in it.
+    Everything before the last artifact that is not a result is settled, unless a late result arrives for a call in it.
     """
 
     def __init__(self, on_broken: OnBroken, *, keep_bare: bool) -> None:
@@ -69,11 +70,11 @@ class _Repairing:
         self._copies: Copies = {}
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Take in what comes next."""
+        """Take in the artifacts that are new in the draft."""
         self._artifacts += artifacts
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft repaired.
+        """Return the repaired draft.
 
         Raises:
             PairingError: something is broken, and the setting is to raise.
@@ -89,14 +90,14 @@ class _Repairing:
         return draft.revise(ended.mended, action="repaired", reason=ended.reasons)
 
     def _ended(self) -> _Settled | None:
-        """Return the whole history repaired; None where nothing was broken."""
+        """Return the whole history repaired; None if nothing was broken."""
         artifacts = self._artifacts
-        # Results behind the last call may still be incomplete; everything before it can be settled.
+        # Results of the last call may still be incomplete; everything before it can be settled.
         last = next((p for p in range(len(artifacts) - 1, 0, -1) if artifacts[p].kind is not Kind.TOOL), 0)
-        # The history may also have become shorter, when a caller edits it: then nothing is settled.
+        # If a caller shortened the history, nothing is settled any more.
         before = self._settled if self._settled.length <= last else self._nothing
         settled = before.followed(artifacts, self._copies, end=last)
-        if settled is None:  # a result came late: what it answers was thought to be settled
+        if settled is None:  # a late result belongs to a call that was settled
             settled = self._nothing.followed(artifacts, self._copies, end=last)
         ended = settled and settled.followed(artifacts, self._copies, end=len(artifacts), is_end=True)
         if settled is not None and ended is not None:
@@ -115,13 +116,13 @@ def _refuse_broken(artifacts: Sequence[Artifact], *, keep_bare: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """Hold what became of the beginning of a history: what follows changes nothing in it, unless a result comes late.
+    """The repaired beginning of a history. Later artifacts do not change it, unless a late result arrives for it.
 
     Attributes:
-        length: how many artifacts it had.
-        mended: those that it became; None where nothing in it was broken, so that it is as it was.
-        reasons: why, by `id()`.
-        pairing: what of it is still unanswered, and where its last turn began.
+        length: number of artifacts in the original beginning.
+        mended: the artifacts after the repair; None if nothing was broken.
+        reasons: the reason of each change, by `id()`.
+        pairing: the calls that are still unanswered, and where the last turn began.
         keep_bare: as for `RepairExchanges`.
     """
 
@@ -134,21 +135,21 @@ class _Settled:
     def followed(
         self, artifacts: Sequence[Artifact], copies: Copies, *, end: int, is_end: bool = False
     ) -> _Settled | None:
-        """Return what the beginning and what follows it up to `end` become; None where that may change the beginning.
+        """Return the beginning extended up to `end`, repaired; None if the new artifacts may change the beginning.
 
-        `artifacts` holds both. `copies` are those made so far, see `_Repair`. With `is_end` the history ends there, and
-        its last exchange may stay open.
+        `artifacts` contains both. `copies` are the changed copies made so far, see `_Repair`. With `is_end` the history
+        ends there, and its last exchange may stay open.
         """
         if self._is_sound(artifacts, end, is_end=is_end):
             mended = None if self.mended is None else (*self.mended, *artifacts[self.length : end])
             return replace(self, length=end, mended=mended, pairing=self._turned(artifacts, end))
         begin, artifacts = self.length, artifacts[:end]
         found = pair(artifacts, begin, earlier=self.pairing, is_end=is_end)
-        # A result that came late changes what was thought to be settled; the caller starts over.
+        # A late result changes what was settled; the caller starts over.
         if begin and any(owner < begin for owner, _ in found.owner.values()):
             return None
         if begin and any(artifacts[p].answers is not None or p in found.unclear for p in found.orphans):
-            return None  # it may be a second result, or one of a call in the beginning
+            return None  # it may be a second result, or the result of an earlier call
         repair = _Repair(artifacts, found, copies, begin, is_end=is_end, keep_bare=self.keep_bare)
         mended = (*(artifacts[:begin] if self.mended is None else self.mended), *repair.mend())
         pairing = Pairing(unanswered=found.unanswered, turn=found.turn)
@@ -156,7 +157,7 @@ class _Settled:
         return _Settled(len(artifacts), mended, reasons, pairing, self.keep_bare)
 
     def _is_sound(self, artifacts: Sequence[Artifact], end: int, *, is_end: bool) -> bool:
-        """Return True only when certain that what follows is in order and belongs to nothing before it."""
+        """Return True only if the new artifacts are certainly in order and independent of the earlier ones."""
         if self.pairing.unanswered:
             return False
         whole = whole_until(artifacts, self.length, end)
@@ -170,12 +171,12 @@ class _Settled:
 
 
 class _Repair:
-    """Work out what a history becomes, from a position on.
+    """Repair a history from a position on.
 
     Args:
         artifacts: the history.
-        found: which results answer which calls, from the position on.
-        copies: changed copies made so far: the same object in each call, so that later stages know it again.
+        found: the pairing of results and calls from the position on.
+        copies: changed copies made so far: reused in each call, so that later stages recognize the object.
         begin: the position.
         is_end: whether the history ends there, so that its last exchange may stay open.
         keep_bare: as for `RepairExchanges`.
@@ -197,7 +198,7 @@ class _Repair:
         self.copies = copies
         self.begin = begin
         self.results: dict[int, list[int]] = {}
-        # Grouped once: looking for the results of each call would be quadratic.
+        # Grouped once: searching the results of each call would be quadratic.
         for position, (owner, _) in found.owner.items():
             self.results.setdefault(owner, []).append(position)
         self.open_at = self._open_exchange() if is_end else None
@@ -208,9 +209,9 @@ class _Repair:
         self.reasons: dict[int, str] = {}
 
     def _open_exchange(self) -> int | None:
-        """Return the position of the calling artifact that nothing but its own results follows."""
+        """Return the position of the assistant message whose calls are open: only results of its own follow it."""
         for position in range(len(self.artifacts) - 1, self.begin - 1, -1):
-            # Nothing but own results may follow an open exchange: anything else means that the call was left behind.
+            # If anything else follows, the call was abandoned.
             owner = self.found.owner.get(position)
             if owner is None:
                 return position if self.artifacts[position].calls else None
@@ -222,7 +223,7 @@ class _Repair:
         return [p for owner, places in self.results.items() for n, p in enumerate(places, 1) if p != owner + n]
 
     def _nameless(self) -> list[int]:
-        """Return positions of calls and results where an id is missing, or differs between the two."""
+        """Return positions of calls and results with a missing id, or with different ids on the two sides."""
         missing = []
         for position, (owner, number) in self.found.owner.items():
             call = self.artifacts[owner].calls[number].id
@@ -255,14 +256,14 @@ class _Repair:
                 continue
             caller = self._with_ids(position)
             mended.append(caller)
-            # Results move right behind their call: providers take them nowhere else.
+            # Results move directly behind their call: providers accept them nowhere else.
             mended += [self._result(p, caller, moved=p in misplaced) for p in self.results.get(position, ())]
             mended += self._stand_ins(position, caller)
         return mended
 
     def _with_ids(self, position: int) -> Artifact:
         artifact = self.artifacts[position]
-        # Untouched where nothing is missing: the same object keeps the native message as it is.
+        # Unchanged if nothing is missing: the same object keeps the native message as it is.
         if all(call.id is not None for call in artifact.calls):
             return artifact
         given = {
@@ -302,7 +303,7 @@ class _Repair:
         return self._copy(caller, (number, caller.calls[number].id, text), lambda: stand_in(caller.calls[number], text))
 
     def _copy(self, artifact: Artifact, what: object, make: Callable[[], Artifact]) -> Artifact:
-        # The same copy in each call: a new object would look like a change to every later stage.
+        # The same copy in each call: later stages would take a new object for a change.
         known = self.copies.get((id(artifact), what))
         if known is None:
             known = self.copies[id(artifact), what] = make()
@@ -310,11 +311,11 @@ class _Repair:
 
 
 def _is_bare(result: Artifact) -> bool:
-    """Tell a tool output of a plain transcript from a provider's message that lacks its id."""
+    """Return whether a tool output is from a plain transcript, not from a provider's message without an id."""
     source = result.source
     return result.answers is None and (source is None or (isinstance(source, Mapping) and "role" not in source))
 
 
 def stand_in(call: ToolCall, text: str = INTERRUPTED) -> Artifact:
-    """Return the result that stands for one that never came."""
+    """Return a substitute for a result that never arrived."""
     return Artifact(Kind.TOOL, text, answers=call.id, name=call.name)

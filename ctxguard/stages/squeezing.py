@@ -1,4 +1,4 @@
-"""Squeeze a window: make what must stay smaller, text by text, where it does not fit as it is."""
+"""Squeeze a window: if the mandatory messages do not fit, shorten their texts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ctxguard.stages.bound_tool_output import bounded, bounded_text
 from ctxguard.stages.window_state import Ledger, Shortened, WindowState
 
 _FLOORS: Final = (24, 8)
-"""Tokens that texts are squeezed down to: first outputs, then what the model and people said, then all once more."""
+"""Tokens to which texts are squeezed: first outputs, then messages of the model and people, then all again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Squeezer:
-    """Make texts smaller: tool outputs first, then what the model said, then what people said, the last never.
+    """Shorten texts: tool outputs first, then assistant messages, then user messages; the last user message never.
 
     Attributes:
-        ledger: what the exchanges cost.
-        bounds_people: whether the task and the last user message may be bounded where nothing else helps.
-        handle: stores a text in full and returns its handle, which the marker names; None where there is no store.
+        ledger: the token costs of the exchanges.
+        bounds_people: whether the task and the last user message may be bounded if nothing else helps.
+        handle: saves a text in full and returns its handle, which the marker names; None without a store.
     """
 
     ledger: Ledger
@@ -32,21 +32,21 @@ class Squeezer:
     handle: Callable[[str], str] | None = None
 
     def squeezed(self, state: WindowState, number: int) -> WindowState:
-        """Return a window that is too large with texts made smaller, until it fits or nothing more can be saved.
+        """Return a window that exceeds the budget with shortened texts, until it fits or no more tokens can be saved.
 
-        `number` is the exchange at which is cut.
+        `number` is the exchange at which the window is cut.
         """
         ledger, history = self.ledger, self.ledger.history
         at = history.members(number)[0]
-        # A last message that quotes one of our records is no request by its title, but it is kept like one.
+        # A last message that quotes one of our records does not count as a request, but is kept like one.
         last = (history.last_asked(number + 1), history.last_user(number + 1), ledger.task)
         people = [history.start(n) for n in dict.fromkeys(last) if n is not None]
         kept = [p for n in state.numbers() if not ledger.stays(n) for p in ledger.positions(n) if p not in people]
         tools, spoken, asked = (
             [p for p in kept if history.artifacts[p].kind is kind] for kind in (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
         )
-        # Tool outputs first: they are large, and the model can ask for them again. What people and the model said is
-        # worth more than records and a list of what is gone.
+        # Tool outputs first: they are large, and the model can ask for them again. Messages of people and of the model
+        # are worth more than records and the trail.
         state = self._without_records(self._capped(state, tools, _FLOORS[0], at), number)
         for floor, groups in zip(_FLOORS, ((spoken, asked), (tools, spoken, asked)), strict=True):
             for positions in groups:
@@ -54,7 +54,7 @@ class Squeezer:
         return self._capped(state, people, _FLOORS[1], at) if self.bounds_people else state
 
     def _without_records(self, state: WindowState, number: int) -> WindowState:
-        """Return the state without the trail, and without other records, as far as it does not fit."""
+        """Return the state without the trail and other records, as far as is necessary to fit."""
         ledger, history = self.ledger, self.ledger.history
         if state.note is not None and state.total > ledger.budget(state):
             state = replace(state, note=None, tokens=state.tokens - ledger.draft.counter.artifact(state.note))
@@ -67,16 +67,16 @@ class Squeezer:
         return state
 
     def _capped(self, state: WindowState, positions: list[int], floor: int, at: Artifact) -> WindowState:
-        """Return the state with texts cut to one size, `floor` at least, so that it fits if they can save so much.
+        """Return the state with all texts limited to one size, at least `floor`, to fit the budget if possible.
 
-        `at` is the artifact by whose coming they are written, see `Draft.mask`.
+        `at` is the artifact whose arrival causes the change, see `Draft.mask`.
         """
         draft, history = self.ledger.draft, self.ledger.history
         excess = state.total - self.ledger.budget(state)
         if excess <= 0:
             return state
         sizes = {p: self.ledger.tokens_at(p, state.shortened) for p in positions if not history.artifacts[p].pinned}
-        # One size for all, so that a few huge texts give way before many small ones do.
+        # One cap for all, so that a few huge texts are shortened before many small ones.
         cap = water_level(sizes.values(), sum(sizes.values()) - excess, floor)
         shortened, saved = dict(state.shortened), dict.fromkeys(sizes, 0)
         for position, size in sizes.items():
@@ -91,13 +91,13 @@ class Squeezer:
                 if tokens < size:
                     shortened[position] = Shortened(smaller, tokens, "the mandatory messages did not fit")
                     saved[position] = size - tokens
-        # The task is accounted for among what never leaves.
+        # The tokens of the task are counted as fixed.
         fixed = 0 if self.ledger.task is None else saved.pop(history.start(self.ledger.task), 0)
         tokens = state.tokens - sum(saved.values())
         return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=tokens)
 
     def _is_open(self, position: int) -> bool:
-        """Return whether the calls of an artifact still wait for results; such arguments are never touched."""
+        """Return whether calls of an artifact still wait for results; their arguments are never changed."""
         artifacts = self.ledger.history.artifacts
         calls = artifacts[position].calls
         # A tool may be running with these very arguments.
@@ -106,7 +106,7 @@ class Squeezer:
 
 
 def water_level(tokens: Iterable[int], room: int, floor: int) -> int:
-    """Return the largest cap, `floor` at least, under which capped sizes add up to at most `room`."""
+    """Return the largest limit, at least `floor`, with which the limited sizes add up to at most `room`."""
     sizes = sorted(tokens)
     for number, size in enumerate(sizes):
         share = room // (len(sizes) - number)
@@ -119,7 +119,7 @@ def water_level(tokens: Iterable[int], room: int, floor: int) -> int:
 def squeezed_to(
     artifact: Artifact, cap: int, draft: Draft, *, is_open: bool, handle: str | None = None, at: Artifact | None = None
 ) -> Artifact:
-    """Return an artifact of at most `cap` tokens, as far as its content and then its arguments can give."""
+    """Return an artifact shortened to `cap` tokens, first its content, then its arguments, as far as possible."""
     squeezed = bounded(artifact, cap, draft, at=at, handle=handle)
     count = draft.counter
     if is_open or count.artifact(squeezed) <= cap:
@@ -135,11 +135,11 @@ def squeezed_to(
 
 
 def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft) -> ToolCall:
-    """Return a call with shorter arguments that are still a JSON object, if they were one."""
+    """Return a call with shorter arguments, which are a JSON object if they were one."""
     if draft.counter.text(call.arguments) <= max_tokens:
         return call
     shorter = bounded_text(call.arguments, max_tokens, draft)
-    # Providers parse arguments: a truncated object would be refused, an empty one is not.
+    # Providers parse arguments: they refuse a truncated object, but not an empty one.
     return replace(call, arguments=shorter if is_json_object(shorter) or not is_json_object(call.arguments) else "{}")
 
 
@@ -147,5 +147,5 @@ def is_json_object(text: str) -> bool:
     """Return whether a text is a JSON object."""
     try:
         return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):  # nested too deep to be one that a tool takes
+    except (ValueError, RecursionError):  # nested too deeply for the arguments of a tool
         return False

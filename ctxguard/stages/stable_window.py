@@ -1,8 +1,9 @@
 """Fit a history into the budget so that prompts keep their prefix: cut rarely, cut deep, stay there.
 
-The window takes the exchanges in one by one. When one more does not fit, it is cut, graded (see `cutting`), until only
-`target` of the room is taken, and it stays so until the budget is hit again. It looks at nothing but the history, so
-every call repeats the decisions of the calls before it, and prompts only grow between two cuts.
+The window takes in the exchanges one by one. If one more exceeds the budget, the window is cut in several steps (see
+`cutting`), until only `target` of the available tokens is used, and it stays cut there until the budget is hit again.
+It depends on nothing but the history, so every call repeats the decisions of earlier calls, and prompts only grow
+between two cuts.
 """
 
 from __future__ import annotations
@@ -30,26 +31,27 @@ if TYPE_CHECKING:
 
 
 class StableWindow(FollowedStage):
-    """Cut when the budget is hit, down to `target`, and stay there until the next hit.
+    """Cut when the budget is hit, down to `target`, and keep that prefix until the next hit.
 
-    The newest tool outputs are whole while they fit into half of the room together: what system, task, pins and the
-    last user message leave of the budget. Once the model has replied, one of more than `output_share` of the room
-    takes its bounded view; the others stay whole until a cut. A cut frees in this order, and stops as soon as it has
-    freed enough: outputs before the last three exchanges take a short view, then the oldest exchanges leave. What has
-    left stands on the trail: one message behind the task. System, task, pins and the last user message stay as they
-    are, and so do the last exchange, the `keep_recent` latest messages, and the newest record (summary, checkpoint) of
-    at most a quarter of the budget. Where they alone exceed the budget, their tool outputs are squeezed, then arguments
-    and older texts.
+    Shares refer to the available tokens: the budget minus system prompt, task, pins and the last user message. The
+    newest tool outputs are sent whole while together they take at most half of these. Once the model has replied, an
+    output larger than `output_share` is replaced by a bounded view; the others stay whole until a cut. A cut proceeds
+    in this order, and stops once it has freed enough: outputs before the last three exchanges are replaced by short
+    views, then the oldest exchanges are evicted. Evicted exchanges are listed in the trail: one message behind the
+    task. System prompt, task, pins and the last user message stay unchanged, and so do the last exchange, the
+    `keep_recent` latest messages, and the newest record (summary, checkpoint) if it takes at most a quarter of the
+    budget. If these mandatory messages alone exceed the budget, their tool outputs are squeezed, then arguments and
+    older texts.
 
     Args:
-        recall: the `RecallRelevant` behind it, which decides at the beginning of a turn whether something comes back:
-            the window then makes room for it, until the next cut. None means that nothing does.
-        store: where full texts go; views and trail then name a handle. None keeps none.
+        recall: the `RecallRelevant` behind it, which decides at the beginning of a turn whether to recall evicted
+            exchanges: the window then reserves tokens for them until the next cut. None disables recall.
+        store: where full texts are saved; views and trail then name a handle. None saves none.
         **settings: see `WindowSettings`.
 
     Raises:
         ConfigError: a setting is out of range.
-        BudgetExceededError: (when called) the mandatory messages do not fit even so.
+        BudgetExceededError: (when called) the mandatory messages do not fit even after all of that.
     """
 
     name = "StableWindow"
@@ -62,12 +64,12 @@ class StableWindow(FollowedStage):
         self.store = opened(store)
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return the window of one conversation."""
+        """Return the follower that keeps the window of one conversation."""
         return _Window(self, draft)
 
 
 class _Window:
-    """Follow one conversation. The last exchange may still grow, so it is taken in anew by each call."""
+    """Follow one conversation. The last exchange may still grow, so each call takes it in anew."""
 
     def __init__(self, stage: StableWindow, draft: Draft) -> None:
         self._stage = stage
@@ -81,20 +83,20 @@ class _Window:
         self._state = WindowState(fixed=draft.overhead)
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Take in what comes next."""
+        """Take in the artifacts that are new in the draft."""
         self._history.extend(artifacts)
         # Without the last exchange, which may still grow; `result` adds it to a copy of the state.
         while self._state.seen < len(self._history) - 1:
             self._state = self._taken(self._state)
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft that the window leaves, or a generator that stores what it shortened.
+        """Return the draft after the window's decisions, or a generator that also stores the texts it shortened.
 
         Raises:
-            BudgetExceededError: what must stay does not fit.
+            BudgetExceededError: the mandatory messages do not fit.
         """
         state = self._ended()
-        # Everything was tried by now: exchanges, records, squeezing.
+        # All means have been tried by now: eviction, dropping records, squeezing.
         if state.total > self._ledger.whole_budget(state):
             raise self._exceeded(draft, state)
         result = self._drafted(draft, state)
@@ -105,12 +107,12 @@ class _Window:
         handles = self._cutter.handles
         for handle in list(handles):
             yield Ask(store.put_new, (NAMESPACE, handle, handles[handle].encode("utf-8", "surrogatepass")))
-            # Only after it was stored: a write that fails is tried again by the next call.
+            # Removed only after it was stored, so the next call repeats a failed write.
             del handles[handle]
         return result
 
     def _ended(self) -> WindowState:
-        """Return the state with everything in it, the last exchange and what has authority behind it."""
+        """Return the state with all exchanges, including the last one, and all later system and task artifacts."""
         state = self._taken(self._state) if len(self._history) else self._state
         state = self._with_authority(state, len(self._history.artifacts))
         if state.total > self._ledger.budget(state) and len(self._history):
@@ -118,12 +120,12 @@ class _Window:
         return state
 
     def _taken(self, state: WindowState) -> WindowState:
-        """Return the state with one more exchange, cut if that does not fit."""
+        """Return the state with one more exchange, cut if it does not fit."""
         number, span = state.seen, self._history.spans[state.seen]
         state = self._with_authority(state, span.start)
         state = self._cutter.settled(self._calibrated(state, span.start), number)
         ledger = self._ledger
-        # Not before it comes: what is done at an exchange is a function of what came before it.
+        # Not before it arrives: decisions at an exchange depend only on earlier ones.
         if ledger.task is None and ledger.draft.keep_task and self._history.task(ledger.draft.budget) == number:
             ledger.task = number
         stays = ledger.stays(number)
@@ -135,7 +137,7 @@ class _Window:
         return self._with_recall(state, number) if span.is_asked and self._gate is not None else state
 
     def _with_recall(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with room for what is brought back for a question, where the gate opens; cut if need be."""
+        """Return the state with tokens reserved for recall if the gate opens; this may need a cut."""
         gate, ledger = self._gate, self._ledger
         if gate is None or number == ledger.task or not gate.opens(number, state.kept, state.judged):
             return state
@@ -143,13 +145,13 @@ class _Window:
         state = replace(state, recalled=left)
         if state.total > ledger.budget(state):
             state = self._cutter.cut(state, number)
-        # What must stay may leave less than that.
+        # The mandatory messages may leave fewer tokens than that.
         tokens = min(left.tokens, left.tokens + ledger.budget(state) - state.total)
         found = LeftOut(self._history, tokens, number, state.kept, state.judged) if tokens > 0 else None
         return replace(state, recalled=found)
 
     def _with_authority(self, state: WindowState, position: int) -> WindowState:
-        """Return the state with the system and task artifacts that stand before a position counted."""
+        """Return the state including the system and task artifacts before a position."""
         history, counted = self._history, state.authority
         while counted < len(history.authority) and history.authority[counted] < position:
             counted += 1
@@ -160,13 +162,13 @@ class _Window:
 
     def _calibrated(self, state: WindowState, position: int) -> WindowState:
         reported, draft = self._history.artifacts[position].reported, self._ledger.draft
-        # What is brought back is not written yet, so what was sent with it is not known here.
+        # The recalled block is not written yet, so the prompt that was sent with it cannot be counted here.
         if reported is None or not draft.calibrate or state.recalled is not None:
             return state
         return replace(state, calibration=state.calibration.compared(reported, state.total, draft.budget))
 
     def _cut(self, state: WindowState, number: int) -> WindowState:
-        # What was brought back goes first: it is of an earlier turn, or of earlier steps of this one.
+        # The recalled block is dropped first: it belongs to an earlier turn, or to earlier steps of this one.
         state = self._cutter.cut(replace(state, recalled=None), number)
         if state.total <= self._ledger.budget(state):
             return state
@@ -175,9 +177,9 @@ class _Window:
     # -- the result
 
     def _kept(self, state: WindowState) -> tuple[list[int], list[Artifact]]:
-        """Return the positions of what stays, in order, and the artifacts as they stand there."""
+        """Return the positions of the kept artifacts, in order, and the artifacts in their current form."""
         artifacts, spans = self._history.artifacts, self._history.spans
-        # Everything behind the last cut stays, so only what stands before it has to be picked out.
+        # Everything after the last cut is kept, so only the part before it has to be filtered.
         rest = spans[state.judged].start if state.judged < len(spans) else len(artifacts)
         positions = [p for n in state.kept for p in range(spans[n].start, spans[n].end)]
         positions = sorted([*(p for p in self._history.authority if p < rest), *positions])
@@ -191,7 +193,7 @@ class _Window:
         if told := state.calibration.told():
             budget, details = self._ledger.whole_budget(state), {**draft.details, "calibration": told}
             draft = replace(draft, settings=replace(draft.settings, budget=budget, regained=0), details=details)
-        # Nothing was ever shortened: the draft goes through untouched, and its prefix with it.
+        # Nothing was ever shortened: the draft is returned unchanged, and so is its prefix.
         if state.cut_at is None and not state.shortened:
             return draft
         positions, artifacts = self._kept(state)
@@ -199,7 +201,7 @@ class _Window:
         actions: dict[int, Action] = {id(draft.artifacts[p]): d.action for p, d in state.shortened.items()}
         note, steps = state.note, state.told if state.note is not None else 0
         if note is not None:
-            # Behind the task and before everything else: it is about what came between the two.
+            # Directly behind the task, because it summarizes what came between the task and the rest.
             artifacts.insert(self._place_of_note(positions), note)
             reasons[id(note)] = f"tells {steps} of {state.trail.steps} steps that have left"
             actions[id(note)] = "summarised"
@@ -219,7 +221,7 @@ class _Window:
         return replace(fitted, cut_at=cut_at, left_out=left, details=details)
 
     def _cut_at(self, draft: Draft, number: int) -> int:
-        """Return where an exchange begins in the history, in which stages may have added or dropped some before."""
+        """Return an exchange's position in the full history, which differs if stages added or dropped artifacts."""
         start = self._history.start(number)
         root = self._history.artifacts[start].root
         if start < len(draft.history) and draft.history[start].root is root:
@@ -228,13 +230,13 @@ class _Window:
         return next(behind, min(start, len(draft.history) - 1))
 
     def _latest_cuts(self, state: WindowState) -> dict[str, int]:
-        """Return how many of the latest calls of the model were cut; a call is what each of its messages answered."""
+        """Return how many of the latest model calls had a cut; each assistant message counts as one call."""
         replies = self._history.replies[-LATEST:]
         cut = {bisect_right(replies, n) for n in state.cuts}
         return {"calls": len(replies), "cut": len(cut - {0})}
 
     def _bounded_messages(self, state: WindowState) -> list[dict[str, int]]:
-        """Return the task and the last user message where they are sent in part."""
+        """Return the task and the last user message if they are sent shortened."""
         history, count = self._history, self._ledger.draft.counter.artifact
         numbers = {n for n in (self._ledger.task, history.last_asked(len(history))) if n is not None}
         shown = ((history.start(n), state.shortened.get(history.start(n))) for n in numbers)
@@ -245,10 +247,10 @@ class _Window:
         ]
 
     def _place_of_note(self, positions: Sequence[int]) -> int:
-        """Return where the trail stands among what is kept: behind the task, before all other exchanges."""
+        """Return the position of the trail among the kept artifacts: behind the task, before all other exchanges."""
         task = self._ledger.task
         place = 0 if task is None else bisect_right(positions, self._history.start(task))
-        # Authority stands in front of the trail where it does already; what comes later may stand behind an exchange.
+        # System and task artifacts at the front stay before the trail; later ones may follow an exchange.
         authority = set(self._history.authority)
         return next((n for n in range(place, len(positions)) if positions[n] not in authority), len(positions))
 

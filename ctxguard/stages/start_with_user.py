@@ -1,4 +1,4 @@
-"""Let the conversation begin with the user, where a provider wants it to."""
+"""Let the conversation begin with the user if a provider requires it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ctxguard.draft import Draft
 
 _REASON: Final = "the provider wants the user to speak first"
 _STAND_IN: Final = "…"
-"""Stands for a user who said nothing that is left; no provider takes an empty message."""
+"""The text of an inserted user message; no provider accepts an empty one."""
 
 
 class StartWithUser:
-    """Drop what the assistant said before the first message of the user's: a greeting, as chat widgets show one.
+    """Drop assistant messages before the first user message, such as the greeting of a chat widget.
 
-    Anthropic, Gemini and Bedrock refuse such histories, as strict chat templates do ("first message must use the user
-    role"). It stands behind every chain of their adapters, and behind those with one of these as `provider`, and does
-    the same at every call, so that prompts keep their prefix. Where no user speaks, or a pin is to stay, a message of
-    the user's that says "…" comes first.
+    Anthropic, Gemini and Bedrock refuse such histories, and so do strict chat templates ("first message must use the
+    user role"). The adapters of these providers append this stage to every chain, as does each of them as `provider`.
+    It does the same at every call, so that prompts keep their prefix. If there is no user message, or a pinned message
+    comes before it, a user message that says "…" is put first.
     """
 
     name = "StartWithUser"

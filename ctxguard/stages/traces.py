@@ -1,4 +1,4 @@
-"""Say what one exchange did: a step for each of its calls, or for what was said.
+"""Summarize one exchange as steps: one for each of its calls, or one for its message.
 
 Everything here is a pure function of one exchange.
 """
@@ -38,7 +38,7 @@ _SAYS: Final[Mapping[_Deed, str]] = {
     "ran": "run exec execute bash shell sh terminal test tests pytest python ipython make build",
 }
 _VERBS: Final[Mapping[str, _Deed]] = {verb: deed for deed, verbs in _SAYS.items() for verb in verbs.split()}
-"""What the words of tool names and of shell commands say about a call; the first that stands here decides."""
+"""What the words of tool names and shell commands say about a call; the first known word decides."""
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _COMMANDS: Final = ("command", "cmd", "code", "script")
 _ACTIONS: Final = ("command", "action", "operation", "mode", "method")
@@ -63,14 +63,14 @@ _Pairs = tuple[tuple[str, object], ...]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Say what one call did, or what someone said.
+    """One call, or one message, as a line of the trail.
 
     Attributes:
         section: the part of a trail that it belongs to.
         who: name of the tool, or of the speaker (`user`, `assistant`).
-        what: what the call is about, or what was said.
-        ended: how it ended, in the words of its output; empty if these are long and no error.
-        handle: where the full output can be read back; None where it is nowhere.
+        what: the subject of the call, or the text of the message.
+        ended: how the call ended, in words of its output; empty if the output is long and not an error.
+        handle: where the full output can be read back; None if it is not stored.
     """
 
     section: Section
@@ -89,9 +89,9 @@ def trace_of(
     """Return the steps of an exchange.
 
     Args:
-        exchange: its artifacts, masked, and before tool outputs were bounded where they are at hand.
-        handles: where full outputs can be read back, by number of the artifact in the exchange.
-        around: the artifacts right before and behind it. An agent without tools writes its command in a block at the
+        exchange: its artifacts, masked, and if possible from before tool outputs were bounded.
+        handles: handles of stored outputs, by number of the artifact in the exchange.
+        around: the artifacts directly before and after it. An agent without tools writes its command in a block at the
             end of each message, and gets the output in the user's role.
     """
     first, results, handles = exchange[0], exchange[1:], handles or {}
@@ -108,7 +108,7 @@ def trace_of(
 
 
 def _said(artifact: Artifact, handle: str | None, *, commanded: bool) -> Step:
-    # Reasoning is the model's own, and has no place in the user's role.
+    # Reasoning is private to the model; the trail, which has the user's role, must not repeat it.
     is_text = isinstance(artifact.content, str)
     parts = () if is_text else artifact.content
     spoken = [part.text for part in parts if part.text is not None and part.kind != "reasoning"]  # type: ignore[union-attr]
@@ -122,12 +122,12 @@ def _said(artifact: Artifact, handle: str | None, *, commanded: bool) -> Step:
 
 
 def ends_in_command(artifact: Artifact) -> bool:
-    """Return whether a message ends in a block, as agents without tools write their commands."""
+    """Return whether a message ends in a code block, in which agents without tools write their commands."""
     return _COMMAND_AT_END.search(artifact.text) is not None
 
 
 def is_observation(text: str) -> bool:
-    """Return whether a message in the user's role is what a program wrote: by its type, its lines, or its few words."""
+    """Return whether a program wrote a message in the user's role: by its type, its lines, or its few words."""
     start = ends_of(text)[:4_000]
     if _OBSERVED.match(start):
         return True
@@ -154,7 +154,7 @@ def _called(call: ToolCall, result: Artifact | None, handle: str | None) -> Step
 
 
 def _ids_in(text: str, told: str) -> str:
-    """Return the ids of a JSON result that are not told yet, behind their keys, in at most 120 characters."""
+    """Return the ids in a JSON result that are not in `told`, with their keys, in at most 120 characters."""
     try:
         tree = parse_start(text[:_RESULT]) if text.lstrip()[:1] in ("{", "[") else ""
     except (ValueError, RecursionError):
@@ -169,14 +169,14 @@ def _ids_in(text: str, told: str) -> str:
 
 
 def _section_of(tool: str, pairs: _Pairs) -> tuple[_Deed, bool]:
-    """Return what a call does by the words of its tool, action or command, and whether it is known to only read."""
+    """Return the kind of a call by the words of its tool, action or command, and whether it is known to only read."""
     values = {key: node for key, node in reversed(pairs) if isinstance(node, str)}
     action = next((values[key] for key in _ACTIONS if _first_verb(values.get(key, "")) and _is_word(values[key])), tool)
     command = next((values[key] for key in _COMMANDS if key in values and not _is_word(values[key])), None)
     if command is None:
         found = _first_verb(action)
         return found or "called", found == "called"
-    # `cd` goes with what follows it; a command that we do not know runs something.
+    # `cd` is only a prefix; an unknown command counts as running something.
     verbs = {_first_verb(" ".join(words[:2])) or "ran" for part in _SEGMENTS.split(command) if (words := part.split())}
     if "changed" in verbs:
         return "changed", False
@@ -193,7 +193,7 @@ def _first_verb(text: str) -> _Deed | None:
 
 
 def _about(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
-    """Return what a call is about: its command, its path, or its short arguments, numbers with their names."""
+    """Return the subject of a call: its command, its path, or its short arguments; numbers with their names."""
     values: dict[str, list[str]] = {}
     for key, node in pairs:
         if isinstance(node, str) and node.strip():
@@ -206,12 +206,12 @@ def _about(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
     has_path = any(map(_is_path, (value for listed in values.values() for value in listed)))
     told: list[str] = []
     for key, listed in values.items():
-        # Where a path says what a call is about, offsets and contents do not.
+        # If a path identifies the call, offsets and contents add nothing.
         is_detail = changed or isinstance(listed[0], Number) or len(listed[0]) > LONGEST // 2
         if has_path and is_detail and not _is_path(listed[0]) and not (key in _ACTIONS and _is_word(listed[0])):
             continue
         value = _shown(", ".join(listed[:8]))
-        # A number says nothing without its name, and an action nothing more with it.
+        # A number means nothing without its name; an action is clear without one.
         is_clear = _is_path(listed[0]) or key in _ACTIONS or (len(values) == 1 and not isinstance(listed[0], Number))
         part = value if is_clear else f"{_UNSAFE.sub('_', key)}={value}"
         if told and sum(map(len, told)) + len(part) > LONGEST:
@@ -230,13 +230,13 @@ def _shown(value: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotes that it cannot end: a trail has the user's role, and a tool may not."""
+    """Return a text in quotes that it cannot close: the trail has the user's role, so tool output must stay quoted."""
     shown = "".join(sign for sign in text if sign.isprintable())
     return f'"{shown.replace(chr(34), chr(39))}"'
 
 
 def _places_of_results(first: Artifact, results: Sequence[Artifact]) -> dict[int, int]:
-    """Return the place of the result of each call: by id where it has one, else in order."""
+    """Return the place of the result of each call: by id if it has one, else in order."""
     waiting: dict[str | None, deque[int]] = {}
     for number, call in enumerate(first.calls):
         waiting.setdefault(call.id, deque()).append(number)
@@ -249,7 +249,7 @@ def _places_of_results(first: Artifact, results: Sequence[Artifact]) -> dict[int
 
 
 def _read(arguments: str) -> _Pairs:
-    """Return the keys and values of a call's arguments, some thousands at most; nothing of what is not JSON."""
+    """Return the keys and values of a call's arguments, at most some thousands; none if they are not JSON."""
     try:
         tree: object = parse_json(arguments)
     except (ValueError, RecursionError):

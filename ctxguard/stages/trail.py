@@ -1,7 +1,7 @@
-"""Write the trail: what has left the context, what people said first, then failures, changes and other calls.
+"""Write the trail, a message that lists the evicted steps: user messages first, then failures, changes, other calls.
 
-Everything here is a pure function. A trail adds up the steps of the exchanges that have left (see `traces`); its text
-is written anew at each cut, and what was written can be read again without loss.
+Everything here is a pure function. A trail accumulates the steps of evicted exchanges (see `traces`); its text is
+written anew at each cut, and can be read back without loss.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ctxguard.content.outcomes import LONGEST
 from ctxguard.stages.traces import Section, Step, quoted
 
 _SHARE: Final = 0.5
-"""Share of the tokens left that each kind of line may take before the next kind has had its turn."""
+"""Share of the remaining tokens that each kind of line may take in the first round."""
 _BEGINNING: Final = 24
-"""Characters of a message below which its beginning says nothing."""
+"""Characters below which the beginning of a message is not informative."""
 _REMEMBERED: Final = 512
 """Latest different steps that a trail may list, so that a cut costs the same however long the conversation is."""
 _TITLES: Final[Mapping[Section, str]] = {"failed": "Failed:", "changed": "Changed:", "called": "Called:"}
@@ -37,12 +37,12 @@ def _opening(steps: int, told: int, root: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """Hold what has left so far. Immutable: `extended` returns a new one.
+    """The evicted steps so far. Immutable: `extended` returns a new one.
 
     Attributes:
-        steps: how many steps have left.
-        told: how often each step that can be told was done, in the order in which each was done last.
-        untold: how many steps there are besides, by tool or speaker, as far as it is known.
+        steps: number of evicted steps.
+        told: the steps that can be listed, with their number of repetitions, ordered by their latest occurrence.
+        untold: number of further steps, by tool or speaker, as far as known.
     """
 
     steps: int = 0
@@ -50,21 +50,21 @@ class Trail:
     untold: Mapping[str, int] = field(default_factory=dict)
 
     def extended(self, left: Iterable[tuple[Step, ...]]) -> Trail:
-        """Return the trail with the steps of more exchanges on it, in their order."""
+        """Return the trail extended by the steps of more exchanges, in their order."""
         told, untold, steps = dict(self.told), Counter(self.untold), self.steps
         for step in (step for trace in left for step in trace):
             steps += 1
             if step.section == "observed" or not (step.what or step.section not in _SPEECH):
                 untold[step.who] += 1
             else:
-                # Taken out and put in again, so that the order is that of the latest time.
+                # Removed and inserted again, so that the order is that of the latest occurrence.
                 told[step] = told.pop(step, 0) + 1
         for old in list(told)[:-_REMEMBERED]:
             untold[old.who] += told.pop(old)
         return Trail(steps, told, untold)
 
     def text(self, max_tokens: int, *, count: _Count) -> str:
-        """Return the trail as text, within `max_tokens`; their count alone, or nothing, where no line fits.
+        """Return the trail as text within `max_tokens`; if no line fits, the number of steps alone, or an empty text.
 
         Args:
             max_tokens: tokens the text may have.
@@ -74,7 +74,7 @@ class Trail:
 
 
 class _Writer:
-    """Choose what of a trail is told within a limit, and write it."""
+    """Choose which steps of a trail fit a limit, and write them."""
 
     def __init__(self, trail: Trail, max_tokens: int, count: _Count) -> None:
         self.trail, self.max_tokens, self.count = trail, max_tokens, count
@@ -85,7 +85,7 @@ class _Writer:
             self.steps[step.section].append(step)
 
     def written(self) -> str:
-        """Return the trail; if many of its paths begin with the same folder, written again with that told once."""
+        """Return the text; if many of its paths begin with the same folder, again with that folder abbreviated."""
         text = self._written()
         self.root = _common_root(self.chosen)
         return self._written() if self.root else text
@@ -93,11 +93,11 @@ class _Writer:
     def _written(self) -> str:
         self.chosen.clear()
         left = self.max_tokens - self.count(_opening(self.trail.steps, self.trail.steps - 1, self.root))
-        # Twice: what one kind of line leaves of its share goes to the others, in the same order.
+        # Two rounds: tokens that one kind of line does not use are available to the others, in the same order.
         for share in (_SHARE, 1.0):
             for section in _ORDER:
                 left -= self._choose(section, left, share)
-        # Tokens of parts do not add up exactly; what was chosen last makes up for the difference.
+        # Token counts of parts do not add up exactly; the last choices are dropped until the text fits.
         while self.chosen:
             for with_untold in (True, False):
                 text = self._text(with_untold=with_untold)
@@ -108,7 +108,7 @@ class _Writer:
         return alone if self.count(alone) <= self.max_tokens else ""
 
     def _choose(self, section: Section, left: int, share: float) -> int:
-        """Choose steps of a kind, the newest first, while there is room; return the tokens that they take."""
+        """Choose steps of a kind, the newest first, while they fit; return the tokens that they take."""
         steps = self.steps[section][::-1]
         if section in _SPEECH:
             return self._choose_speech(steps, left, share)
@@ -119,7 +119,7 @@ class _Writer:
             item = _item(step, self.trail.told[step], self.root)
             tokens = self.count(f", {item}") + (0 if step.who in known else self.count(f"\n- {step.who}:"))
             tokens += 0 if known else self.count(f"\n{_TITLES.get(section, '')}")
-            # Stop at the first that does not fit, so that what is told is a stretch without gaps.
+            # Stop at the first that does not fit, so that the listed steps have no gaps between them.
             if taken + tokens > share * left:
                 break
             taken += tokens
@@ -128,18 +128,18 @@ class _Writer:
         return taken
 
     def _choose_speech(self, steps: list[Step], left: int, share: float) -> int:
-        """Choose what was said, the first request before all: in short at first, at length in what is left at last."""
+        """Choose messages, the first request before all others: short excerpts, longer ones in the final round."""
         if steps and steps[0].section == "said":
             steps = [steps[-1], *steps[:-1]]
         before = sum(self.count(self._line(step)) + 1 for step in steps if step in self.chosen)
         room, taken = int(share * (left + before)), 0
-        # Four characters a token is a good guess.
+        # Four characters per token is a good estimate.
         length = LONGEST if share < 1 else max(LONGEST, 4 * room // max(1, len(steps)))
         for step in steps:
             self.chosen.pop(step, None)
         for step in steps:
             text = shortened(step.what, length)
-            # Of many, some must go; of the first alone, at least the beginning is told.
+            # Some of many messages are omitted, but of the very first at least the beginning is quoted.
             while (tokens := self.count(f"- {step.who}: {text}") + 1) > room and not taken and len(text) > _BEGINNING:
                 text = shortened(text, len(text) * 3 // 4)
             if taken + tokens > room:
@@ -170,7 +170,7 @@ class _Writer:
         return "\n".join((_opening(self.trail.steps, number, self.root), *body))
 
     def _untold(self) -> str:
-        """Return how many steps are not told, by tool or speaker."""
+        """Return how many steps are not listed, by tool or speaker."""
         counts = Counter(self.trail.untold)
         for step, times in self.trail.told.items():
             if step not in self.chosen:
@@ -179,7 +179,7 @@ class _Writer:
 
 
 def _item(step: Step, times: int, root: str) -> str:
-    """Return what one call was about and how it ended."""
+    """Return the text for one call: its subject and how it ended."""
     what = _under(root).sub("~", step.what) if root else step.what
     ended = f" → {quoted(step.ended)}" if step.ended else ""
     handle = f" [{step.handle}]" if step.handle else ""
@@ -191,7 +191,7 @@ def _under(root: str) -> re.Pattern[str]:
 
 
 def _common_root(steps: Iterable[Step]) -> str:
-    """Return the folder that is worth telling once, because many paths begin with it; empty if there is none."""
+    """Return the folder with which many paths begin, if abbreviating it saves enough; else an empty text."""
     told = [step.what for step in steps if step.section in _TITLES]
     if any("~" in what for what in told):
         return ""
@@ -202,13 +202,13 @@ def _common_root(steps: Iterable[Step]) -> str:
             for depth in range(3, len(folders)):
                 folder = "/".join(folders[:depth])
                 worth[folder] += len(folder)
-    # It is told once itself, so that what is found once is worth nothing.
+    # It must be spelled out once, so a folder that occurs once saves nothing.
     best = max(worth, key=lambda folder: (worth[folder] - len(folder), folder), default="")
     return best if worth[best] > 2 * len(best) else ""
 
 
 def shortened(text: str, length: int) -> str:
-    """Return a text in at most so many characters, without blank lines; what is cut off ends in `…`."""
+    """Return a text in at most `length` characters, without blank lines; a shortened one ends in `…`."""
     text = _BLANK_LINES.sub("\n", text[: 4 * length].strip())
     if len(text) <= length:
         return text
@@ -217,23 +217,23 @@ def shortened(text: str, length: int) -> str:
 
 
 def steps_told(record: str) -> int:
-    """Return how many steps a trail tells, given the record that it stands in."""
+    """Return how many steps a trail lists, given the record that contains it."""
     trail = read_trail(record.partition("\n")[2])
     return 0 if trail is None else sum(trail.told.values())
 
 
 def read_trail(text: str) -> Trail | None:
-    """Read a trail that was written earlier and stands in the history, so that the next one can go on from it.
+    """Read a trail that an earlier result put into the history, so that the next trail can extend it.
 
     Args:
         text: the text of a trail.
 
     Returns:
-        The trail, or None where the text is not one.
+        The trail, or None if the text is not one.
     """
     opening, _, rest = text.partition("\n")
     opened = _OPENED.fullmatch(opening)
-    # Somebody's own text below our title, or a trail of another version: it is not read, and stays a message.
+    # Foreign text below our title, or a trail of another version: it is not parsed, and stays a message.
     if opened is None:
         return None
     told: dict[Step, int] = {}

@@ -1,4 +1,4 @@
-"""The settings of a window, each once: with its default, its range, and what it means."""
+"""The settings of a window: default, range and meaning of each, defined once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ctxguard.errors import ConfigError
 from ctxguard.stages.file_tools import FileRole
 
 OnOverflow = Literal["raise", "bound"]
-_TARGET: Final = 0.7
+_TARGET: Final = 0.7  # chosen on recordings, see docs/decisions/0012_window.md
 SMALL: Final = 500
-"""Tokens of a room of which a cut leaves everything, the trail taking what messages leave: there nearly every step cuts
-in any case, and the system prompt is most of the bill."""
+"""Available tokens up to which a cut only enforces the budget: in so small a window nearly every step cuts in any case,
+and the system prompt is most of the bill."""
 
 
 class WindowOptions(TypedDict, total=False):
@@ -28,21 +28,21 @@ class WindowOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
-    """Hold the settings of a window. Shares are of what system, task, and pins leave of the budget.
+    """The settings of a window. Shares refer to the budget minus system prompt, task, and pins.
 
     The defaults were chosen on recordings by two judges, see `docs/decisions/0012_window.md`.
 
     Attributes:
-        target: share that a cut frees down to, above 0 and at most 1. The lower, the rarer the cuts. None means 0.7,
-            and all of a room of up to 500 tokens.
-        trail: share of what a cut leaves that the trail of what has left may take, from 0 (no trail) to below 1.
-        output_share: share that an output may take once the model has seen it, and those of one exchange twice as much;
-            larger ones take their bounded view then, smaller ones stay whole until a cut.
-        on_overflow: what happens where the mandatory messages do not fit once outputs, arguments and older texts are
+        target: share of the available tokens to which a cut shrinks the context, above 0 and at most 1. The lower, the
+            rarer the cuts. None means 0.7, or all of them if at most 500 are available.
+        trail: share of the tokens after a cut that the trail of evicted steps may take, from 0 (no trail) to below 1.
+        output_share: share that an output may take once the model has seen it; those of one exchange may take twice as
+            much together. Larger ones are then replaced by a bounded view, smaller ones stay whole until a cut.
+        on_overflow: what happens if the mandatory messages do not fit after outputs, arguments and older texts were
             squeezed: `raise`, or `bound` the last user message and the task, too.
-        file_tools: tools of your own that read or edit files, by name: `read` or `edit`. Their calls say by an argument
-            such as `path` which file; those of common agents are known, see `ctxguard.stages.file_tools`. What a cut
-            takes out first is a file that was read again or edited since.
+        file_tools: your own tools that read or edit files, by name: `read` or `edit`. An argument such as `path` names
+            the file; the tools of common agents are known, see `ctxguard.stages.file_tools`. A cut first evicts reads
+            of files that were read again or edited since.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -68,12 +68,12 @@ class WindowSettings:
             raise ConfigError(f"file_tools is a dict of 'read' or 'edit' by tool, not {own!r}", setting="file_tools")
 
     def kept_of(self, room: int) -> int:
-        """Return the tokens that a cut leaves of a room."""
+        """Return the tokens to which a cut shrinks a window with so many available."""
         return int(self.target * room) if self.target is not None else max(int(_TARGET * room), min(room, SMALL))
 
 
 def window_settings(options: WindowOptions) -> WindowSettings:
-    """Return the settings of a window; what is not given, or None, has its default."""
+    """Return the settings of a window; settings that are missing or None get their default."""
     return WindowSettings(**{name: value for name, value in options.items() if value is not None})  # type: ignore[arg-type]  # names and types of `WindowOptions`
 
 

@@ -1,4 +1,4 @@
-"""What a window is after so many exchanges, and what it costs."""
+"""The state of a window after a number of exchanges, and the token costs of its exchanges."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ctxguard.stages.calibration import Calibration
 from ctxguard.stages.trail import Trail
 
 LATEST: Final = 4
-"""Cuts that a window remembers, and calls of the model that are looked at, to tell when cuts come in a row."""
+"""Cuts that a window remembers, and model calls that are examined, to detect cuts in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """Hold a shorter form of an artifact, or one that was masked again.
+    """A shorter form of an artifact, or one that was masked again.
 
     Attributes:
         artifact: the form that is sent.
-        tokens: what it takes.
-        reason: why it stands in place of the whole artifact.
-        action: what the report says was done.
+        tokens: its token cost.
+        reason: why it replaces the whole artifact, for the report.
+        action: the action that the report names.
     """
 
     artifact: Artifact
@@ -36,22 +36,22 @@ class Shortened:
 
 @dataclass(frozen=True, slots=True)
 class WindowState:
-    """Hold a window after so many exchanges.
+    """A window after a number of exchanges.
 
     Attributes:
-        seen: exchanges that were taken in.
-        kept: numbers of those that stayed at the last cut; all later ones stay.
+        seen: number of exchanges taken in.
+        kept: numbers of the exchanges that the last cut kept; all later ones are kept.
         shortened: artifacts that are sent in a shorter form, or masked again, by their position.
         cuts: numbers of the latest exchanges that hit the budget, oldest first, at most `LATEST`.
-        fixed: tokens of what never leaves: overhead, system, task and pins so far.
-        authority: system and task artifacts counted in it.
-        tokens: tokens of all else that has not left, the trail included.
-        calibration: what the counts that the provider reported say about ours.
+        fixed: tokens that are never evicted: overhead, system, task and pins so far.
+        authority: number of system and task artifacts counted in it.
+        tokens: tokens of all other kept exchanges, including the trail.
+        calibration: how the provider's reported counts compare with ours.
         settled: exchanges that the model has replied to: their outputs are no longer new.
-        trail: the evicted steps; those of a trail that came with the history, of a result that was stored, included.
-        note: the message that lists them; None where there are none, or no room for it.
+        trail: the evicted steps, including those of an earlier trail if the history is a stored result.
+        note: the message that lists them; None if there are none, or it does not fit.
         told: how many of the evicted steps it lists.
-        recalled: what is brought back since a turn began, and the tokens it may take; until the next cut.
+        recalled: exchanges recalled since the turn began, and the tokens they may take; None again at the next cut.
     """
 
     seen: int = 0
@@ -80,28 +80,28 @@ class WindowState:
 
     @property
     def total(self) -> int:
-        """Tokens of everything sent."""
+        """Tokens of everything that is sent."""
         return self.fixed + self.tokens + self.for_recall
 
     @property
     def for_recall(self) -> int:
-        """Tokens that what is brought back may take."""
+        """Tokens reserved for recalled exchanges."""
         return 0 if self.recalled is None else self.recalled.tokens
 
     def numbers(self) -> Iterator[int]:
-        """Walk the exchanges that have not left, in order."""
+        """Yield the numbers of the kept exchanges, in order."""
         return chain(self.kept, range(self.judged, self.seen))
 
 
 class Ledger:
-    """Say what the exchanges of a window cost, and which of them never leave.
+    """The token costs of the exchanges of a window, and which of them are never evicted.
 
     Args:
         draft: its settings hold for the conversation.
         history: the model of the conversation.
 
     Attributes:
-        task: number of the user message that stays as the task; None as long as there is none.
+        task: number of the user message that is kept as the task; None if there is none yet.
     """
 
     def __init__(self, draft: Draft, history: History) -> None:
@@ -110,16 +110,16 @@ class Ledger:
         self.task: int | None = None
 
     def stays(self, number: int) -> bool:
-        """Tell whether an exchange never leaves: the task, and pins."""
+        """Return whether an exchange is never evicted: the task, and pins."""
         return number == self.task or self.history.spans[number].is_pinned
 
     def budget(self, state: WindowState) -> int:
-        """Return the budget in our tokens: fewer of them where the provider counts more."""
+        """Return the budget in tokens as we count them, which are fewer if the provider counts more."""
         return int(self.whole_budget(state) / state.calibration.correction)
 
     def whole_budget(self, state: WindowState) -> int:
-        """Return the budget with what comes back of the headroom once the provider's counts are known."""
-        # The headroom was kept free because counts are estimates; once the provider has counted, it is not needed.
+        """Return the budget, including the headroom that is released once the provider's counts are known."""
+        # Headroom compensates for estimated counts; with counts of the provider, less of it is needed.
         return self.draft.budget + (self.draft.regained if state.calibration.latest else 0)
 
     def positions(self, number: int) -> range:
@@ -128,20 +128,20 @@ class Ledger:
         return range(span.start, span.end)
 
     def tokens(self, number: int, shortened: Mapping[int, Shortened]) -> int:
-        """Return what an exchange costs with some artifacts shortened."""
+        """Return the token cost of an exchange with some artifacts shortened."""
         return sum(self.tokens_at(p, shortened) for p in self.positions(number))
 
     def tokens_at(self, position: int, shortened: Mapping[int, Shortened]) -> int:
-        """Return what an artifact costs as it is sent."""
+        """Return the token cost of an artifact in the form that is sent."""
         return shortened[position].tokens if position in shortened else self.history.costs[position]
 
     def artifact(self, state: WindowState, position: int) -> Artifact:
-        """Return an artifact as it stands in the window."""
+        """Return an artifact in the form that is sent."""
         shorter = state.shortened.get(position)
         return self.history.artifacts[position] if shorter is None else shorter.artifact
 
     def with_kept(self, state: WindowState, kept: Iterable[int]) -> WindowState:
-        """Return the state that keeps exactly these exchanges of those before the cut, its tokens counted anew."""
+        """Return the state that keeps exactly these of the exchanges before the cut, with its tokens recounted."""
         numbers = tuple(kept)
         staying = self.history.authority[: state.authority]
         positions = {*staying, *(p for n in numbers for p in self.positions(n))} if state.shortened else ()

@@ -6,11 +6,10 @@ import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ctxguard.cli.groups import Command, command_group
+from ctxguard.cli.options import spread
 from ctxguard.errors import StoreError
 from ctxguard.report.printing import counted, out
 from ctxguard.report.progress import working
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 app = command_group("store", "Inspect a store of results, summaries, and checkpoints, and clean it up.")
-Place = Annotated[str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or a URL.")]
 
 
 @contextmanager
@@ -47,11 +45,10 @@ def _when(seconds: float) -> str:
 
 
 @app.command("ls", cls=Command)
+@spread("store ls")
 def list_records(
-    place: Place,
-    namespace: Annotated[
-        str | None, typer.Argument(metavar="NAMESPACE", help="List the keys of this namespace.")
-    ] = None,
+    place: str,
+    namespace: str | None = None,
 ) -> None:
     """List the namespaces of a store, or the keys of one of them, the oldest first."""
     with _opened(place) as store:
@@ -67,12 +64,11 @@ def list_records(
 
 
 @app.command("show", cls=Command)
+@spread("store show")
 def show_record(
-    place: Place,
-    namespace: Annotated[
-        str, typer.Argument(metavar="NAMESPACE", help="Namespace of the record; `ls STORE` lists them.")
-    ],
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its key; `ls STORE NAMESPACE` lists them.")],
+    place: str,
+    namespace: str,
+    key: str,
 ) -> None:
     """Write the value of a record to standard output: byte for byte, or as text to a terminal."""
     with _opened(place) as store:
@@ -87,17 +83,10 @@ def show_record(
 
 
 @app.command("gc", cls=Command)
+@spread("store gc")
 def collect_garbage(
-    place: Place,
-    max_bytes: Annotated[
-        int | None,
-        typer.Option(
-            "--max-bytes",
-            metavar="N",
-            min=1,
-            help="Delete the oldest records beyond this many bytes; without it none for their size.",
-        ),
-    ] = None,
+    place: str,
+    max_bytes: int | None = None,
 ) -> None:
     """Delete expired records, and the oldest records beyond a size limit."""
     with _opened(place, max_bytes=max_bytes) as store:

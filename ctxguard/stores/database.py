@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import asdict
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from ctxguard.settings import OfOneProcess
@@ -29,6 +29,7 @@ INSERT: Final = """INSERT INTO ctxguard_records (namespace, key, format, written
     VALUES (:namespace, :key, :format, :written, :expires, :size, :checksum, :value)"""
 
 Connection = TypeVar("Connection")
+_FIELDS: Final = tuple(field.name for field in fields(Record))
 
 
 class RecordStore(OfOneProcess):
@@ -145,7 +146,7 @@ class SQLStore(RecordStore, Generic[Connection]):
         return sorted(found, key=lambda usage: usage.namespace)
 
     def _insert(self, connection: Connection, record: Record, on_conflict: str = "") -> Any:  # noqa: ANN401 - a cursor
-        values = {**asdict(record), "size": record.size, "written": self._clock()}
+        values = {name: getattr(record, name) for name in _FIELDS} | {"size": record.size, "written": self._clock()}
         return self._run(connection, INSERT + on_conflict, **values)
 
     def _live(self, connection: Connection, namespace: str, key: str, for_update: str = "") -> bytes | None:

@@ -1,8 +1,9 @@
 """A store in Redis, for workers on many machines.
 
 A record is a hash. Sorted sets order the records of each namespace by their latest write, and those that expire by
-their expiry. Every change is one Lua script and therefore atomic. All keys have the hash tag
-`{ctxguard}`: a cluster keeps them in one slot, where scripts may touch several (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags).
+their expiry. Every change is an operation of one Lua script, `redis.lua`, and therefore atomic. All keys have the hash
+tag `{ctxguard}`: a cluster keeps them in one slot, where scripts may touch several
+(https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags).
 The server's setting `appendonly` decides how much survives a crash of the server.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import StoreError
@@ -27,81 +29,6 @@ _PREFIX: Final = "{ctxguard}:"
 _FIELDS: Final = ("value", "expires", "format", "checksum")
 _BATCH: Final = 1_000
 """Records that `usage` requests at once."""
-
-_COMMON: Final = """
-local P = '{ctxguard}:'
-local function drop(member)
-  local ns, size = unpack(redis.call('HMGET', P..'record:'..member, 'namespace', 'size'))
-  if not ns then return end
-  redis.call('DEL', P..'record:'..member)
-  redis.call('ZREM', P..'keys:'..ns, member)
-  redis.call('ZREM', P..'all', member)
-  redis.call('ZREM', P..'expires', member)
-  redis.call('DECRBY', P..'bytes', size)
-end
-local function sweep(now, limit)
-  local over = redis.call('ZRANGEBYSCORE', P..'expires', '-inf', now)
-  for _, member in ipairs(over) do drop(member) end
-  local evicted = 0
-  while limit ~= '' and tonumber(redis.call('GET', P..'bytes') or '0') > tonumber(limit) do
-    drop(redis.call('ZRANGE', P..'all', 0, 0)[1])
-    evicted = evicted + 1
-  end
-  return {#over, evicted}
-end
-"""
-_WRITE: Final = (
-    _COMMON
-    + """
-local member, expected, now, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local stored = redis.call('HGET', P..'record:'..member, 'checksum') or ''
-if expected ~= '*' and expected ~= stored then return 0 end
-drop(member)
-local fields = {}
-for i = 5, #ARGV do fields[#fields + 1] = ARGV[i] end
-redis.call('HSET', P..'record:'..member, 'written', now, unpack(fields))
-local ns, size, expires = unpack(redis.call('HMGET', P..'record:'..member, 'namespace', 'size', 'expires'))
-local seq = redis.call('INCR', P..'seq')
-redis.call('ZADD', P..'keys:'..ns, seq, member)
-redis.call('ZADD', P..'all', seq, member)
-redis.call('INCRBY', P..'bytes', size)
-if expires ~= '' then redis.call('ZADD', P..'expires', expires, member) end
-sweep(now, limit)
-return 1
-"""
-)
-_SWEEP: Final = _COMMON + "return sweep(ARGV[1], ARGV[2])"
-_DROP: Final = (
-    _COMMON
-    + """
-local dropped = {}
-for _, member in ipairs(ARGV) do
-  dropped[#dropped + 1] = redis.call('HMGET', P..'record:'..member, 'value', 'expires', 'format', 'checksum')
-  drop(member)
-end
-return dropped
-"""
-)
-_CLEAR: Final = (
-    _COMMON
-    + """
-local ends = {}
-for _, member in ipairs(redis.call('ZRANGE', P..'keys:'..ARGV[1], 0, -1)) do
-  ends[#ends + 1] = redis.call('HGET', P..'record:'..member, 'expires')
-  drop(member)
-end
-return ends
-"""
-)
-_KEYS: Final = """
-local P = '{ctxguard}:'
-local found = {}
-for _, member in ipairs(redis.call('ZRANGE', P..'keys:'..ARGV[1], 0, -1)) do
-  local key, expires = unpack(redis.call('HMGET', P..'record:'..member, 'key', 'expires'))
-  if expires == '' or tonumber(expires) > tonumber(ARGV[2]) then found[#found + 1] = key end
-end
-return found
-"""
 
 
 class RedisStore(RecordStore):
@@ -124,6 +51,8 @@ class RedisStore(RecordStore):
         super().__init__(max_bytes, clock)
         self._place = url.rpartition("@")[2].partition("?")[0]
         self._client = _connect(url)
+        changes = files(__package__).joinpath("redis.lua").read_text(encoding="utf-8")
+        self._change = self._client.register_script(changes)
         with self._doing("opened"):
             self._client.ping()
 
@@ -145,8 +74,7 @@ class RedisStore(RecordStore):
         """
         check_names(namespace, key)
         with self._doing("written"):
-            (fields,) = self._run(_DROP, _member(namespace, key))
-            return self._live(namespace, key, fields) is not None
+            return self._live(namespace, key, self._run("drop", _member(namespace, key))) is not None
 
     def delete_namespace(self, namespace: str) -> int:
         """Delete every value of a namespace; return how many there were.
@@ -156,7 +84,7 @@ class RedisStore(RecordStore):
         """
         check_names(namespace)
         with self._doing("written"):
-            return sum(not end or float(end) > self._clock() for end in self._run(_CLEAR, namespace))
+            return sum(not end or float(end) > self._clock() for end in self._run("clear", namespace))
 
     def keys(self, namespace: str) -> Iterator[str]:
         """Yield a snapshot of the keys of a namespace, the least recently written first.
@@ -166,7 +94,7 @@ class RedisStore(RecordStore):
         """
         check_names(namespace)
         with self._doing("read"):
-            return iter([key.decode() for key in self._run(_KEYS, namespace, repr(self._clock()))])
+            return iter([key.decode() for key in self._run("keys", namespace, repr(self._clock()))])
 
     def usage(self) -> list[NamespaceUsage]:
         """Return the usage of each namespace, sorted by name.
@@ -197,7 +125,7 @@ class RedisStore(RecordStore):
             StoreError: the server cannot be reached.
         """
         with self._doing("written"):
-            return Swept(*self._run(_SWEEP, repr(self._clock()), self._limit))
+            return Swept(*self._run("sweep", repr(self._clock()), self._limit))
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
@@ -247,10 +175,10 @@ class RedisStore(RecordStore):
         }
         flat = [part for name, value in fields.items() for part in (name, value)]
         member = _member(record.namespace, record.key)
-        return bool(self._run(_WRITE, member, expected, repr(self._clock()), self._limit, *flat))
+        return bool(self._run("write", member, expected, repr(self._clock()), self._limit, *flat))
 
-    def _run(self, script: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - each script returns its own
-        return self._client.register_script(script)(keys=[f"{_PREFIX}all"], args=arguments)
+    def _run(self, operation: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - each returns its own
+        return self._change(keys=[f"{_PREFIX}all"], args=[operation, *arguments])
 
     @contextmanager
     def _doing(self, done: str) -> Iterator[None]:

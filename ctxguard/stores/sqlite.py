@@ -13,6 +13,7 @@ import sqlite3
 import time
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
@@ -28,22 +29,7 @@ if TYPE_CHECKING:
 IN_MEMORY: Final = ":memory:"
 """The path of a database without a file."""
 
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS ctxguard_records (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    namespace TEXT NOT NULL, key TEXT NOT NULL,
-    format INTEGER NOT NULL, written REAL NOT NULL, expires REAL,
-    size INTEGER NOT NULL, checksum BLOB NOT NULL, value BLOB NOT NULL,
-    UNIQUE (namespace, key)
-);
-CREATE INDEX IF NOT EXISTS ctxguard_expires ON ctxguard_records (expires) WHERE expires IS NOT NULL;
-CREATE TABLE IF NOT EXISTS ctxguard_total (id INTEGER PRIMARY KEY CHECK (id = 1), bytes INTEGER NOT NULL);
-INSERT OR IGNORE INTO ctxguard_total VALUES (1, 0);
-CREATE TRIGGER IF NOT EXISTS ctxguard_added AFTER INSERT ON ctxguard_records
-    BEGIN UPDATE ctxguard_total SET bytes = bytes + new.size; END;
-CREATE TRIGGER IF NOT EXISTS ctxguard_removed AFTER DELETE ON ctxguard_records
-    BEGIN UPDATE ctxguard_total SET bytes = bytes - old.size; END;
-"""
+_SCHEMA: Final = files(__package__).joinpath("sqlite.sql").read_text(encoding="utf-8")
 _OBJECTS: Final = _SCHEMA.count("IF NOT EXISTS")
 _NO_RIGHT: Final = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
 """Error codes of SQLite if the file, or the folder of its log, is not writable."""

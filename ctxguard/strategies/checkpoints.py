@@ -1,4 +1,4 @@
-"""Start over from where a phase ended: the instructions, what was reached, and what came since."""
+"""Continue from the end of a phase: keep the instructions, a summary of the phases, and the messages since."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError
-from ctxguard.history import CHECKPOINT, records_in, write_record
+from ctxguard.history import CHECKPOINT, write_record
+from ctxguard.history.records import records_in
 from ctxguard.settings import OfOneProcess, whole_number
 from ctxguard.strategies.keep import Choice, Keep, Past
 from ctxguard.strategies.sliding_window import mentions
@@ -43,7 +44,7 @@ _TITLE: Final = re.compile(r"^\W*(?:page )?title\W{0,4}(.+)$", re.IGNORECASE | r
 
 @dataclass(frozen=True, slots=True)
 class PhaseRule:
-    """Say which artifact, a tool output or a message of the model, shows that a phase has ended.
+    """A rule that recognizes the end of a phase by an artifact: a tool output or a message of the model.
 
     Attributes:
         name: the phase.
@@ -79,7 +80,7 @@ BrowserState = PageState
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What was reached when a phase ended.
+    """The state reached at the end of a phase.
 
     Attributes:
         phase: its name.
@@ -99,7 +100,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
+class _PhaseNote:
     """The phases that end with an exchange, and those that a checkpoint in it names as completed."""
 
     ended: tuple[str, ...]
@@ -114,7 +115,7 @@ class _Shown:
     artifact: Artifact | None = None
 
 
-class CheckpointManager(OfOneProcess, Keep[_Note]):
+class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
     """Make checkpoints, store them, and begin contexts from them. As a stage, it cuts where the last phase ended.
 
     The stage finds the ends of phases by the rules. One message replaces everything before the last of them, except for
@@ -123,8 +124,8 @@ class CheckpointManager(OfOneProcess, Keep[_Note]):
     Args:
         phases: rules for the ends of phases; None means `login`, `cart` and `checkout`, empty no automatic checkpoints.
         max_size: tokens of a checkpoint's text.
-        store: where checkpoints are kept; None means in this process.
-        session: name under which they are kept.
+        store: where checkpoints are stored; None means in the memory of this process.
+        session: the name under which they are stored.
         counter: as for `ctxguard.tokens.find_counter`.
         clock: returns the current time.
 
@@ -172,13 +173,13 @@ class CheckpointManager(OfOneProcess, Keep[_Note]):
         *,
         messages: int = 0,
     ) -> Checkpoint:
-        """Make a checkpoint, keep it, and make its phase the current one.
+        """Create and store a checkpoint, and make its phase the current one.
 
         Args:
-            phase: its name; a second one of that name takes the place of the first.
+            phase: its name; a second one of that name replaces the first.
             state: the page that the browser shows.
             completed_objectives: what has been done.
-            messages: how many messages of the history it sums up; contexts of this stage then begin behind them.
+            messages: number of messages of the history that it sums up; contexts of this stage then begin after them.
 
         Raises:
             ConfigError: `state` is neither a `PageState` nor a dict of its fields.
@@ -197,11 +198,11 @@ class CheckpointManager(OfOneProcess, Keep[_Note]):
         return checkpoint
 
     def get_context_from_checkpoint(self, checkpoint: Checkpoint, original_instructions: str) -> list[Artifact]:
-        """Return the smallest context to go on with: the instructions, and what was reached."""
+        """Return the smallest context to continue from: the instructions, and the checkpoint."""
         return [Artifact(Kind.USER, original_instructions), Artifact(Kind.ASSISTANT, self._text(checkpoint))]
 
     def _key(self, phase: str) -> str:
-        """Return where the checkpoint of a phase is kept; names of sessions may hold slashes, too."""
+        """Return the key of a phase's checkpoint in the store; names of sessions may contain slashes, too."""
         return f"{quote(self.session, safe='')}/{phase}"
 
     def _text(self, checkpoint: Checkpoint) -> str:
@@ -214,12 +215,12 @@ class CheckpointManager(OfOneProcess, Keep[_Note]):
         return self._sized(text)
 
     def _sized(self, text: str) -> str:
-        from ctxguard.compaction.transcript import head_and_tail  # brings pydantic, which the stages do without
+        from ctxguard.compaction.transcript import head_and_tail  # imports pydantic, which the stages do not need
 
         return head_and_tail(text, self.max_size, self._counter.text)
 
-    def _ended(self, past: Past[_Note], number: int) -> _Note:
-        """Note the phases that end with an exchange, and those that a checkpoint in it names."""
+    def _ended(self, past: Past[_PhaseNote], number: int) -> _PhaseNote:
+        """Record the phases that end with an exchange, and those that a checkpoint in it names."""
         ended: list[str] = []
         named: list[str] = []
         for artifact in past.history.members(number):
@@ -229,10 +230,10 @@ class CheckpointManager(OfOneProcess, Keep[_Note]):
                 named += (phase for names in found for phase in names.split(", "))
             else:
                 ended += (rule.name for rule in self.phases if rule.ends(artifact))
-        return _Note(tuple(ended), tuple(named))
+        return _PhaseNote(tuple(ended), tuple(named))
 
-    def _since(self, past: Past[_Note], _end: int) -> Choice | None:
-        """Choose what came after the phase that ended last; a checkpoint sums up the rest."""
+    def _since(self, past: Past[_PhaseNote], _end: int) -> Choice | None:
+        """Choose the messages since the end of the last phase; a checkpoint sums up the others."""
         history = past.history
         named = dict.fromkeys(phase for note in past.notes for phase in note.named)
         over: dict[str, int] = {}
@@ -273,7 +274,7 @@ def _summary(state: PageState, objectives: Sequence[str]) -> str:
 
 
 def state_of(artifacts: Sequence[Artifact]) -> PageState:
-    """Read the page from the latest tool output that names it."""
+    """Return the page named by the latest tool output that names one."""
     state = PageState()
     # From the newest on: the page that was seen last is the current one.
     for artifact in reversed(artifacts):

@@ -14,9 +14,9 @@ from ctxguard.history import AUTHORITY, ExchangeSpan, History
 class FillBudget:
     """Keep system, task, pins and the latest messages, then add other exchanges while they fit.
 
-    The heuristics of the long-session PRD (FR3): simple and predictable, at the price of a prompt prefix that changes
-    whenever the selection does. `StableWindow` is the better choice where prompts are cached. A tool output is never
-    mandatory by itself: one that answers a mandatory call is replaced by a note of its size if it does not fit.
+    The heuristics of the long-session document (FR3): simple and predictable, but the prompt prefix changes whenever
+    the selection does. `StableWindow` is the better choice if prompts are cached. A tool output is never mandatory by
+    itself: one that answers a mandatory call is replaced by a note of its size if it does not fit.
 
     Args:
         order: `newest` adds the latest exchanges first, `oldest` the earliest.
@@ -62,7 +62,7 @@ class FillBudget:
             return self(bounded)
         kept = set(must)
         rest = [n for n in range(len(found)) if n not in kept]
-        # One that does not fit is passed over, and smaller ones may still fit: so the PRD has it.
+        # One that does not fit is skipped, and smaller ones may still fit, as the document specifies.
         for number in rest if self.order == "oldest" else reversed(rest):
             if taken + found[number].tokens + self.strict <= draft.budget:
                 kept.add(number)
@@ -73,7 +73,7 @@ class FillBudget:
         )
 
     def _mandatory(self, history: History, keep_recent: int) -> list[int]:
-        """Return the numbers of the exchanges that stay. No task: the PRD names the latest messages, nothing else."""
+        """Return the numbers of the mandatory exchanges, without the task: the document requires only the latest."""
         last = len(history) - 1
         if self.keep == "newest":
             return sorted(
@@ -115,7 +115,7 @@ class DropVerboseOutput:
     An output that answers a call cannot go alone; its text is replaced by a note of how much there was.
 
     Args:
-        max_tokens: outputs above it go, in tokens.
+        max_tokens: limit above which outputs are dropped, in tokens.
     """
 
     name = "DropVerboseOutput"
@@ -139,7 +139,7 @@ class DropVerboseOutput:
             tokens = draft.counter.artifact(artifact)
             if artifact.kind is not Kind.TOOL or tokens <= self.max_tokens or artifact.pinned or position == newest:
                 artifacts.append(artifact)
-            # A result cannot go without its call; its text can.
+            # A result cannot be dropped without its call, but its text can.
             elif position in paired:
                 artifacts.append(_left_out(draft, artifact, tokens))
         reason = f"a tool output of more than {self.max_tokens} tokens"
@@ -147,6 +147,6 @@ class DropVerboseOutput:
 
 
 def _left_out(draft: Draft, artifact: Artifact, tokens: int) -> Artifact:
-    """Return an output with a note of its size in place of its texts; media and signed parts stay, and are counted."""
+    """Return an output with a note of its size instead of its texts; media and signed parts stay, and are counted."""
     notes = chain([draft.mask(f"[tool output of {tokens} tokens left out]")], repeat(""))
     return artifact.edit(lambda slot, text: next(notes) if slot == "content" else text)

@@ -1,4 +1,4 @@
-"""Score exchanges by what they are, when they came, what became of them and what is asked now."""
+"""Score exchanges by kind, age, errors, later references, and relevance to the current question."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _REUSES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """Hold the score of one exchange, from 0 to 1, and its parts.
+    """The score of one exchange, from 0 to 1, and its parts.
 
     Attributes:
         score: the weighted sum.
-        parts: `kind`, `recency`, `error`, `reuse` (terms it brought in that later messages take up) and `relevance`
+        parts: `kind`, `recency`, `error`, `reuse` (terms that later messages repeat) and `relevance`
             (to the last user message), each from 0 to 1.
     """
 
@@ -43,7 +43,7 @@ class Importance:
 
 
 class ImportanceScorer:
-    """Score exchanges. Safe to share between threads and sessions: it remembers nothing.
+    """Score exchanges. Safe to share between threads and sessions: it has no state.
 
     Args:
         weights: of the parts; None means `WEIGHTS`.
@@ -88,7 +88,7 @@ class ImportanceScorer:
 
 @dataclass(slots=True, eq=False)
 class Terms:
-    """What exchanges said, and what later ones took up of it; exchanges are only ever added.
+    """The terms of exchanges, and which of them later exchanges repeat; exchanges are only ever added.
 
     Attributes:
         index: ranks their texts.
@@ -125,7 +125,7 @@ class Terms:
                     self._brought.setdefault(term, number)
 
     def _speak(self, number: int, artifact: Artifact) -> None:
-        """Note which earlier exchanges what is said or called with takes something up from."""
+        """Record the earlier exchanges whose terms a message or a call repeats."""
         for term in _terms("\n".join((artifact.text, *(call.arguments for call in artifact.calls)))):
             origin = self._brought.setdefault(term, number)
             # Only distinct terms count, so that one id in a loop does not look like heavy use.
@@ -138,4 +138,4 @@ class Terms:
 
 
 def _terms(text: str) -> frozenset[str]:
-    return frozenset(_TERM.findall(" ".join(set(text.split()))))  # no term holds a space: each word once
+    return frozenset(_TERM.findall(" ".join(set(text.split()))))  # terms contain no spaces: each word once

@@ -1,4 +1,4 @@
-"""Keep what matters: score every exchange, drop those below a threshold."""
+"""Score every exchange, and drop those below a threshold."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ctxguard.strategies.sliding_window import DEFAULT_RULES, ERRORS, Preservati
 
 @dataclass(frozen=True, slots=True)
 class PruningRules:
-    """Set what a pruner keeps.
+    """The rules of a pruner.
 
     Attributes:
         importance_threshold: score from 0 to 1 below which an exchange is dropped.
         merge_similar: merge consecutive exchanges that are similar.
-        keep_error_context: exchanges kept before and after one that reports an error; they make the error make sense.
+        keep_error_context: exchanges kept before and after one that reports an error; they explain the error.
         keep_latest: latest messages that are not judged.
-        preserve: rules of what is kept whatever its score.
+        preserve: rules for artifacts that are kept whatever their score.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -47,7 +47,7 @@ class PruningRules:
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
+class _PruningNote:
     """Whether an exchange is kept by name, reports an error that is kept, and repeats the one before it."""
 
     is_named: bool
@@ -57,21 +57,21 @@ class _Note:
 
 @dataclass(slots=True, eq=False)
 class _Scores:
-    """The scores of the exchanges that were judged last, and what they are computed from."""
+    """The latest scores of the exchanges, and the data from which they are computed."""
 
     terms: Terms = field(default_factory=Terms)
     scores: list[Importance] = field(default_factory=list)
     details: list[dict[str, float]] = field(default_factory=list)
 
 
-class IntelligentPruner(Keep[_Note]):
-    """Drop the exchanges that matter least: scored by kind, recency, errors, reuse and relevance.
+class IntelligentPruner(Keep[_PruningNote]):
+    """Drop the least important exchanges: scored by kind, recency, errors, reuse and relevance.
 
     Scores change with every message, so they are computed at every `every`-th exchange only and hold until the next
     such point: between two points prompts only grow. The report's details hold the scores and their parts.
 
     Args:
-        rules: what is kept; None means the defaults.
+        rules: the rules of the pruner; None means the defaults.
         scorer: scores the exchanges; None means one with the default weights.
         target_size: tokens up to which the best exchanges above the threshold are kept; None means all of them.
         every: exchanges after which the scores are computed again; the step grows to two percent of the history.
@@ -96,7 +96,7 @@ class IntelligentPruner(Keep[_Note]):
         )
 
     def prune(self, messages: Iterable[Artifact], target_size: int | None = None) -> list[Artifact]:
-        """Return the artifacts that matter, in their order, as of now. The input is not changed.
+        """Return the artifacts to keep, in their order, as of now. The input is not changed.
 
         Args:
             messages: the history.
@@ -105,14 +105,14 @@ class IntelligentPruner(Keep[_Note]):
         size = target_size or self.target_size
         return IntelligentPruner(self.rules, scorer=self.importance_scorer, target_size=size).apply(messages)
 
-    def _noted(self, past: Past[_Note], number: int) -> _Note:
+    def _noted(self, past: Past[_PruningNote], number: int) -> _PruningNote:
         errors = [rule for rule in self.rules.preserve if rule == ERRORS]
         others = [rule for rule in self.rules.preserve if rule != ERRORS]
         is_named, is_error = (is_preserved(rules, past.history, number) for rules in (others, errors))
-        return _Note(is_named, is_error, self.rules.merge_similar and repeats(past.history, number))
+        return _PruningNote(is_named, is_error, self.rules.merge_similar and repeats(past.history, number))
 
-    def _important(self, past: Past[_Note], end: int) -> Choice | None:
-        """Choose what is kept whatever its score, and the best of what scores above the threshold."""
+    def _important(self, past: Past[_PruningNote], end: int) -> Choice | None:
+        """Choose the exchanges that are kept whatever their score, and the best of those above the threshold."""
         if not end:
             return None
         history, mandatory = past.history, past.mandatory
@@ -126,7 +126,7 @@ class IntelligentPruner(Keep[_Note]):
             if one.score >= self.rules.importance_threshold and number not in kept and number not in gone
         ]
         if self.target_size is not None:
-            # What stays in any case uses up the target size first.
+            # Exchanges that are always kept use up the target size first.
             available = self.target_size - sum(history.spans[n].tokens for n in kept.union(mandatory))
             # The best first; of two that are equally good, the newer one.
             best.sort(key=lambda n: (-judged.scores[n].score, -n))
@@ -135,7 +135,7 @@ class IntelligentPruner(Keep[_Note]):
         reason = "matters less than the threshold"
         return Choice((*kept, *best), end, reason, runs, details=judged.details)
 
-    def _scored(self, past: Past[_Note], end: int) -> _Scores:
+    def _scored(self, past: Past[_PruningNote], end: int) -> _Scores:
         judged = past.memory(_Scores)
         if len(judged.scores) != end:
             # An exchange before the point does not change any more, and the point only moves on.
@@ -148,14 +148,14 @@ class IntelligentPruner(Keep[_Note]):
             ]
         return judged
 
-    def _spared(self, past: Past[_Note], end: int) -> set[int]:
-        """Return what is kept whatever its score: the latest, errors and what surrounds them, what rules name."""
+    def _spared(self, past: Past[_PruningNote], end: int) -> set[int]:
+        """Return the exchanges kept whatever their score: the latest, errors with neighbors, those matched by rules."""
         kept, around, spans = set(), self.rules.keep_error_context, past.history.spans
         for number, note in enumerate(past.notes[:end]):
             if note.is_named:
                 kept.add(number)
             if note.is_error:
-                # An error makes sense only with what led to it and what was done about it.
+                # An error is only understandable with the steps before and after it.
                 kept.update(range(max(0, number - around), min(end, number + around + 1)))
         first = end
         while first and spans[first - 1].end > spans[end - 1].end - self.rules.keep_latest:

@@ -1,7 +1,7 @@
-"""The stage that the strategies of the documents share: a function chooses which exchanges stay.
+"""The stage that all strategies share: a function chooses the exchanges to keep.
 
-The function judges the exchanges up to a point that moves in steps. What came since stays, so between two steps prompts
-only grow at their end.
+The function judges the exchanges up to a point that moves in steps. Later exchanges are kept, so between two steps
+prompts only grow at their end.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ctxguard.tokens import ArtifactCounter, find_counter
 _WIDENING: Final = 100
 """Steps after which the step doubles, as the history does: judging all exchanges again then costs the same share of a
 call however long the history is, and at most two exchanges in a hundred wait to be judged."""
-_UNLIMITED: Final = 1 << 40
+_UNLIMITED: Final = 1 << 40  # a budget that nothing exceeds
 Note = TypeVar("Note")
 Memory = TypeVar("Memory")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """What a strategy chose.
+    """The choice of a strategy.
 
     Attributes:
-        stays: numbers of the exchanges before `point` that stay beside the mandatory ones.
-        point: number of the first exchange that was not judged; it and all behind it stay.
-        reason: why the others leave, for the report.
-        runs: runs of similar exchanges. The last one of a run stays, with a note of how many there were.
-        record: a message that sums up what leaves, placed at the point; not used if nothing leaves.
+        stays: numbers of the exchanges before `point` that are kept in addition to the mandatory ones.
+        point: number of the first exchange that was not judged; it and all later ones are kept.
+        reason: why the others are dropped, for the report.
+        runs: runs of similar exchanges. The last one of a run is kept, with a note of how many there were.
+        record: a message that summarizes the dropped exchanges, placed at the point; not used if nothing is dropped.
         details: figures for the report; None means none.
     """
 
@@ -54,7 +54,7 @@ class Past(Generic[Note]):
     Attributes:
         draft: the draft of the current call.
         history: its exchanges.
-        notes: what the strategy noted of each exchange but the last one, which may still grow.
+        notes: the strategy's notes on each exchange but the last one, which may still grow.
     """
 
     def __init__(self, stage: Keep[Note], draft: Draft) -> None:
@@ -66,52 +66,52 @@ class Past(Generic[Note]):
 
     @property
     def task(self) -> int | None:
-        """Number of the user message that stays as the task."""
+        """Number of the user message that is kept as the task."""
         return self.history.task(self.draft.budget) if self.draft.keep_task else None
 
     @property
     def mandatory(self) -> list[int]:
-        """Numbers of the exchanges that stay whatever a strategy chooses, in order."""
+        """Numbers of the exchanges that are kept whatever a strategy chooses, in order."""
         return self.history.must_stay(self.draft.keep_recent, self.task, len(self.history))
 
     def memory(self, kind: type[Memory]) -> Memory:
-        """Return the one object of a class that belongs to this conversation, made when first asked for."""
+        """Return the one object of a class that belongs to this conversation, created when first requested."""
         if kind not in self._memory:
             self._memory[kind] = kind()
         return cast("Memory", self._memory[kind])
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in the artifacts that are new, and note what is new of the exchanges that cannot grow any more."""
+        """Take in the new artifacts, and make notes on the exchanges that cannot grow any more."""
         self.draft = draft
         self.history.extend(artifacts)
         self.note(len(self.history) - 1)
 
     def note(self, end: int) -> None:
-        """Note something about each of the first `end` exchanges that has no note yet."""
+        """Make a note on each of the first `end` exchanges that has none yet."""
         for number in range(len(self.notes), end):
             self.notes.append(self._stage.note(self, number))
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft with what stays as of the latest step."""
+        """Return the draft with the exchanges kept at the latest step."""
         self.draft = draft
         return self.chosen(_step(len(self.notes), self._stage.every))
 
     def chosen(self, end: int) -> Draft:
-        """Return the draft with what stays once the first `end` exchanges are judged."""
+        """Return the draft with the exchanges kept if the first `end` are judged."""
         choice = self._stage.choose(self, end)
         return self.draft if choice is None else _kept(choice, self, self._stage.name)
 
 
 class Keep(FollowedStage, Generic[Note]):
-    """Keep the exchanges that a function chooses, the mandatory ones, and what came since the last step.
+    """Keep the exchanges that a function chooses, the mandatory ones, and those since the last step.
 
     Args:
-        choose: takes the conversation and how many exchanges to judge, and returns what stays; None means everything.
+        choose: takes the conversation and how many exchanges to judge, and returns a `Choice`; None keeps everything.
             It must depend on the history alone.
-        note: takes the conversation and the number of an exchange; what it returns is in `Past.notes`. It is called
-            once for each exchange, in order, so a choice need not look at all texts again.
+        note: takes the conversation and the number of an exchange; its results are in `Past.notes`. It is called once
+            for each exchange, in order, so a choice need not look at all texts again.
         every: exchanges from one choice to the next; the number grows to two percent of the history.
-        name: what reports call the stage.
+        name: the name of the stage in reports.
 
     Raises:
         ConfigError: `every` is not a whole number or below 1.
@@ -131,7 +131,7 @@ class Keep(FollowedStage, Generic[Note]):
         self.name = name
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
-        """Return the artifacts that stay if all are judged now. Calls are repaired; the input is not changed."""
+        """Return the artifacts that are kept if all are judged now. Calls are repaired; the input is not changed."""
         history = tuple(messages)
         settings = CallSettings(_UNLIMITED, ArtifactCounter(find_counter("auto")), keep_recent=1)
         draft = cast("Draft", RepairExchanges()(Draft(history, settings, history=history)))
@@ -141,7 +141,7 @@ class Keep(FollowedStage, Generic[Note]):
         return list(past.chosen(len(past.history)).artifacts)
 
     def begin(self, draft: Draft, /) -> Past[Note]:
-        """Return what chooses in one conversation."""
+        """Return the follower that chooses in one conversation."""
         return Past(self, draft)
 
 
@@ -152,10 +152,10 @@ def _step(end: int, every: int) -> int:
 
 
 def _kept(choice: Choice, past: Past[Note], name: str) -> Draft:
-    """Return the draft with what was chosen."""
+    """Return the draft with the chosen exchanges."""
     draft, history = past.draft, past.history
     kept = {*choice.stays, *past.mandatory, *range(choice.point, len(history))}
-    # A context has to begin with a user message; the one that opened the turn is the right one.
+    # A context has to begin with a user message: the one that opened the turn.
     first = min(kept, default=None)
     if first is not None and not history.spans[first].has_user_role:
         opener = history.opener(first)
@@ -180,7 +180,7 @@ def _noted(artifact: Artifact, times: int, draft: Draft) -> Artifact:
     note = draft.mask(f"[the same {times} times in a row, the last one shown]")
     if isinstance(artifact.content, str):
         return artifact.revised(content=f"{artifact.content}\n{note}")
-    # Parts of assistant messages may be signed, and a note would end up inside of what the model said.
+    # Parts of assistant messages may be signed, and a note would be inserted into the model's own text.
     if artifact.kind is Kind.ASSISTANT:
         return artifact
     after = count(1 - sum(part.text is not None and part.editable for part in artifact.content))

@@ -1,4 +1,4 @@
-"""Merge exchanges that say the same again and again."""
+"""Merge exchanges that repeat each other."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _VARIES: Final = re.compile(r"\d+|\s+")
 class MergeSimilar(Keep[bool]):
     """Keep the last of several similar exchanges in a row, with a note of how many there were.
 
-    Exchanges are similar if speakers, tools, arguments and texts are equal but for numbers, case and spaces. Mandatory
-    messages are never merged.
+    Exchanges are similar if speakers, tools, arguments and texts are equal except for numbers, case and spaces.
+    Mandatory messages are never merged.
 
     Args:
         every: exchanges between two decisions on what is merged; the step grows with the history.
@@ -38,11 +38,11 @@ def _merged(past: Past[bool], end: int) -> Choice | None:
 
 
 def similar_runs(repeated: Sequence[int], mandatory: Sequence[int]) -> list[range]:
-    """Return the runs of similar exchanges, two or more each, without those that must stay.
+    """Return the runs of similar exchanges, at least two each, without mandatory ones.
 
     Args:
         repeated: numbers of the exchanges that repeat the one before them, in order.
-        mandatory: numbers of the exchanges that must stay.
+        mandatory: numbers of the mandatory exchanges.
     """
     runs: list[range] = []
     stays = set(mandatory)
@@ -56,12 +56,12 @@ def similar_runs(repeated: Sequence[int], mandatory: Sequence[int]) -> list[rang
 
 
 def repeats(history: History, number: int) -> bool:
-    """Return whether an exchange says the same as the one before it, but for numbers, case and spaces."""
+    """Return whether an exchange equals the one before it, except for numbers, case and spaces."""
     return number > 0 and _alike(history.members(number - 1), history.members(number))
 
 
 def _alike(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> bool:
-    """Return whether two exchanges say the same but for numbers, case and spaces; what holds media never does."""
+    """Return whether two exchanges are equal except for numbers, case and spaces; those with media never are."""
     return (
         len(ones) == len(others)
         and [_head(a) for a in ones] == [_head(a) for a in others]
@@ -71,7 +71,7 @@ def _alike(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> bool:
 
 
 def _head(artifact: Artifact) -> str:
-    """Return what is compared first: it is short, and usually differs if the texts do."""
+    """Return the beginning for a first comparison: it is short, and usually differs if the texts do."""
     calls = "".join(f"{call.name}({call.arguments})" for call in artifact.calls)
     return _shape(f"{artifact.kind} {artifact.name} {calls}")
 
@@ -80,6 +80,6 @@ def _holds_media(artifact: Artifact) -> bool:
     return not isinstance(artifact.content, str) and any(part.text is None for part in artifact.content)
 
 
-@lru_cache(maxsize=64)  # each exchange is compared with the one before and the one behind it
+@lru_cache(maxsize=64)  # each exchange is compared with the ones before and after it
 def _shape(text: str) -> str:
     return _VARIES.sub("", text).casefold()

@@ -1,4 +1,4 @@
-"""Keep the latest messages, and older ones that a rule wants kept."""
+"""Keep the latest messages, and older ones that match a rule."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ctxguard.strategies.keep import Choice, Keep, Past
 
 @dataclass(frozen=True, slots=True)
 class PreservationRule:
-    """Say which artifacts stay although they are older than the window.
+    """A rule for artifacts that are kept although they are older than the window.
 
     Attributes:
-        name: what the rule is called.
-        keeps: takes an artifact and its number among the messages, counted from 0; returns whether it stays.
+        name: the name of the rule.
+        keeps: takes an artifact and its number among the messages, counted from 0; returns whether it is kept.
     """
 
     name: str
@@ -43,12 +43,12 @@ def _reports_error(artifact: Artifact, _number: int) -> bool:
 
 @lru_cache(maxsize=2)
 def _folded(text: str) -> str:
-    """Return a text folded for comparison; several rules in a row ask for that of the same one."""
+    """Return a text normalized for comparison; several rules in a row request that of the same text."""
     return text.casefold()
 
 
 def mentions(*phrases: str) -> Callable[[Artifact, int], bool]:
-    """Return a predicate: the artifact's text holds one of these phrases, as whole words in any case."""
+    """Return a predicate: the artifact's text contains one of these phrases, as whole words in any case."""
     return _Mentions(phrases)
 
 
@@ -70,10 +70,10 @@ def _is_first_instruction(artifact: Artifact, number: int) -> bool:
 
 
 def _holds_screenshot(artifact: Artifact, _number: int) -> bool:
-    """Return whether an artifact holds an image, or names the file that a screenshot was saved to."""
+    """Return whether an artifact contains an image, or names the file that a screenshot was saved to."""
     if not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content):
         return True
-    # The name of a tool often says "screenshot" where its output is only a file name.
+    # The name of a tool often contains "screenshot" although its output is only a file name.
     text = f"{artifact.name or ''} {artifact.text}" if artifact.kind is Kind.TOOL else artifact.text
     return _SAVED_SCREENSHOT.search(text) is not None
 
@@ -93,25 +93,25 @@ DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS, 
 
 
 def is_preserved(rules: Sequence[PreservationRule], history: History, number: int) -> bool:
-    """Return whether an exchange holds what some rule keeps. System and task artifacts do not count as messages."""
+    """Return whether an exchange contains an artifact that a rule keeps. System and task artifacts are not messages."""
     ahead = bisect_left(history.authority, history.start(number))
     members = enumerate(history.members(number), history.start(number) - ahead)
     return any(rule.keeps(artifact, place) for place, artifact in members for rule in rules)
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
-    """What a sliding window notes of an exchange.
+class _WindowNote:
+    """The notes of a sliding window on an exchange.
 
     Attributes:
-        stays: whether it stays when it is older than the window.
-        counts: whether it counts as waiting to leave. A message of a stage does not: it leaves with its neighbors.
+        stays: whether it is kept when it is older than the window.
+        counts: whether it is counted among the exchanges to drop; a stage's message is not.
         end: how many messages there are up to its end; those that stages wrote do not count.
-        opener: number of the user message that opened its turn. It does not count as waiting until the turn is over:
-            it stays as long as the whole turn does.
-        opened: how many exchanges may have left before that turn.
-        leaving: number of the exchange that may leave when it may: itself, or the opener of the turn before.
-        total: how many may leave by then.
+        opener: number of the user message that opened its turn. It does not count as waiting until the turn is over,
+            and is kept as long as the whole turn is.
+        opened: number of exchanges before that turn that may be dropped.
+        leaving: the exchange that may be dropped once this one is counted: itself, or the opener of the previous turn.
+        total: number of exchanges that may be dropped up to here.
     """
 
     stays: bool = False
@@ -123,17 +123,17 @@ class _Note:
     total: int = 0
 
 
-class SlidingWindow(Keep[_Note]):
-    """Keep the latest messages and, from before them, the exchanges that a rule keeps; in order, each once.
+class SlidingWindow(Keep[_WindowNote]):
+    """Keep the latest messages and, of the older ones, the exchanges that match a rule; in order, each once.
 
-    An exchange that begins before the window and reaches into it stays whole. As a stage, the window lets some
-    exchanges wait before it drops them at once: between two such moves the prompt's prefix stays as it was. `apply`
-    gives the window as of now.
+    An exchange that begins before the window and extends into it is kept whole. As a stage, the window collects some
+    exchanges before it drops them at once: between two such moves the prompt's prefix stays the same. `apply` returns
+    the window as of now.
 
     Args:
-        window_size: messages of the window, tool results counted; never fewer are kept.
-        rules: what stays of older messages.
-        every: exchanges that leave the window at once; 1 means that it moves with each, None a third of `window_size`.
+        window_size: messages in the window, including tool results; never fewer are kept.
+        rules: rules for older messages to keep.
+        every: exchanges that are dropped at once; 1 moves the window with each, None means a third of `window_size`.
 
     Raises:
         ConfigError: a setting is not a whole number or below 1.
@@ -148,12 +148,12 @@ class SlidingWindow(Keep[_Note]):
         super().__init__(self._latest, self._noted, every=every, name="SlidingWindow")
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
-        """Return the artifacts that stay as of now. The input is not changed."""
+        """Return the artifacts that are kept as of now. The input is not changed."""
         return Keep.apply(SlidingWindow(self.window_size, rules=self.rules, every=1), messages)
 
-    def _noted(self, past: Past[_Note], number: int) -> _Note:
+    def _noted(self, past: Past[_WindowNote], number: int) -> _WindowNote:
         history, span = past.history, past.history.spans[number]
-        before = past.notes[number - 1] if number else _Note()
+        before = past.notes[number - 1] if number else _WindowNote()
         is_written = span.has_user_role and not span.is_asked
         stays = span.is_pinned or number == past.task or is_preserved(self.rules, history, number)
         counts = not (stays or is_written or number in history.asked[:1])
@@ -163,14 +163,14 @@ class SlidingWindow(Keep[_Note]):
             opener, leaving = itself, self._released(before)
         end = before.end if is_written else before.end + span.end - span.start
         total = before.total + (leaving is not None)
-        return _Note(stays, counts, end, opener, total if span.is_asked else before.opened, leaving, total)
+        return _WindowNote(stays, counts, end, opener, total if span.is_asked else before.opened, leaving, total)
 
-    def _released(self, last: _Note) -> int | None:
-        """Return the message that opened a turn, once the turn is over; None if it has left with a part of the turn."""
+    def _released(self, last: _WindowNote) -> int | None:
+        """Return the message that opened a turn that is over; None if it was dropped with a part of the turn."""
         return last.opener if last.total - last.opened <= last.total % self.every else None
 
-    def _latest(self, past: Past[_Note], _end: int) -> Choice | None:
-        """Choose what is older than the window and stays: what rules keep, and what waits until enough may leave."""
+    def _latest(self, past: Past[_WindowNote], _end: int) -> Choice | None:
+        """Choose the older exchanges to keep: those that match a rule, and those that still wait to be dropped."""
         history, notes = past.history, past.notes
         if not notes:
             return None
@@ -183,7 +183,7 @@ class SlidingWindow(Keep[_Note]):
         waiting = (newest.total + (released is not None)) % self.every
         newest_first = chain([released], (notes[n].leaving for n in range(outside - 1, -1, -1)))
         waits = list(islice((n for n in newest_first if n is not None), waiting + 1))
-        # The exchange that left last: messages that do not count have left with it if they are older.
+        # The exchange that was dropped last: older messages that do not count were dropped with it.
         edge = waits.pop() if len(waits) > waiting else -1
         chosen = (
             n

@@ -1,7 +1,8 @@
-"""Count artifacts, tools and requests: the text by a counter, everything else by the table of the model's family."""
+"""Count artifacts, tools and requests: texts by a counter, everything else by the figures of the model's family."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -16,19 +17,19 @@ from ctxguard.tokens.schemas import Function, brings_in, functions_of, sent_tool
 from ctxguard.tokens.text_cache import TextCache
 
 MESSAGE_TOKENS: Final = GENERIC.message
-"""Tokens of framing that a message costs, its role included, where no model is named."""
+"""Tokens of framing for a message, including its role, if no model is named."""
 REPLY_TOKENS: Final = GENERIC.reply
-"""Tokens that open the reply, once a request, where no model is named."""
+"""Tokens that open the reply, once per request, if no model is named."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCount:
-    """Hold what tools cost, in tokens.
+    """The token cost of tools.
 
     Attributes:
-        schemas: the functions as the model sees them.
+        schemas: the functions in the form that the model sees.
         hidden: the prompts that the provider adds for them.
-        uncounted: tools that the provider runs and whose results it bills with the same request, or that are not known.
+        uncounted: unknown tools, and tools that the provider runs and whose results it bills with the same request.
     """
 
     schemas: int = 0
@@ -42,16 +43,16 @@ _SHARED: WeakKeyDictionary[TokenCounter, TextCache[int]] = WeakKeyDictionary()
 def _shared_cache(counter: TokenCounter) -> TextCache[int]:
     try:
         return _SHARED.setdefault(counter, TextCache())
-    except TypeError:  # a counter of the caller's that cannot be hashed or weakly referenced
+    except TypeError:  # a counter of the caller that cannot be hashed or weakly referenced
         return TextCache()
 
 
 class ArtifactCounter:
-    """Count artifacts: text, tool-call arguments, names and framing, media by the provider's rule. Memoized by text.
+    """Count artifacts: text, tool-call arguments, names and framing, media by the provider's rule. Cached by text.
 
     Args:
         counter: counts texts.
-        cache: where counts are remembered; None means one that all users of the same counter share.
+        cache: the cache of counts; None means one that all users of the same counter share.
     """
 
     def __init__(self, counter: TokenCounter, *, cache: TextCache[int] | None = None) -> None:
@@ -77,9 +78,9 @@ class ArtifactCounter:
         return count
 
     def artifact(self, artifact: Artifact) -> int:
-        """Return the tokens of an artifact: its own `token_count` where it has one, else counted with its framing.
+        """Return the tokens of an artifact: its own `token_count` if it has one, else counted with its framing.
 
-        A changed copy of one with a count of its own is counted in proportion, on the same basis.
+        A changed copy of one with its own count is counted in proportion to that.
         """
         if artifact.token_count is not None:
             return artifact.token_count
@@ -94,10 +95,12 @@ class ArtifactCounter:
         return tokens
 
     def measured(self, artifact: Artifact) -> int:
-        """Return the tokens of an artifact as counted, with its framing, whatever count it came with."""
+        """Return the tokens of an artifact as counted, with its framing, ignoring its own `token_count`."""
         costs = self.costs
         total = self._framing.get(artifact.kind, costs.message)
         content = artifact.content
+        if artifact.kind is Kind.TOOL and costs.quotes_results:
+            content = tuple(map(_quoted, (Part("text", content),) if isinstance(content, str) else content))
         total += self.text(content) if isinstance(content, str) else sum(map(self.part, content))
         if content and artifact.kind is Kind.ASSISTANT:
             total += costs.channel
@@ -109,10 +112,10 @@ class ArtifactCounter:
             total += costs.name + self.text(artifact.name)
         for field in artifact.fields:
             total += self.text(field.text) if field.tokens is None else field.tokens
-        return max(total, 0)  # the framing of a result is below 0 where its punctuation costs nothing
+        return max(total, 0)  # the framing of a result is negative if its punctuation costs nothing
 
     def part(self, part: Part) -> int:
-        """Return the tokens of one part; media by the rule of the model's provider, where the model is known."""
+        """Return the tokens of one part; media by the rule of the model's provider, if the model is known."""
         if part.media is not None and (self._knows_model or part.tokens is None):
             return media_tokens(part.media, self.costs)
         if part.tokens is not None:
@@ -123,7 +126,7 @@ class ArtifactCounter:
         """Return the tokens of a list of artifacts, without the reply's opening."""
         counter, total = self.counter, 0
         for artifact in artifacts:
-            # nearly all artifacts of a history were counted before: the look-up here saves a function call for each
+            # nearly all artifacts of a history were counted before: looking them up here saves a function call for each
             tokens = artifact.token_count
             if tokens is None:
                 tokens = artifact.memo.get(counter) if self._remembers else None  # type: ignore[assignment]  # only counts stand there
@@ -131,18 +134,18 @@ class ArtifactCounter:
         return total
 
     def beside(self, instructions: str | None = None) -> int:
-        """Return the tokens of a request beside its messages and tools.
+        """Return the tokens of a request apart from its messages and tools.
 
         Args:
-            instructions: a system prompt that is sent beside the messages.
+            instructions: a system prompt that is sent outside the messages.
         """
         return self.costs.reply + (self.costs.system + self.text(instructions) if instructions else 0)
 
     def tools(self, tools: Sequence[Mapping[str, object]] | None) -> int:
-        """Return the tokens of tools: their schemas as the model sees them, and the prompts that come with them.
+        """Return the tokens of tools: their schemas as the model sees them, and the hidden prompts for them.
 
         Args:
-            tools: as they are sent, in the form of any API. None and an empty list cost nothing.
+            tools: in the form in which they are sent to any API. None and an empty list cost nothing.
 
         Raises:
             ConfigError: `tools` is not a list, or one of them is not a schema or cannot be written as JSON.
@@ -153,13 +156,13 @@ class ArtifactCounter:
     def count_tools(
         self, tools: object, *, choice: str = "auto", found: frozenset[str] = frozenset(), has_system: bool = False
     ) -> ToolCount:
-        """Return what tools cost, see `tools`.
+        """Return the token cost of tools, see `tools`.
 
         Args:
-            tools: as they are sent.
+            tools: in the form in which they are sent.
             choice: the `tool_choice`: `auto`, `none`, `required` or `named`.
-            found: names of deferred functions that a search has brought in.
-            has_system: whether a system prompt is sent as well; it saves a few tokens for some models.
+            found: names of deferred functions that a search has added.
+            has_system: whether a system prompt is sent as well, which saves a few tokens for some models.
         """
         sent = sent_tools(tools)
         by_provider = getattr(self.counter, "tool_tokens", None)
@@ -179,13 +182,13 @@ class ArtifactCounter:
         )
 
     def brought_tools(self, tools: Sequence[Mapping[str, object]]) -> ToolCount:
-        """Return what tools cost that stand among the messages: a block of their own, with the prompt of late tools."""
+        """Return the token cost of tools that are defined among the messages, including their hidden prompt."""
         counted = self.count_tools(tools)
         late = self.costs.tools.late
         return counted if late is None or not counted.schemas else replace(counted, hidden=late)
 
     def _tool_costs(self, tools: Sequence[Mapping[str, object]]) -> ToolCosts:
-        """Return what tools cost; where no model is named, the form that they are sent in names the provider."""
+        """Return the tool costs; if no model is named, the form of the tools identifies the provider."""
         if not self._knows_model and any("input_schema" in tool for tool in tools):
             return ANY_CLAUDE.tools
         return self.costs.tools
@@ -193,6 +196,13 @@ class ArtifactCounter:
     def schema(self, schema: Mapping[str, object] | None) -> int:
         """Return the tokens of the schema that the reply must follow; None costs nothing."""
         return self.costs.schema.schema(schema, self.text) if schema else 0
+
+
+def _quoted(part: Part) -> Part:
+    """Return the text of a result as the JSON object in which it is sent."""
+    if part.media is not None or not part.text or part.text.startswith("{"):
+        return part
+    return replace(part, text=json.dumps({"output": part.text}, ensure_ascii=False, separators=(",", ":")), tokens=None)
 
 
 def _found(function: Function, found: frozenset[str]) -> Function:

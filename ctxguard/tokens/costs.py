@@ -1,6 +1,6 @@
-"""What a model family charges beside the text itself, as data: framing, tools, schemas, hidden prompts, media.
+"""The token costs of a model family besides the text itself, as data: framing, tools, schemas, hidden prompts, media.
 
-The figures of each family stand in `ctxguard.tokens.families`; both ways of counting read them here and nowhere else:
+The figures of each family are in `data/models.toml`; both ways of counting use them from here:
 `ArtifactCounter`, which the adapters use, and `count_request`.
 """
 
@@ -13,31 +13,31 @@ from typing import Final, Literal, TypeAlias
 from ctxguard.tokens.schemas import Function, as_json, as_typescript, as_words, compact
 
 TEKKEN: Final = "tekken"
-"""The vocabulary of Mistral's models since 2024, which the package mistral-common carries in its wheel."""
+"""The vocabulary of Mistral's models since 2024, which is part of the package mistral-common."""
 
 CountText: TypeAlias = Callable[[str], int]
 Rendering: TypeAlias = Literal["typescript", "json", "sparse", "words"]
-"""How the model sees a function: as TypeScript, as JSON, without empty parameters, or as its words alone."""
+"""How the model sees a function: as TypeScript, as JSON, as JSON without empty parameters, or as its words alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCosts:
-    """Hold what tools cost, in tokens.
+    """The token cost of tools.
 
     Attributes:
         rendering: how the model sees a function.
-        share: factor on the tokens of the rendered functions.
-        once: the hidden prompt that comes with any function.
-        once_flat: the same where functions come as the Responses API takes them; None means `once`.
-        once_forced: the same where `tool_choice` demands a call; None means `once`.
-        late: the same for functions that are brought in among the messages; None means `once`.
+        share: factor for the tokens of the rendered functions.
+        once: the hidden prompt that is added if there is any function.
+        once_flat: the same for functions in the form of the Responses API; None means `once`.
+        once_forced: the same if `tool_choice` requires a call; None means `once`.
+        late: the same for functions that are added among the messages; None means `once`.
         search: added for each search for functions.
-        namespace: how often the namespace of a called function is written where it is not the usual one.
-        beside_system: added where a system prompt is sent as well.
-        beside_system_flat: the same where functions come as the Responses API takes them.
+        namespace: how often the namespace of a called function is written if it is not the usual one.
+        beside_system: added if there is also a system prompt.
+        beside_system_flat: the same for functions in the form of the Responses API.
         each: added for every function.
         seen_if_none: whether functions are sent to the model when `tool_choice` is `none`.
-        server: hidden prompts of tools that the provider runs, by the beginning of their type.
+        server: hidden prompts for tools that the provider runs, by the prefix of their type.
     """
 
     rendering: Rendering = "json"
@@ -69,7 +69,7 @@ class ToolCosts:
         return max(0, round(tokens * self.share) + self.each * len(seen))
 
     def hidden(self, functions: Iterable[Function], choice: str, *, has_system: bool = False) -> int:
-        """Return the tokens of the prompt that the provider adds for any function at all."""
+        """Return the tokens of the prompt that the provider adds if there is any function."""
         seen = [function for function in functions if not function.deferred]
         if not seen:
             return 0
@@ -80,17 +80,17 @@ class ToolCosts:
         return self.once + self.beside_system * has_system
 
     def calls(self, namespaces: Iterable[str], count: CountText) -> int:
-        """Return the tokens of the namespaces of called functions, beyond the usual one's single token."""
+        """Return the tokens of the namespaces of called functions, beyond the single token of the usual one."""
         return sum(self.namespace * (count(namespace) - 1) for namespace in namespaces)
 
     def server_tool(self, kind: str) -> int | None:
-        """Return the hidden prompt of a tool that the provider runs; None where it is not known."""
+        """Return the hidden prompt for a tool that the provider runs; None if unknown."""
         return next((tokens for prefix, tokens in self.server.items() if kind.startswith(prefix)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaCosts:
-    """Hold what the schema of the reply costs: tokens around it, and a factor on its JSON, 0 where it is not billed."""
+    """The cost of the reply's schema: tokens around it, and a factor for its JSON, 0 if it is not billed."""
 
     once: int = 0
     share: float = 1.0
@@ -102,7 +102,7 @@ class SchemaCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
-    """Hold what a document costs: tokens of a page as an image, and characters per token of its text, 0 if unbilled."""
+    """The cost of a document: tokens of a page as an image, and characters per token of its text, 0 if unbilled."""
 
     each: int
     characters: float = 5.0
@@ -113,23 +113,24 @@ ImageRule: TypeAlias = Literal["tiles", "patches", "area", "gemini", "fixed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Hold what a model family charges beside the text, in tokens.
+    """The token costs of a model family besides the text.
 
     Attributes:
-        reply: what comes with every request: the opening of the reply, and a prompt of the provider's own.
-        message: framing of a user or assistant message, its role included.
-        channel: added for an assistant's message that says or thinks something.
+        reply: added to every request: the opening of the reply, and a prompt of the provider's own.
+        message: framing of a user or assistant message, including its role.
+        channel: added for an assistant message with text or thinking.
         system: framing of a system message.
         result: framing of a tool's result.
+        quotes_results: whether the text of a result is put into a JSON object, if it is not one itself.
         call: framing of a tool call.
-        call_names: how often the tool's name is written for a call and its result, beyond the call itself.
-        parallel: added for each of several calls of one message.
+        call_names: how often the tool's name is written for a call and its result, in addition to the call itself.
+        parallel: added for each call if a message has several.
         name: added for a participant's name.
-        thinking: the hidden prompt where the request asks for thinking.
+        thinking: the hidden prompt if the request asks for thinking.
         document: framing of a document that is sent as text.
-        empty_system: the prompt that the provider adds where the system prompt is an empty text.
+        empty_system: the prompt that the provider adds if the system prompt is an empty text.
         sealed: tokens for each character of sealed reasoning beyond `sealed_from`.
-        sealed_from: characters of sealed reasoning that stand for no reasoning.
+        sealed_from: characters of sealed reasoning that represent no reasoning.
         tools: see `ToolCosts`.
         schema: see `SchemaCosts`.
         image: the rule for images, see `ctxguard.tokens.media`.
@@ -144,6 +145,7 @@ class Costs:
     channel: int = 0
     system: int = 4
     result: int = 4
+    quotes_results: bool = False
     call: int = 5
     call_names: int = 1
     parallel: int = 0

@@ -1,4 +1,4 @@
-"""Count tokens: with the model's own vocabulary where one is installed, by an estimate elsewhere. Never by the network.
+"""Count tokens: with the model's own vocabulary if it is installed, otherwise by an estimate. Never over the network.
 
 The byte-class weights and their errors were fitted against o200k_base on prose, code, JSON, logs and a dozen scripts.
 """
@@ -17,20 +17,17 @@ from ctxguard.tokens.costs import TEKKEN, Costs
 from ctxguard.tokens.families import Family, family_of
 from ctxguard.tokens.vocabularies import ENCODINGS, exact_counter
 
-COUNTERS: Final = "What counts tokens: auto (exact where it can be), estimate, o200k_base or cl100k_base."
-"""What an option that names a counter says."""
-
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """Count the tokens of a text. Any `Callable[[str], int]` is taken as well.
+    """Count the tokens of a text. Any `Callable[[str], int]` is accepted as well.
 
     Attributes:
-        name: what reports call it.
-        exact: True where it is the tokenizer of the model family itself.
-        accuracy: one phrase on how far off it may be.
+        name: the counter's name in reports.
+        exact: whether it is the tokenizer of the model family itself.
+        accuracy: a phrase for the error of its counts.
 
-    One that knows its model has a `family` too: see `FamilyCounter`.
+    One that knows its model also has a `family`: see `FamilyCounter`.
     """
 
     name: str
@@ -64,14 +61,14 @@ _WEIGHTS: Final = tuple(
     )
 )
 _BASE64_RUN: Final = re.compile(rb"[A-Za-z0-9+/]{65,}={0,2}")
-_BASE64_TOKENS: Final = 0.67
+_BASE64_TOKENS: Final = 0.67  # tokens per character, fitted with the other weights
 
 
 class EstimateCounter:
     """Estimate tokens from the classes of the UTF-8 bytes: pure, deterministic, instant, for any script.
 
     Args:
-        safety: factor on every estimate; above 1.0 where the estimate must not be too low.
+        safety: factor for every estimate; above 1.0 if estimates must not be too low.
     """
 
     exact = False
@@ -98,12 +95,12 @@ class EstimateCounter:
 
 
 def _is_dense(run: bytes) -> bool:
-    """Tell base64 from a long word: it mixes cases and digits."""
+    """Return whether a text is base64 rather than a long word: it mixes cases and digits."""
     return not run.isalpha() and not run.isdigit() and run.lower() != run and run.upper() != run
 
 
 class _CallableCounter:
-    """Make a plain function, or a counter that cannot be hashed, a `TokenCounter`."""
+    """Adapt a plain function, or a counter that cannot be hashed, to `TokenCounter`."""
 
     def __init__(self, function: Callable[[str], int], face: TokenCounter | None = None) -> None:
         self._function = function
@@ -122,18 +119,18 @@ class _CallableCounter:
 
 
 def valid_count(count: object, counter: str) -> int:
-    """Return what a counter returned, which must be a number of tokens: no budget could be kept by anything else."""
+    """Return the result of a counter, which must be a number of tokens, because a budget depends on it."""
     if isinstance(count, bool) or not isinstance(count, (int, float)) or not 0 <= count < math.inf:
         raise TokenizerError(f"the counter {counter} gave {count!r} for a text; it must give a number of tokens")
     return int(count)
 
 
 class FamilyCounter:
-    """Count texts as a model family does, and know what the family charges beside them.
+    """Count texts as a model family does, with the costs of the family besides the text.
 
     Args:
-        base: counts texts in the vocabulary that the family is measured in.
-        family: of the model.
+        base: counts texts in the vocabulary with which the family was measured.
+        family: the family of the model.
         scale: tokens of the family for each token of `base`; None means the family's own figure.
     """
 
@@ -147,7 +144,7 @@ class FamilyCounter:
 
     @property
     def costs(self) -> Costs:
-        """What the family charges beside the text."""
+        """The token costs of the model family, apart from those of the text."""
         return self.family.costs
 
     def count(self, text: str) -> int:
@@ -159,17 +156,17 @@ class FamilyCounter:
 def find_counter(
     counter: str | TokenCounter | Callable[[str], int] = "auto", *, model: str | None = None
 ) -> TokenCounter:
-    """Return the counter that is asked for.
+    """Return the requested counter.
 
     Args:
-        counter: `auto` (the model's own vocabulary if an installed package carries it, else the nearest one that is
-            installed, scaled by what was measured for the model's family), `estimate` (byte classes), the name of an
-            encoding (`o200k_base`, `cl100k_base`: exact or an error), a `TokenCounter`, or any function.
+        counter: `auto` (the model's own vocabulary if an installed package contains it, else the nearest installed one,
+            scaled by the measured ratio of the model's family), `estimate` (byte classes), the name of an encoding
+            (`o200k_base`, `cl100k_base`: exact or an error), a `TokenCounter`, or any function.
         model: name of the model; the framing, tools and hidden prompts of its family are counted too. None means
-            o200k_base and OpenAI's framing, which is no particular provider's count.
+            o200k_base and OpenAI's framing, which is not the count of any particular provider.
 
     Raises:
-        TokenizerError: an encoding was named that is not on this machine.
+        TokenizerError: the named encoding is not on this machine.
         ConfigError: `counter` is none of these.
     """
     family = None if model is None else family_of(model)
@@ -191,7 +188,7 @@ def find_counter(
 
 
 def _is_hashable(counter: object) -> bool:
-    """Return whether counts can be remembered by their counter; a dataclass that compares by value has no hash."""
+    """Return whether counts can be cached by their counter; a dataclass that compares by value has no hash."""
     try:
         hash(counter)
     except TypeError:
@@ -201,7 +198,7 @@ def _is_hashable(counter: object) -> bool:
 
 @lru_cache(maxsize=64)
 def _named_counter(name: str, family: Family | None) -> TokenCounter:
-    """Return the one counter of a name and a family, so that all its users share their counts."""
+    """Return the one counter for a name and a family, so that all its users share their counts."""
     if family is None:
         return _plain_counter(name)
     if name in ENCODINGS:
@@ -217,7 +214,7 @@ def _named_counter(name: str, family: Family | None) -> TokenCounter:
 
 
 _TEKKEN_SCALE: Final = 1.15
-"""Tokens of Mistral's vocabulary for each of o200k_base, where mistral-common is not installed."""
+"""Tokens of Mistral's vocabulary for each of o200k_base, if mistral-common is not installed."""
 
 
 @lru_cache(maxsize=8)

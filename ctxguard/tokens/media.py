@@ -1,7 +1,7 @@
-"""What images, audio, files and sealed reasoning cost in tokens, by the providers' published rules.
+"""The token costs of images, audio, files and sealed reasoning, by the providers' published rules.
 
-Nothing is decoded but the first bytes, which tell the size of an image, and the page objects and shown strings of a
-PDF. What is sent as a link cannot be seen: an ordinary size is assumed, and `count_request` says so.
+Only the first bytes are decoded, which contain the size of an image, and the page objects and strings of a PDF. For a
+link, a typical size is assumed, and `count_request` says so.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ctxguard.artifacts import Media, Part
 from ctxguard.tokens.costs import Costs
 
 UNKNOWN_SIDE: Final = 1024
-"""Side in pixels assumed of an image that cannot be looked at (a link)."""
+"""Assumed side, in pixels, of an image of unknown size (a link)."""
 UNKNOWN_SECONDS: Final = 30.0
-"""Length assumed of audio and video that cannot be looked at."""
+"""Assumed length of audio and video of unknown length."""
 UNKNOWN_PAGE: Final = 2_500
-"""Characters of text assumed on a page that cannot be looked at."""
+"""Assumed characters of text on a page that cannot be read."""
 PAGE_CHARS: Final = 80_000
-"""Characters of base64 that are taken for a page where pages cannot be counted."""
-PAGE_TOKENS: Final = 1_500
-PAGE_BYTES: Final = 60_000
-AUDIO_TOKENS_PER_SECOND: Final = 10
-WAV_BYTES_PER_SECOND: Final = 48_000
-MP3_BYTES_PER_SECOND: Final = 16_000
+"""Characters of base64 that count as a page if pages cannot be counted."""
+PAGE_TOKENS: Final = 1_500  # Anthropic bills 1,500 to 3,000 a page
+PAGE_BYTES: Final = 60_000  # assumed per page of a file
+AUDIO_TOKENS_PER_SECOND: Final = 10  # OpenAI's rate for input audio
+WAV_BYTES_PER_SECOND: Final = 48_000  # 24 kHz, 16 bits, mono
+MP3_BYTES_PER_SECOND: Final = 16_000  # 128 kbit a second
 
 
 def media_tokens(media: Media, costs: Costs) -> int:
-    """Return what media or sealed reasoning costs by the rule of a model family."""
+    """Return the token cost of media or sealed reasoning by the rule of a model family."""
     if media.kind == "sealed":
         return max(0, round((media.length - costs.sealed_from) * costs.sealed))
     if media.kind == "image":
@@ -47,7 +47,7 @@ def media_tokens(media: Media, costs: Costs) -> int:
 
 
 def _document(media: Media, costs: Costs) -> int:
-    """Return the tokens of a document: its pages as images, and their text where the provider bills it."""
+    """Return the tokens of a document: its pages as images, and their text if the provider bills it."""
     pages = media.pages or max(1, math.ceil(media.length / PAGE_CHARS))
     characters = pages * UNKNOWN_PAGE if media.characters is None else media.characters
     text = characters / costs.pages.characters if costs.pages.characters else 0
@@ -76,10 +76,10 @@ def _image_by_rule(media: Media, costs: Costs) -> int:
     return tile * math.ceil(width / _GEMINI_TILE) * math.ceil(height / _GEMINI_TILE)
 
 
-_GEMINI_SMALL: Final = 384
-_GEMINI_TILE: Final = 768
-_PATCH: Final = 32
-_MOST_PATCHES: Final = 1_536
+_GEMINI_SMALL: Final = 384  # pixels: a smaller image is one tile
+_GEMINI_TILE: Final = 768  # pixels of a tile's side
+_PATCH: Final = 32  # pixels of a patch's side (OpenAI)
+_MOST_PATCHES: Final = 1_536  # of an image, which is scaled down to them (OpenAI)
 
 
 def _patches(width: int, height: int, factor: float) -> int:
@@ -89,13 +89,13 @@ def _patches(width: int, height: int, factor: float) -> int:
 
 
 def _area(width: int, height: int, pixels: float, most_side: float, most_tokens: float) -> int:
-    """Return the tokens by area, after scaling to the longest side that the provider takes."""
+    """Return the tokens by area, after scaling to the longest side that the provider allows."""
     fit = min(1.0, most_side / max(width, height, 1))
     return min(int(most_tokens), math.ceil(width * fit * height * fit / pixels))
 
 
 def image_tokens(size: tuple[int, int] | None, *, detail: str = "auto", base: int = 85, tile: int = 170) -> int:
-    """Return what an image costs by OpenAI's tile rule: `base` tokens, and `tile` for each tile of 512 pixels.
+    """Return the cost of an image by OpenAI's tile rule: `base` tokens, and `tile` for each tile of 512 pixels.
 
     Images are scaled to fit 2048 x 2048, then to a shortest side of 768 ("Images and vision" in OpenAI's guide). `low`
     detail costs `base`. An unknown size counts as 1024 x 1024.
@@ -136,25 +136,25 @@ def image_size(url: str) -> tuple[int, int] | None:
 
 
 def audio_tokens(data: str | None) -> int:
-    """Return about what base64 audio costs: 10 tokens a second, at the data rate of 24 kHz 16-bit sound."""
+    """Return the approximate cost of base64 audio: 10 tokens a second, at the data rate of 24 kHz 16-bit sound."""
     seconds = (len(data) * 3 / 4) / WAV_BYTES_PER_SECOND if data else 30.0
     return max(AUDIO_TOKENS_PER_SECOND, math.ceil(seconds * AUDIO_TOKENS_PER_SECOND))
 
 
 def file_tokens(data: str | None) -> int:
-    """Return about what a file costs: 1,500 tokens a page (Anthropic: 1,500 to 3,000), a page for each 60 kB."""
+    """Return the approximate cost of a file: 1,500 tokens a page (Anthropic: 1,500 to 3,000), a page for each 60 kB."""
     pages = math.ceil(len(data) * 3 / 4 / PAGE_BYTES) if data else 1
     return PAGE_TOKENS * max(pages, 1)
 
 
 def image_media(url: str, *, detail: str = "auto") -> Media:
-    """Return what the price of an image depends on, read from the first bytes of its `data:` URL."""
+    """Return the cost-relevant properties of an image, read from the first bytes of its `data:` URL."""
     length = len(url) - url.find(",") - 1 if url.startswith("data:") else 0
     return Media("image", size=image_size(url), detail=detail, length=length)
 
 
 def audio_media(data: str) -> Media:
-    """Return what the price of base64 audio depends on."""
+    """Return the cost-relevant properties of base64 audio."""
     return Media("audio", length=len(data), seconds=_wav_seconds(data))
 
 
@@ -167,7 +167,7 @@ def document_part(url: str) -> Part:
 
 
 def inner_media(text: str) -> Part | None:
-    """Return the media that a text is, a `data:` URL or the base64 of an image or PDF; None where it is a text."""
+    """Return the media in a text that is a `data:` URL or the base64 of an image or PDF; None for other texts."""
     if text.startswith("data:"):
         return url_part(text) if ";base64," in text[:100] else None
     kind = next((kind for start, kind in _STARTS if text.startswith(start)), None)
@@ -181,11 +181,11 @@ _STARTS: Final = (
     ("UklGR", "image/webp"),
     ("JVBERi0", "application/pdf"),
 )
-"""How the base64 of images and PDFs begins."""
+"""Prefixes of the base64 of images and PDFs."""
 
 
 def url_part(url: str) -> Part:
-    """Return what a `data:` URL holds as a part, by the kind that it names."""
+    """Return the part for a `data:` URL, by the media type that it names."""
     kind = url[5:].partition("/")[0]
     if kind == "image":
         return Part("image", media=image_media(url))
@@ -196,7 +196,7 @@ def url_part(url: str) -> Part:
 
 
 def file_media(data: str) -> Media:
-    """Return what the price of a base64 file, or of a `data:` URL with one, depends on."""
+    """Return the cost-relevant properties of a base64 file, or of a `data:` URL with one."""
     payload = data.partition(",")[2] if data.startswith("data:") else data
     pages, characters = _pdf(payload)
     return Media("file", length=len(payload), pages=pages, characters=characters)
@@ -205,13 +205,13 @@ def file_media(data: str) -> Media:
 _PAGE_OBJECT: Final = re.compile(rb"/Type\s*/Page\b")
 _STREAM: Final = re.compile(rb"stream\r?\n(.*?)endstream", re.DOTALL)
 _SHOWN: Final = re.compile(rb"\((?:[^()\\]|\\.)*\)|<([0-9A-Fa-f\s]+)>")
-_MOST_BYTES: Final = 20_000_000
+_MOST_BYTES: Final = 20_000_000  # of a PDF that are searched
 
 
 def _pdf(payload: str) -> tuple[int | None, int | None]:
-    """Return pages and characters of a PDF by its page objects and the strings that its contents show.
+    """Return pages and characters of a PDF by its page objects and the strings in its contents.
 
-    Both are None where it is not a PDF; where objects are compressed, its pages are.
+    Both are None if it is not a PDF; if objects are compressed, only the pages are None.
     """
     data = _decoded(payload)[:_MOST_BYTES]
     if not data.startswith(b"%PDF"):
@@ -221,7 +221,7 @@ def _pdf(payload: str) -> tuple[int | None, int | None]:
 
 
 def _shown_characters(stream: bytes) -> int:
-    """Return the characters that a content stream shows; hexadecimal strings have two bytes a character."""
+    """Return the number of characters in a content stream; hexadecimal strings have two bytes a character."""
     try:
         contents = zlib.decompressobj().decompress(stream, _MOST_BYTES)
     except zlib.error:
@@ -249,5 +249,5 @@ def _decoded(payload: str) -> bytes:
 
 
 def encrypted_tokens(data: object) -> int:
-    """Return about how many tokens encrypted or signed base64 data stands for, at four bytes a token."""
+    """Return the approximate tokens of encrypted or signed base64 data, at four bytes a token."""
     return len(data) * 3 // 16 if isinstance(data, str) else 0

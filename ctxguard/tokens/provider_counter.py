@@ -1,7 +1,7 @@
-"""Let the provider count: `count_tokens` of Anthropic and of Google, asked for what is new only, and only by choice.
+"""Let the provider count: `count_tokens` of Anthropic and of Google, requested for new texts only, and only if chosen.
 
-Nothing here does I/O by itself. The stabilizer asks `ProviderCounter.unknown` what it has not counted yet and has its
-driver call `fetch` before the first stage; from then on counts are looked up, so that stages stay pure.
+Nothing here does I/O by itself. The stabilizer calls `ProviderCounter.unknown` for the texts without a count, and its
+driver calls `fetch` before the first stage; from then on counts are looked up, so that stages stay pure.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ctxguard.tokens.costs import Costs
     from ctxguard.tokens.families import Family
 
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 8  # requests in parallel
 _PROBE: Final = "."
-"""The shortest message, against which everything else is counted."""
+"""The shortest message, relative to which everything else is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Hold the texts that the provider has not counted yet, and the tools as they are sent if these are new."""
+    """The texts that the provider has not counted yet, and the tools in their sent form if these are new."""
 
     texts: tuple[str, ...]
     tools: tuple[Mapping[str, object], ...] = ()
@@ -42,12 +42,12 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class _CountApi:
-    """Hold how a provider is asked to count, and how it answers.
+    """The request and response format of a provider's count API.
 
     Attributes:
-        question: makes the fields of a request of the model's name, a text, and tools.
-        tokens: name of the field of an answer that holds the count.
-        counts_tools: whether tools can be asked for.
+        question: creates the fields of a request from the model's name, a text, and tools.
+        tokens: name of the response field with the count.
+        counts_tools: whether it can count tools.
     """
 
     question: Callable[[str, str, Sequence[Mapping[str, object]]], dict[str, object]]
@@ -62,23 +62,23 @@ class _CountApi:
 
 
 class ProviderCounter:
-    """Count texts and tools by what the provider answered; by the estimate of the model's family until it has.
+    """Count texts and tools with the provider's counts; until these are known, by the estimate of the model's family.
 
-    Texts below `least` characters are estimated: one question each would cost more than it tells. Framing is counted by
-    the family's table. Copies that know another model share nothing.
+    Texts below `least` characters are estimated: a request for each would cost more than it gains. Framing is counted
+    by the family's figures. Copies for another model share nothing.
 
     Args:
-        ask: takes the fields of a `count_tokens` request and returns its answer, or an awaitable of it.
-        api: whose `count_tokens` it is.
+        ask: takes the fields of a `count_tokens` request and returns its response, or an awaitable of it.
+        api: the provider of `count_tokens`.
         is_async: whether `ask` returns an awaitable.
         model: name of the model; `Stabilizer(model=…)` names it too.
-        timeout: seconds that all questions of one call may take together.
-        least: characters from which on a text is asked for.
+        timeout: seconds that all requests of one call may take together.
+        least: minimum characters of a text that is sent for counting.
     """
 
     exact = False
     learns = True
-    """Its counts change as answers come in, so nothing else may remember them."""
+    """Its counts change as responses arrive, so they must not be cached elsewhere."""
     margin = Margin(0.02, 20)
 
     def __init__(
@@ -109,7 +109,7 @@ class ProviderCounter:
         )
 
     def for_model(self, model: str) -> ProviderCounter:
-        """Return this counter for a model; itself where it is the one that it was made for."""
+        """Return this counter for a model; itself if it already has this model."""
         if model == self.model:
             return self
         if self.model is not None:
@@ -125,11 +125,11 @@ class ProviderCounter:
 
     @property
     def costs(self) -> Costs:
-        """What the family charges beside the text."""
+        """The token costs of the model family, apart from those of the text."""
         return getattr(self._fallback, "costs", GENERIC)
 
     def count(self, text: str) -> int:
-        """Return what the provider counted for a text, or the estimate."""
+        """Return the provider's count for a text, or the estimate."""
         found = self._texts.get(text) if len(text) >= self.least else None
         return self._estimate(text) if found is None else found
 
@@ -141,11 +141,11 @@ class ProviderCounter:
         return count
 
     def tool_tokens(self, tools: Iterable[Mapping[str, object]]) -> int | None:
-        """Return what the provider counted for tools, hidden prompts included; None where it was not asked."""
+        """Return the provider's count for tools, hidden prompts included; None if there is none."""
         return self._texts.get(_tools_key(tools))
 
     def unknown(self, artifacts: Iterable[Artifact], tools: Sequence[Mapping[str, object]] | None) -> Unknown:
-        """Return what of a history the provider has not counted yet."""
+        """Return the parts of a history that the provider has not counted yet."""
         texts = {text: None for artifact in artifacts for _, text in artifact.texts() if self._is_new(text)}
         is_new = self._api.counts_tools and bool(tools) and self.tool_tokens(tools or ()) is None
         return Unknown(tuple(texts), tuple(tools or ()) if is_new else ())
@@ -155,7 +155,7 @@ class ProviderCounter:
 
     @property
     def fetch(self) -> Callable[[Unknown], object]:
-        """The function that asks the provider; a coroutine function where the client is async."""
+        """The function that requests the counts; a coroutine function if the client is async."""
         return self._afetch if self._is_async else self._fetch
 
     def _fetch(self, unknown: Unknown) -> None:
@@ -183,7 +183,7 @@ class ProviderCounter:
         return await answer if isinstance(answer, Awaitable) else answer
 
     def give_up(self, unknown: Unknown) -> None:
-        """Keep the estimates of what was not answered: what comes late must not change a count that was used."""
+        """Keep the estimates for missing responses: a late response must not change a count that was used."""
         for text in unknown.texts:
             if self._texts.get(text) is None:
                 self._texts.put(text, self._estimate(text))
@@ -200,7 +200,7 @@ class ProviderCounter:
         return self._api.question(self.model, text, tools)
 
     def _keep(self, key: str, answer: object) -> None:
-        """Remember a count without the framing of the message that it was asked in; the first one stands."""
+        """Store a count without the framing of the message that was sent; the first count is kept."""
         if self._texts.get(key) is None:
             own = 0 if key.startswith(_TOOLS) else 1
             self._texts.put(key, max(1, self._api.read(answer) - (self._probe or 0) + own))
@@ -239,16 +239,16 @@ _GOOGLE: Final = _CountApi(_google_question, "total_tokens", counts_tools=False)
 def anthropic_counter(
     client: object, *, model: str | None = None, timeout: float = 10.0, least: int = 200
 ) -> ProviderCounter:
-    """Return a counter that asks Anthropic's `count_tokens` for every text that it has not seen yet.
+    """Return a counter that calls Anthropic's `count_tokens` for every new text.
 
-    It is free, but a request to the network for each new text of a conversation: `Stabilizer(counter=…)` never does it
-    by itself. If a request takes too long, the estimate is used, and the report says so.
+    It is free, but a network request for each new text of a conversation, so it is only used if given as
+    `Stabilizer(counter=…)`. If a request takes too long, the estimate is used, and the report says so.
 
     Args:
         client: an `anthropic.Anthropic`, or an `anthropic.AsyncAnthropic` for `astabilize`.
-        model: name of the model; None takes the one that the stabilizer names.
-        timeout: seconds that all questions of one call may take together.
-        least: characters from which on a text is asked for; shorter ones are estimated.
+        model: name of the model; None means that of the stabilizer.
+        timeout: seconds that all requests of one call may take together.
+        least: minimum characters of a text that is sent for counting; shorter ones are estimated.
 
     Raises:
         ConfigError: the client has no `messages.count_tokens`.
@@ -260,15 +260,15 @@ def anthropic_counter(
 def google_counter(
     client: object, *, model: str | None = None, timeout: float = 10.0, least: int = 200
 ) -> ProviderCounter:
-    """Return a counter that asks Google's `count_tokens` for every text that it has not seen yet.
+    """Return a counter that calls Google's `count_tokens` for every new text.
 
-    As `anthropic_counter`, but tools are estimated: the Gemini API counts none.
+    The same as `anthropic_counter`, but tools are estimated: the Gemini API does not count them.
 
     Args:
         client: a `google.genai.Client`, or its `aio` for `astabilize`.
-        model: name of the model; None takes the one that the stabilizer names.
-        timeout: seconds that all questions of one call may take together.
-        least: characters from which on a text is asked for; shorter ones are estimated.
+        model: name of the model; None means that of the stabilizer.
+        timeout: seconds that all requests of one call may take together.
+        least: minimum characters of a text that is sent for counting; shorter ones are estimated.
 
     Raises:
         ConfigError: the client has no `models.count_tokens`.

@@ -1,7 +1,7 @@
-"""Write tools the way providers show them to the model, so that they can be counted.
+"""Render tools in the form in which the model sees them, so that they can be counted.
 
 OpenAI shows functions as TypeScript declarations in namespaces (its cookbook's `num_tokens_for_tools`, and the Harmony
-format of the open gpt-oss models); the others show about the JSON that was sent.
+format of the open gpt-oss models); the others show approximately the JSON that was sent.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _PARAMETERS: Final = (
 )
 _DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
 _WRAPPED: Final = ("function", "custom", "toolSpec")
-"""Under which key a tool holds its function: in Chat Completions, and in Bedrock Converse."""
+"""Keys under which a tool contains its function: in Chat Completions, and in Bedrock Converse."""
 _RUN_BY_CLIENT: Final = ("bash_", "text_editor_", "computer_2", "memory_")
-"""Tools that Anthropic defines and the client runs: the prompt of all functions comes with them."""
-_MOST_NESTED: Final = 8
+"""Tools that Anthropic defines and the client runs: they add the same hidden prompt as functions."""
+_MOST_NESTED: Final = 8  # levels of a schema that are rendered
 FUNCTIONS: Final = "functions"
-"""The namespace of functions that are declared in no other one."""
+"""The namespace of functions without one of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """Hold one function of any API's tools.
+    """One function among the tools of any API.
 
     Attributes:
         name: its name.
-        description: what it says of itself.
+        description: the description of the function.
         parameters: the JSON schema of its arguments.
-        deferred: the model sees it only once a search has found it (`defer_loading`).
-        is_flat: it came without a `function` around it, as the Responses API takes it.
-        namespace: where OpenAI's models find it.
-        about: what the namespace says of itself.
+        deferred: whether the model sees it only after a search has found it (`defer_loading`).
+        is_flat: whether it is not inside a `function` key, as in the Responses API.
+        namespace: its namespace for OpenAI's models.
+        about: the description of the namespace.
     """
 
     name: str
@@ -59,7 +59,7 @@ def sent_tools(tools: object) -> list[Native]:
     """Return tools as the dicts that are sent.
 
     Raises:
-        ConfigError: they are no list, or one of them is no schema or cannot be written as JSON.
+        ConfigError: they are not a list, or one of them is not a schema or cannot be written as JSON.
     """
     if not tools:
         return []
@@ -107,7 +107,7 @@ def functions_of(tool: Native) -> Iterator[Function]:
 
 
 def is_any_deferred(tools: Iterable[Native], loaded: Container[str] = ()) -> bool:
-    """Tell whether a search can find a function that is not loaded yet; else the search itself is not sent."""
+    """Return whether a search can find a function that is not loaded yet; otherwise the search itself is not sent."""
     functions = (function for tool in tools for function in functions_of(tool))
     return any(function.deferred and function.name not in loaded for function in functions)
 
@@ -118,7 +118,7 @@ def _function(native: Native, *, is_flat: bool, namespace: str = FUNCTIONS) -> F
     return Function(
         str(native.get("name") or native.get("type") or ""),
         "\n".join([str(native.get("description") or ""), *_grammar(native.get("format"))]).strip(),
-        inner if isinstance(inner, Mapping) and len(parameters) == 1 else parameters,  # Converse has a level more
+        inner if isinstance(inner, Mapping) and len(parameters) == 1 else parameters,  # Converse has one more level
         deferred=native.get("defer_loading") is True,
         is_flat=is_flat,
         namespace=namespace,
@@ -126,7 +126,7 @@ def _function(native: Native, *, is_flat: bool, namespace: str = FUNCTIONS) -> F
 
 
 def _grammar(form: object) -> Iterator[str]:
-    """Yield the grammar that the input of a custom tool must follow, as either of OpenAI's APIs takes it."""
+    """Yield the grammar for the input of a custom tool, in the form of either of OpenAI's APIs."""
     if isinstance(form, Mapping):
         if isinstance(definition := form.get("definition"), str):
             yield definition
@@ -172,7 +172,7 @@ def _declaration(function: Function) -> str:
 
 
 def _comment(text: object) -> str:
-    """Return a text as comments; the API takes the indentation of its lines away."""
+    """Return a text as comments; the API removes the indentation of its lines."""
     return "\n".join(f"// {line.strip()}".rstrip() for line in str(text).splitlines())
 
 
@@ -193,7 +193,7 @@ def _fields(schema: Native, definitions: Native, depth: int) -> list[str]:
 
 
 def _type(schema: object, definitions: Native, depth: int) -> str:
-    """Return a JSON schema as a TypeScript type; what has no counterpart is `any`."""
+    """Return a JSON schema as a TypeScript type; `any` if it has no counterpart."""
     if not isinstance(schema, Mapping) or depth > _MOST_NESTED:
         return "any"
     if isinstance(reference := schema.get("$ref"), str):
@@ -207,7 +207,7 @@ def _type(schema: object, definitions: Native, depth: int) -> str:
 
 
 def _choices(schema: Native) -> list[object] | None:
-    """Return the schemas of which one holds; None where there is no choice."""
+    """Return the alternative schemas; None if there is no choice."""
     for key in ("anyOf", "oneOf"):
         if isinstance(choices := schema.get(key), list):
             return choices
@@ -225,7 +225,7 @@ def _plain_type(schema: Native, definitions: Native, depth: int) -> str:
 
 
 def as_json(function: Function, *, is_sparse: bool = False) -> str:
-    """Return a function as JSON; where `is_sparse`, without the parameters of a function that has none."""
+    """Return a function as JSON; with `is_sparse`, without the parameters of a function that has none."""
     shown: dict[str, object] = {"name": function.name, "description": function.description}
     if function.parameters.get("properties") or not is_sparse:
         shown["parameters"] = function.parameters
@@ -278,7 +278,7 @@ _BRINGING_IN: Final = (
 
 
 def brings_in(kind: str) -> bool:
-    """Return whether a tool of the provider adds its results to the very request that it is sent with."""
+    """Return whether a tool of the provider adds its results to the same request."""
     return kind.startswith(_BRINGING_IN)
 
 

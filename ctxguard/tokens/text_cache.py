@@ -1,4 +1,4 @@
-"""Remember values by text, in bounded memory."""
+"""A cache of values by text, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Final, Generic, TypeVar
 V = TypeVar("V")
 
 _MOST_CHARS: Final = 4_000_000
-"""Characters of keys in one generation of a cache, wherever texts are remembered: as many as the latest messages of two
-hundred conversations of 20 kB have. With a quarter of it, a proxy for these takes half as long again for a request;
-four times as much only takes more memory."""
+"""Characters of keys in one generation of a cache: enough for the latest messages of 200 conversations of 20 kB.
+With a quarter of it, a proxy for these takes half as long again per request; with four times as much, it only takes
+more memory."""
 _PER_ITEM: Final = 8
-"""Characters that an item of a value of a large text counts for, whose text itself is not kept."""
+"""Size, in characters, of one item of a value for a large text, of which only a hash is stored."""
 
 
 class TextCache(Generic[V]):
-    """Remember values by text, in bounded memory.
+    """A cache of values by text, in bounded memory.
 
-    Two generations: what is looked up in the old one moves to the new one; when the new one is full it becomes the
-    old one. Look-ups cost one or two dict accesses; whatever threads do, a value is only ever lost, never wrong. Copies
-    and pickles start with an empty one. Of a text that would take more than half of a generation a digest is kept.
+    It has two generations: an entry that is found in the old one moves to the new one; when the new one is full, it
+    becomes the old one. Look-ups cost one or two dict accesses; with several threads, a value may be lost, but is never
+    wrong. Copies and pickles start empty. A text of more than half a generation is stored as a hash.
 
     Args:
-        max_chars: characters of keys that one generation may hold; in all at most twice as many are kept.
+        max_chars: maximum characters of keys in one generation; in total at most twice as many are kept.
     """
 
     __slots__ = ("_new", "_old", "_size", "max_chars")
@@ -49,16 +49,16 @@ class TextCache(Generic[V]):
         return value
 
     def put(self, key: str, value: V) -> None:
-        """Remember a value."""
+        """Store a value."""
         self._put(self._known_by(key), value)
 
     def _known_by(self, key: str) -> str | bytes:
-        """Return the text itself, or the digest of a large one."""
+        """Return the text itself, or the hash of a large one."""
         is_large = len(key) + 64 > self.max_chars // 2
         return blake2b(key.encode("utf-8", "surrogatepass")).digest() if is_large else key
 
     def _put(self, key: str | bytes, value: V) -> None:
-        # what was found in a large text may be as large as the text
+        # the value for a large text may be as large as the text
         items = len(value) if isinstance(key, bytes) and isinstance(value, Sized) else 0
         size = len(key) + 64 + items * _PER_ITEM
         if size > self.max_chars:
@@ -73,5 +73,5 @@ class TextCache(Generic[V]):
 
     @property
     def chars(self) -> int:
-        """Characters of the keys it holds, an upper bound."""
+        """Characters of its keys, an upper bound."""
         return sum(map(len, self._new)) + sum(map(len, self._old))

@@ -24,7 +24,7 @@ from ctxguard.tokens.accuracy import NO_MODEL
 from ctxguard.tokens.costs import TEKKEN
 
 ENCODINGS: Final = ("o200k_base", "cl100k_base")
-_CHUNK: Final = 65_536
+_CHUNK: Final = 65_536  # characters, see `_pieces`
 
 
 class TiktokenCounter:
@@ -54,7 +54,7 @@ _NEVER: Final = 1 << 31
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Cut long texts: o200k_base overflows its regex stack at about a million spaces; 64 K adds 0.005% tokens."""
+    """Split long texts: o200k_base overflows its regex stack at about a million spaces; 64 K adds 0.005% tokens."""
     if len(text) <= _CHUNK:
         yield text
     else:
@@ -76,9 +76,9 @@ _TEKKEN_FILE: Final = "tekken_240911.json"
 
 
 def find_vocabulary(encoding: str) -> Path | None:
-    """Return the vocabulary file of an encoding, if one lies in tiktoken's cache or in an installed package.
+    """Return the vocabulary file of an encoding, if tiktoken's cache or an installed package contains it.
 
-    Packages are looked at without importing them. The file's SHA-256 is checked when it is loaded.
+    Packages are searched without importing them. The file's SHA-256 is checked when it is loaded.
     """
     if encoding == TEKKEN:
         return next((path for folder in _folders(_MISTRAL) if (path := folder / _TEKKEN_FILE).is_file()), None)
@@ -95,7 +95,7 @@ def find_vocabulary(encoding: str) -> Path | None:
 
 
 def _folders(carrier: tuple[str, str]) -> Iterator[Path]:
-    """Yield where an installed package keeps its vocabularies, without importing it."""
+    """Yield the vocabulary folders of installed packages, without importing them."""
     package, inside = carrier
     top, _, rest = package.partition(".")
     spec = importlib.util.find_spec(top)
@@ -142,7 +142,7 @@ def _load_tekken(path: Path | None) -> Callable[[str], Sequence[int]]:
 
 
 def _without_download(constructor: FunctionType, path: Path) -> dict[str, object]:
-    """Build an encoding's settings with our file in place of the download, leaving tiktoken's module as it is."""
+    """Build an encoding's settings from our file instead of the download, leaving tiktoken's module as it is."""
     scope = dict(constructor.__globals__, load_tiktoken_bpe=lambda *_args, **_kwargs: _read_ranks(path))
     settings: dict[str, object] = FunctionType(constructor.__code__, scope)()
     return settings
@@ -185,7 +185,7 @@ class ToktokCounter:
     def count(self, text: str) -> int:
         """Return the tokens; a lone surrogate counts as the replacement character."""
         try:
-            # a batch sets up threads first, which takes ten times as long as counting a message
+            # a batch starts threads first, which takes ten times as long as counting a message
             if len(text) <= _CHUNK:
                 return self._truncate(text, _NEVER, self._encoding)[1]
             return sum(self._batch(list(_pieces(text)), self._encoding))
@@ -194,10 +194,10 @@ class ToktokCounter:
 
 
 def exact_counter(encoding: str) -> ToktokCounter | TiktokenCounter:
-    """Return a counter of an encoding, with the fastest package that is installed.
+    """Return a counter for an encoding, from the fastest installed package.
 
     Raises:
-        TokenizerError: no installed package carries the vocabulary.
+        TokenizerError: no installed package contains the vocabulary.
     """
     if encoding == TEKKEN:
         return TiktokenCounter(TEKKEN)

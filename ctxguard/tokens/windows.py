@@ -1,9 +1,9 @@
 """How many input tokens a model accepts: for budgets that are a share of its window.
 
 Libraries disagree on what a window is. genai-prices gives gpt-5 400,000 tokens, of which 128,000 can only be output;
-LangChain gives it 272,000. So the models that are used most stand in a table of our own, which decides before any
-library: the same share is the same budget in every adapter and on the wire. Where a provider states a limit of the
-input, it is that; else the whole window, which input and output share.
+LangChain gives it 272,000. So the most common models are in a table of our own, which takes precedence over any
+library: the same share is the same budget in every adapter and on the wire. If a provider states a limit of the input,
+the table has that; otherwise the whole window, which input and output share.
 """
 
 from __future__ import annotations
@@ -13,44 +13,22 @@ from functools import lru_cache
 from typing import Final, Self
 
 from ctxguard.settings import whole_number
-from ctxguard.tokens.families import plain_name
+from ctxguard.tokens.families import FACTS, plain_name
 
 AS_OF: Final = "2026-11-23"
-"""When the table was last held against the providers' pages, as LangChain's model profiles and genai-prices record
-them; `tests/tokens/test_windows.py` does it again for the versions that are installed."""
+"""Date of the last comparison of the table with the providers' pages, as LangChain's model profiles and genai-prices
+record them; `tests/tokens/test_windows.py` repeats it for the versions that are installed."""
 FALLBACK: Final = 128_000
-"""The window of a model that nobody knows: that of most models which are served by others than their makers."""
-_INPUT: Final = (
-    (r"gpt-5(\.\d)?-chat|gpt-5\.3(?!-codex)|gpt-5\.3-codex-spark", 128_000),
-    (r"gpt-5(\.[0-3])?(?![.\d])|gpt-5\.4-(mini|nano)", 272_000),  # of 400,000, 128,000 are output
-    (r"gpt-(5\.[4-9]|6)", 922_000),  # of 1,050,000, 128,000 are output
-    (r"gpt-4\.1", 1_047_576),
-    (r"gpt-4-32k", 32_768),
-    (r"(chat)?gpt-4o(?!.*(realtime|transcribe))|gpt-4-(turbo|vision|1106|0125)", 128_000),
-    (r"gpt-4(?!o)", 8_192),
-    (r"gpt-3\.5", 16_385),
-    (r"gpt-oss", 131_072),
-    (r"o1-(mini|preview)", 128_000),
-    (r"o[134]|codex-mini", 200_000),
-    (r"claude-(opus|sonnet)-4[.-][6-9](?!\d)|claude-(opus|sonnet|haiku|fable|mythos)-[5-9]", 1_000_000),
-    (r"claude-(2\.0|instant)", 100_000),
-    (r"claude", 200_000),
-    (r"gemini-2\.5-flash-image", 32_768),
-    (r"gemini-1\.5-pro", 2_097_152),
-    (r"gemini-(?!1\.0|pro$|pro-(vision|1))(?!.*(image|tts|live|embedding|computer-use|omni))", 1_048_576),
-    (r"deepseek-(v4|flash)", 1_000_000),
-    (r"deepseek", 128_000),
-    (r"qwen3-coder", 262_144),
-)
+"""The window of an unknown model: that of most models that are hosted by others than their makers."""
+_PATTERNS: Final = tuple((re.compile(each["models"]), each["tokens"]) for each in FACTS["window"])
 """Input tokens by the beginning of a model's plain name; the first that matches counts."""
-_PATTERNS: Final = tuple((re.compile(pattern), tokens) for pattern, tokens in _INPUT)
 
 
 class Window(int):
-    """Hold a number of input tokens, and who says so.
+    """A number of input tokens, and its source.
 
     Attributes:
-        source: `caller`, `table`, `framework`, `genai-prices`, or `fallback`, where nobody knows the model.
+        source: `caller`, `table`, `framework`, `genai-prices`, or `fallback`, if the model is unknown.
     """
 
     source: str
@@ -59,14 +37,14 @@ class Window(int):
         """Return the window of a number of tokens.
 
         Raises:
-            ConfigError: The number is none of tokens.
+            ConfigError: The number is not a number of tokens.
         """
         own = super().__new__(cls, whole_number(tokens, "window", unit="tokens", least=1))
         own.source = source
         return own
 
     def to_dict(self) -> dict[str, object]:
-        """Return what a report says of it."""
+        """Return its data for a report."""
         return {"tokens": int(self), "source": self.source, "resolved": self.source != "fallback"}
 
 
@@ -75,7 +53,7 @@ def window_of(model: str, known: int | None = None) -> Window:
 
     Args:
         model: The name, with or without provider and region.
-        known: What a framework knows of the model, for one that is not in our table.
+        known: The window that a framework states for the model, for one that is not in our table.
     """
     name = plain_name(model)
     tokens = next((tokens for pattern, tokens in _PATTERNS if pattern.match(name)), None)
@@ -91,7 +69,7 @@ def window_of(model: str, known: int | None = None) -> Window:
 def _of_prices(model: str) -> int | None:
     try:
         from genai_prices import data_snapshot
-    except ImportError:  # an extra
+    except ImportError:  # an optional dependency
         return None
     for name in dict.fromkeys((model, model.rpartition("/")[2])):
         try:

@@ -1,4 +1,4 @@
-"""Read the bodies of answers in pieces of a bounded size, decompressed, and no more of them than is allowed."""
+"""Read the bodies of responses, decompressed, in chunks of limited size and up to a total limit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ctxguard.wire.decoding import DecodingError, decoder
 
 
 class UnreadableError(WireError):
-    """An answer cannot be read: it is too large, or not compressed as it says.
+    """A response cannot be read: it is too large, or not compressed as declared.
 
     Attributes:
-        cause: What it is counted as.
+        cause: Its name in the metrics.
     """
 
     def __init__(self, message: str, *, cause: str = "upstream_unreadable") -> None:
@@ -22,12 +22,12 @@ class UnreadableError(WireError):
 
 
 def encoding_of(answer: Any) -> str:  # noqa: ANN401 - of either library
-    """Return the encoding of an answer."""
+    """Return the content encoding of a response."""
     return str(answer.headers.get("content-encoding", "")).strip().lower()
 
 
 class _Inflating:
-    """Decompress the chunks of an answer, and count what they come to."""
+    """Decompress the chunks of a response, and count their total size."""
 
     def __init__(self, answer: Any, most: int | None) -> None:  # noqa: ANN401
         self._decoded = decoder(encoding_of(answer))
@@ -35,7 +35,7 @@ class _Inflating:
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Walk the pieces that a chunk stands for."""
+        """Yield the decompressed pieces of a chunk."""
         try:
             yield from map(self._counted, self._decoded(chunk))
         except DecodingError:
@@ -50,14 +50,14 @@ class _Inflating:
 
 
 def pieces(answer: Any, most: int | None = None) -> Iterator[bytes]:  # noqa: ANN401
-    """Walk the body of an answer as it comes, decompressed in pieces of a bounded size.
+    """Yield the body of a response as it arrives, decompressed, in pieces of limited size.
 
     Args:
-        answer: Of either library. One that was read already comes in one piece.
-        most: Bytes that it may have; None means any number.
+        answer: A response of httpx or httpx2. One that was already read is yielded in one piece.
+        most: Bytes that it may have; None means no limit.
 
     Raises:
-        UnreadableError: It is larger, or not compressed as it says.
+        UnreadableError: It is larger, or not compressed as declared.
     """
     if answer.is_stream_consumed:
         yield answer.content
@@ -68,7 +68,7 @@ def pieces(answer: Any, most: int | None = None) -> Iterator[bytes]:  # noqa: AN
 
 
 async def apieces(answer: Any, most: int | None = None) -> AsyncIterator[bytes]:  # noqa: ANN401
-    """Do what `pieces` does for an answer that comes asynchronously."""
+    """Do the same as `pieces` for a response that arrives asynchronously."""
     if answer.is_stream_consumed:
         yield answer.content
         return
@@ -79,7 +79,7 @@ async def apieces(answer: Any, most: int | None = None) -> AsyncIterator[bytes]:
 
 
 def whole(answer: Any, most: int) -> bytes:  # noqa: ANN401
-    """Return the body of an answer, and close it.
+    """Return the body of a response, and close it.
 
     Raises:
         UnreadableError: See `pieces`.
@@ -91,7 +91,7 @@ def whole(answer: Any, most: int) -> bytes:  # noqa: ANN401
 
 
 async def awhole(answer: Any, most: int) -> bytes:  # noqa: ANN401
-    """Do what `whole` does for an answer that comes asynchronously."""
+    """Do the same as `whole` for a response that arrives asynchronously."""
     try:
         return b"".join([piece async for piece in apieces(answer, most)])
     finally:

@@ -1,4 +1,4 @@
-"""Mark the prefixes of a request that Anthropic's prompt cache is to keep, where the client marks none."""
+"""Mark the prefixes of a request that Anthropic's prompt cache should keep, if the client marks none."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _MARK: Final = {"cache_control": {"type": "ephemeral"}}
 
 
 def with_breakpoints(body: Mapping[str, object]) -> Mapping[str, object]:
-    """Return a request with up to four breakpoints, the most that Anthropic takes; one that has any stays as it is.
+    """Return a request with up to four breakpoints, Anthropic's maximum; one that has any stays as it is.
 
-    Marked are what stays over a cut (system prompt and tools, and the first message), what the request before ended
-    with, and what this one ends with.
+    The breakpoints are at the end of the parts that cuts do not change (system prompt and tools, first message), at the
+    end of the previous request, and at the end of this one.
     """
     messages, system, tools = body.get("messages"), body.get("system"), body.get("tools")
     if not isinstance(messages, list) or _is_marked([system, tools, messages]):
@@ -30,7 +30,7 @@ def _is_marked(value: object) -> bool:
 
 
 def _marked(record: Mapping[str, object], key: str) -> Mapping[str, object]:
-    """Return a record whose text or last block under a key is marked; an empty text cannot be."""
+    """Return a record with a mark on its text or on its last block under a key; an empty text cannot be marked."""
     value = record.get(key)
     blocks = [{"type": "text", "text": value}] if isinstance(value, str) else value
     if not value or not isinstance(blocks, list) or not isinstance(blocks[-1], dict):

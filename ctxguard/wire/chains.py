@@ -1,4 +1,4 @@
-"""Which chain stabilizes a request: the one of all requests of its format, or that of the session it belongs to."""
+"""Which chain stabilizes a request: that of all requests in its format, or that of its session."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ otherwise read anew."""
 
 
 class Chain(NamedTuple):
-    """Hold what stabilizes the requests of one format, and reads them.
+    """The stabilizer, adapter and vault for the requests of one format.
 
     Attributes:
         stabilizer: Runs the stages.
         adapter: Reads and writes the history.
-        vault: Holds the placeholders; None where they follow from each request.
+        vault: Contains the placeholders; None if they follow from each request.
     """
 
     stabilizer: Stabilizer
@@ -37,11 +37,11 @@ class Chain(NamedTuple):
 
 
 class Chains:
-    """Make the chains of a guard, and remember those of sessions, with what stored answers hold.
+    """The chains of a guard, including those of sessions, with the texts of stored responses.
 
     Args:
-        stabilizer: Its stages are those of every chain.
-        masking: Makes the masking stages, one for each of the stabilizer.
+        stabilizer: All chains have its stages.
+        masking: Creates the masking stages, one for each of the stabilizer.
     """
 
     def __init__(self, stabilizer: Stabilizer, masking: Sequence[WireMasking]) -> None:
@@ -52,17 +52,17 @@ class Chains:
         self._items: Recent[tuple[str, str], Mapping[str, str]] = Recent(_ITEMS)
 
     def note_item(self, owner: Owner, name: str, texts: Mapping[str, str]) -> None:
-        """Remember which texts of a stored item the client got changed, and what the provider holds."""
+        """Record which texts of a stored item were changed for the client, and their version at the provider."""
         self._items.put((owner.scope, name), texts)
 
     def of(self, kind: Format, owner: Owner, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> Chain:
-        """Return the chain for a request: the one of all requests, or that of the thread it belongs to.
+        """Return the chain for a request: that of all requests, or that of the thread it belongs to.
 
         Args:
             kind: The format of the request.
-            owner: Whose it is.
-            thread: Where its placeholders live.
-            is_incremental: Whether the provider holds its history.
+            owner: The sender of the request.
+            thread: Where its placeholders are stored.
+            is_incremental: Whether the provider has its history.
             keep_thinking: Whether signed thinking from before a cut is kept.
         """
         settings = {"is_incremental": is_incremental, "keep_thinking": keep_thinking}
@@ -82,9 +82,9 @@ class Chains:
         return chain
 
     def as_written(self, kind: Format, body: Mapping[str, object], owner: Owner) -> Mapping[str, object]:
-        """Return a body in which what the model wrote stands as it wrote it.
+        """Return a body with the model's texts in their original form, without restored values.
 
-        The provider holds the items of its answers under their ids, and takes them back as they are or not at all.
+        The provider stores the items of its responses under their ids, and accepts them unchanged or not at all.
         """
         items = body.get(kind.history)
         if kind.api != "responses" or not isinstance(items, list):
@@ -113,7 +113,7 @@ class Chains:
 
 
 def _replaced(item: object, texts: Mapping[str, str]) -> object:
-    """Return an item with texts in place of others."""
+    """Return an item with some texts replaced."""
     if isinstance(item, str):
         return texts.get(item, item)
     if isinstance(item, list):

@@ -1,4 +1,4 @@
-"""Judge a request as it is sent: every text of its body is searched, on a path of its own."""
+"""Check a request as it is sent: every text of its body is searched, independently of the masking."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 TEXT_PATHS: Final = (
     *("/embeddings", "/completions", "/moderations", "/rerank", "/audio/speech", "/images/generations"),
     *("/messages/batches", ":embedContent", ":batchEmbedContents"),
+    "/ps/mcp",  # servers of tools in the backend of ChatGPT
     *("/api/chat", "/api/generate", "/api/embed", "/api/embeddings"),  # of Ollama
 )
-"""How the paths of requests end that hold texts, but no history that could be cut. Their values are redacted: answers
-to them are not read, so that nothing could give values back."""
+"""Endings of the paths of requests that contain texts, but no history that could be cut. Their values are redacted, not
+pseudonymized: the responses are not read, so values could not be restored in them."""
 
 
 class BodyCheck:
-    """Search bodies by the rules of a chain. Safe to share between threads; what it remembers is bounded."""
+    """Search bodies by the rules of a chain. Safe to share between threads; its caches are bounded."""
 
     def __init__(self, detectors: Sequence[Detector]) -> None:
         from ctxguard.pii import Masker
@@ -50,7 +51,7 @@ class BodyCheck:
         self._redacting = Masker(tuple(detectors)) if detectors else None
 
     def found(self, text: str, use: Use) -> Sequence[str]:
-        """Return the labels of what rules find in a text."""
+        """Return the labels of the findings in a text."""
         if not text or self._clean[use].get(text):
             return ()
         labels = [span.label for detector in self._by_use[use] for span in scan(detector, text)]
@@ -63,10 +64,10 @@ class BodyCheck:
 
         Args:
             body: The body as it is written.
-            searched: What is searched of it, see `Format.searched`.
+            searched: The part of it to search, see `Format.searched`.
 
         Raises:
-            CheckFailedError: A rule matches in what may not be changed: a name, an id, a link, a key.
+            CheckFailedError: A rule matches in something that must not be changed: a name, an id, a link, a key.
         """
         if self._redacting is None:
             return body
@@ -90,13 +91,13 @@ class BodyCheck:
         return copy_with(body, changes)
 
     def _place(self, path: Path) -> str:
-        """Return a place in whose keys no rule matches: they may be the user's."""
+        """Return a place without the keys in which a rule matches: they may come from the user."""
         place = place_name(path)
         return shown_place(place, self._by_use[Use.TEXT])
 
 
 def _members(body: Mapping[str, object]) -> Iterator[tuple[Path, object]]:
-    """Walk what a body holds, the members of its lists one by one, each with the key that it stands under."""
+    """Yield the values of a body, list items one by one, each with its key."""
     for key, value in body.items():
         if isinstance(value, list):
             yield from (((key, number), member) for number, member in enumerate(value))
@@ -106,17 +107,17 @@ def _members(body: Mapping[str, object]) -> Iterator[tuple[Path, object]]:
 
 @dataclass(slots=True)
 class BodyTexts:
-    """Hold the rest of a body while its history is stabilized, see `ctxguard.adapting.adapter.Texts`.
+    """The other parts of a body while its history is stabilized, see `ctxguard.adapting.adapter.Texts`.
 
     Attributes:
         kind: The format of the request.
-        body: The body as it came.
+        body: The original body.
         check: Searches the body.
         counter: Counts it.
-        beside: Holds the texts beside the history (system prompt, tools) in which a rule matches.
+        beside: The texts outside the history (system prompt, tools) in which a rule matches.
         overhead: Tokens of the body without its history.
-        tools: None for the chain to count: they are part of the overhead.
-        is_cleaned: Whether the body as written last held more than the chain saw.
+        tools: None, because the tools are counted in the overhead, not by the chain.
+        is_cleaned: Whether the latest written body contained more than the chain saw.
     """
 
     kind: Format
@@ -130,7 +131,7 @@ class BodyTexts:
 
     @classmethod
     def of(cls, kind: Format, body: Mapping[str, object], check: BodyCheck, counter: ArtifactCounter) -> BodyTexts:
-        """Return the rest of a body."""
+        """Return the other parts of a body."""
         rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
         beside = Beside.of(
             (place.path, Field(place_name(place.path), text, editable=True, is_identifier=False, tokens=0))
@@ -144,7 +145,7 @@ class BodyTexts:
         """Return the body as it is sent, in which no rule matches.
 
         Raises:
-            CheckFailedError: A rule matches in what may not be changed.
+            CheckFailedError: A rule matches in something that must not be changed.
         """
         written = copy_with(self.kind.written(self.body, native), changes)
         sent = self.check.cleaned(written, self.kind.searched(written))
@@ -152,7 +153,7 @@ class BodyTexts:
         return sent
 
     def tokens(self, sent: Mapping[str, object], report: Report, *, is_changed: bool) -> int:
-        """Return the input tokens of the body, counted as it is written where the chain did not see all of it."""
+        """Return the input tokens of the body, recounted as written if the chain did not see all of it."""
         if is_changed or self.is_cleaned or report.tokens_after > COUNTED_FROM * report.budget:
             return count_sent(sent, self.kind, self.counter).tokens
         return report.tokens_after

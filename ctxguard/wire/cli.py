@@ -8,15 +8,17 @@ import json
 import logging
 import os
 import socket
+import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
-from ctxguard.cli.options import ChainOptions, settings_of, spread
+from ctxguard.cli.groups import Command, command_group
+from ctxguard.cli.options import StabilizerOptions, settings_of, spread
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import install_command
 
@@ -40,97 +42,36 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """Hold where the proxy listens."""
+    """The address and port at which the proxy listens."""
 
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, metavar="N", help="Port to listen on.")] = 8787
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--workers", min=1, metavar="N", help="Processes. Several need --store for sessions that clients name."
-        ),
-    ] = 1
+    host: str = "127.0.0.1"
+    port: int = 8787
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarding:
-    """Hold how requests are guarded, beside the chain."""
+    """How requests are guarded, apart from the chain."""
 
-    on_unreadable: Annotated[
-        str,
-        typer.Option(
-            "--on-unreadable",
-            metavar="refuse|PATH,PATH",
-            help="What happens to requests that cannot be read: refuse all, or send those to these paths on unread.",
-        ),
-    ] = "refuse"
-    strategy: Annotated[
-        Literal["pseudonymize", "redact"],
-        typer.Option("--strategy", help="How values are hidden; answers get back what is pseudonymized."),
-    ] = "pseudonymize"
-    max_body: Annotated[int, typer.Option("--max-body", min=1, metavar="N", help="Bytes that a body may have.")] = (
-        50_000_000
-    )
-    max_answer: Annotated[
-        int,
-        typer.Option(
-            "--max-answer", min=1, metavar="N", help="Bytes that an answer may have, after decompression; not a stream."
-        ),
-    ] = 50_000_000
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store",
-            metavar="URL",
-            help="File or database of the vault in which sessions live, shared by all workers and restarts; "
-            "CTXGUARD_STABILIZER__STORE keeps a password off the command line.",
-            show_default="that of the configuration, or in memory",
-        ),
-    ] = None
-    vault_key_file: Annotated[
-        str | None,
-        typer.Option(
-            "--vault-key-file",
-            metavar="FILE",
-            envvar="CTXGUARD_VAULT_KEY_FILE",
-            help="Holds the key of the vault, as ctxguard.pii.new_key makes it; without it CTXGUARD_VAULT_KEY does.",
-            show_default=False,
-        ),
-    ] = None
-    vault_ttl: Annotated[
-        int,
-        typer.Option("--vault-ttl", min=1, metavar="SECONDS", help="How long the vault keeps a value; 30 days."),
-    ] = 2_592_000
-    credential: Annotated[
-        str,
-        typer.Option(
-            "--credential",
-            metavar="NAME,NAME",
-            help="Headers and query parameters that keep sessions apart, beside all that may be credentials.",
-        ),
-    ] = ""
-    not_credential: Annotated[
-        str,
-        typer.Option("--not-credential", metavar="NAME,NAME", help="Headers and query parameters that do not."),
-    ] = ""
-    cache_control: Annotated[
-        bool,
-        typer.Option("--cache-control", help="Mark prefixes for Anthropic's prompt cache where the client marks none."),
-    ] = False
-    mode: Annotated[
-        Literal["enforce", "observe"] | None,
-        typer.Option(
-            "--mode",
-            help="observe reports what would be done and sends the original.",
-            show_default="that of the configuration, or enforce",
-        ),
-    ] = None
+    on_unreadable: str = "refuse"
+    strategy: Literal["pseudonymize", "redact"] = "pseudonymize"
+    max_body: int = 50_000_000
+    max_answer: int = 50_000_000
+    store: str | None = None
+    vault_key_file: str | None = None
+    vault_ttl: int = 2_592_000
+    credential: str = ""
+    not_credential: str = ""
+    cache_control: bool = False
+    recall: bool = False
+    audit: Path | None = None
+    mode: Literal["enforce", "observe"] | None = None
 
     def vault(self, configured: str | None) -> Vault | None:
-        """Return the vault in which sessions live; None means in each process.
+        """Return the vault in which sessions are stored; None keeps them in the memory of each process.
 
         Args:
-            configured: The store that the configuration names.
+            configured: The store in the configuration.
 
         Raises:
             ConfigError: The key cannot be read.
@@ -155,32 +96,18 @@ class Guarding:
         return Vault(open_store(place), key=key, ttl=self.vault_ttl)
 
 
-@spread(budget="that of the configuration, or 80% of the model's window")
+@spread("serve")
 def serve(
-    upstream: Annotated[
-        list[str],
-        typer.Option(
-            "--upstream",
-            "-u",
-            metavar="URL",
-            help="URL of the provider: https://api.openai.com. With several, a request goes to the one whose host its "
-            "path begins with, else to that of its API.",
-        ),
-    ],
-    chain: ChainOptions,
+    upstream: list[str],
+    chain: StabilizerOptions,
     listening: Listening,
     guarding: Guarding,
-    grace: Annotated[
-        int,
-        typer.Option(
-            "--grace", min=0, metavar="N", help="Seconds that open answers have to end when the proxy is stopped."
-        ),
-    ] = 30,
+    grace: int = 30,
 ) -> None:
     """Guard every request of any OpenAI- or Anthropic-compatible client: a proxy in front of a provider.
 
     Point the client's base URL at it: OPENAI_BASE_URL=http://127.0.0.1:8787/v1. Metrics are at /metrics, health is at
-    /healthz. Each request is counted as for the model that it names.
+    /healthz. Each request is counted for the model that it names.
     """
     from ctxguard.report.printing import note
     from ctxguard.report.progress import working
@@ -200,14 +127,14 @@ def serve(
         begin_log()
         _run(app, host, port, grace)
         return
-    # The environment, and not the command line, which everybody on the machine can read.
+    # The environment, because everybody on the machine can read the command line.
     settings = (upstream, asdict(chain), asdict(guarding), listening.workers)
     os.environ[_SETTINGS] = json.dumps(settings, default=str)
     _run_workers(host, port, listening.workers, grace)
 
 
 def _announced(guard: Guard, upstream: Sequence[str], listening: Listening) -> Iterator[str]:
-    """Walk the lines that a proxy says of itself as it starts."""
+    """Yield the lines that a proxy prints about itself at startup."""
     served = f"serving http://{listening.host}:{listening.port} for {' and '.join(upstream)}"
     yield f"{served}; {_masked_by(guard.stabilizer)}; {guard.stabilizer!r}"
     if listening.host not in _LOOPBACK:
@@ -220,7 +147,7 @@ def _announced(guard: Guard, upstream: Sequence[str], listening: Listening) -> I
 
 
 def _run_workers(host: str, port: int, workers: int, grace: int) -> None:
-    """Run several processes; each makes its application from the settings in the environment."""
+    """Run several processes; each creates its application from the settings in the environment."""
     import uvicorn
 
     factory = f"{__name__}:{worker_app.__name__}"
@@ -228,27 +155,32 @@ def _run_workers(host: str, port: int, workers: int, grace: int) -> None:
 
 
 def _warm(guard: Guard) -> None:
-    """Load what the first request would wait for, and keep it out of the way of the garbage collector."""
+    """Load what the first request needs, and exclude it from garbage collection."""
     guard.warm()
     gc.collect()
-    gc.freeze()  # rules and vocabularies live as long as the process: to walk them again takes a tenth of a second
+    gc.freeze()  # rules and vocabularies live as long as the process: scanning them again takes a tenth of a second
 
 
 def require_server() -> None:
-    """Refuse to go on where the server is not installed.
+    """Raise an error if the server is not installed.
 
     Raises:
-        ConfigError: It is not; the message says how to install it.
+        ConfigError: It is not installed; the message says how to install it.
     """
     if find_spec("uvicorn") is None:
         raise ConfigError(f"the proxy is an extra: {install_command('proxy')}")
 
 
-def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
-    """Return the guard that the options and the configuration describe."""
+def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
+    """Return the guard that options and configuration describe."""
+    from ctxguard.config import load_context_config
+    from ctxguard.stores import open_store
+    from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
 
-    vault = guarding.vault(known.store)
+    vault, place = guarding.vault(known.store), guarding.store or known.store
+    if guarding.recall and workers > 1 and place is None:
+        raise ConfigError("--recall with several workers needs --store URL, which they share", setting="recall")
     return Guard(
         chain.stabilizer(known, default=DEFAULT_BUDGET, changes={"mode": guarding.mode}),
         strategy=guarding.strategy,
@@ -260,17 +192,42 @@ def guard_of(chain: ChainOptions, guarding: Guarding, known: StabilizerConfig, *
         not_credentials=guarding.not_credential.split(","),
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
+        tools=load_context_config(chain.config).pii.tools or {},
+        recall=guarding.recall and (place is None or open_store(place)),
+        audit=None if guarding.audit is None else AuditLog(guarding.audit),
     )
 
 
+audit_app = command_group("audit", "Search the record of what was sent.")
+
+
+@audit_app.callback()
+def audit() -> None:
+    """Search the record of what was sent."""
+
+
+@audit_app.command("verify", cls=Command)
+@spread("audit verify")
+def verify(file: Path, body: str) -> None:
+    """Say when these very bytes were sent, by the key in CTXGUARD_AUDIT_KEY; exit with 1 if they never were."""
+    from ctxguard.report.printing import out
+    from ctxguard.wire.audit import AuditLog
+
+    data = sys.stdin.buffer.read() if body == "-" else Path(body).read_bytes()
+    found = [f"sent at {record['time']} to {record['path']}" for record in AuditLog(file).sent(data)]
+    out("\n".join(found) or "never sent")
+    if not found:
+        raise typer.Exit(1)
+
+
 def worker_app() -> Starlette:
-    """Return the application of one of several workers, by the settings that `serve` left in the environment."""
+    """Return the application of one of several workers, from the settings that `serve` put into the environment."""
     from ctxguard.config import load_context_config
     from ctxguard.wire.proxy import proxy_app
 
     upstream, chain, guarding, workers = json.loads(os.environ[_SETTINGS])
     known = load_context_config(chain["config"]).stabilizer
-    guard = guard_of(ChainOptions(**chain), Guarding(**guarding), known, workers=workers)
+    guard = guard_of(StabilizerOptions(**chain), Guarding(**guarding), known, workers=workers)
     begin_log()
     _warm(guard)
     return proxy_app(guard, upstream)
@@ -279,12 +236,12 @@ def worker_app() -> Starlette:
 def begin_log() -> None:
     """Log cuts and failures to standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and what would be done in the mode observe
-    logging.getLogger("uvicorn.error").addFilter(_is_a_failure)
+    logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and in the mode observe what would be done
+    logging.getLogger("uvicorn.error").addFilter(is_a_failure)
 
 
 def _run(app: Starlette, host: str, port: int, grace: int) -> None:
-    """Serve until the process is told to end, and then as long as answers are open, up to a limit in seconds."""
+    """Serve until the process is asked to end, and then as long as responses are open, up to a limit in seconds."""
     import uvicorn
 
     from ctxguard.report.printing import counted, note
@@ -295,7 +252,7 @@ def _run(app: Starlette, host: str, port: int, grace: int) -> None:
             super().handle_exit(sig, frame)
             if answers and is_first:
                 waits = f"waiting at most {grace} s for {counted(answers, 'open answer')}"
-                with suppress(OSError, RuntimeError):  # nobody reads any more, or the signal came amid another line
+                with suppress(OSError, RuntimeError):  # output is closed, or the signal interrupted another write
                     note(f"{waits}; to break off at once, press Ctrl-C again")
 
     settings = uvicorn.Config(app, host=host, port=port, **uvicorn_settings(grace))
@@ -310,16 +267,24 @@ def uvicorn_settings(grace: int) -> dict[str, Any]:
     """Return the settings of the server; `grace` is in seconds."""
     return {
         "log_level": "warning",
-        "access_log": False,  # it would hold queries
+        "access_log": False,  # it would contain queries
         "server_header": False,
         "date_header": False,
         "timeout_graceful_shutdown": grace,
     }
 
 
-def _is_a_failure(record: logging.LogRecord) -> bool:
-    """Tell failures from web sockets, and from answers that were broken off because the process was told to end."""
-    if record.getMessage().startswith(("Unsupported upgrade", "No supported WebSocket")):  # they are answered with 426
+_WEB_SOCKETS: Final = (
+    "Unsupported upgrade",
+    "No supported WebSocket",
+    "ASGI callable returned without completing hand",
+)
+"""How the server's words on web sockets begin, which are answered with 426."""
+
+
+def is_a_failure(record: logging.LogRecord) -> bool:
+    """Return whether a record is a failure, not a web socket or a response that was aborted at shutdown."""
+    if record.getMessage().startswith(_WEB_SOCKETS):
         return False
     broken = (asyncio.CancelledError, KeyboardInterrupt)
     is_traced = record.exc_info is not None and isinstance(record.exc_info[1], broken)
@@ -327,7 +292,7 @@ def _is_a_failure(record: logging.LogRecord) -> bool:
 
 
 def _masked_by(stabilizer: Stabilizer) -> str:
-    """Say which rules and detectors mask."""
+    """Return which rules and detectors mask, as text."""
     from ctxguard.stages import MaskPII
 
     maskers = [stage.masker for stage in stabilizer.stages if isinstance(stage, MaskPII)]
@@ -336,7 +301,7 @@ def _masked_by(stabilizer: Stabilizer) -> str:
 
 
 def _require_free(host: str, port: int) -> None:
-    """Refuse an address that is in use, or not this machine's, before anything is said to be served."""
+    """Raise an error if an address is in use, or not on this machine, before the startup lines are printed."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""Clients of SDKs that send by httpx, guarded."""
+"""Guard the clients of SDKs that are based on httpx."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Client = TypeVar("Client")
 
 
 def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Client:
-    """Return a client that sends guarded, by the same connections; the one that was given stays as it is.
+    """Return a client whose requests are guarded, over the same connections; the given one is not changed.
 
     Args:
         client: `OpenAI`, `AsyncOpenAI`, one of Azure's, `Anthropic` or `AsyncAnthropic`.
         guard: A stabilizer, or a guard to share between clients.
-        settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
+        settings: Those of `ctxguard.wire.Guard`, if a stabilizer is given.
 
     Raises:
         ConfigError: A setting cannot be used.

@@ -1,4 +1,4 @@
-"""Count the body of a request. The one place that says how."""
+"""Count the body of a request. All other modules of `wire` use these functions."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.families import family_of
 
 _IN_PATH: Final = re.compile(r"/(?:models?|deployments)/([^/]+?)(?::[A-Za-z]\w*)?(?:/|\Z)")
-"""Where a path names the model: those of Gemini, Vertex, Bedrock and Azure."""
+"""The part of a path that names the model, for Gemini, Vertex, Bedrock and Azure."""
 
 
 def model_of(body: Mapping[str, object], path: str) -> str:
-    """Return the name of the model that a request is for, by its path or its body; empty where neither names it."""
+    """Return the name of a request's model, by its path or its body; empty if neither names it."""
     named = _IN_PATH.search(path)
     model = body.get("model") if named is None else unquote(named[1])
     return model if isinstance(model, str) else ""
 
 
 class Counters:
-    """Give each request the counter of its model, so that the chain counts a body as it is billed.
+    """Return the counter of a request's model, so that the chain counts a body as it is billed.
 
     Args:
-        counter: Counts texts, and knows no model; one that does is used for every request.
+        counter: Counts texts for any model; one for a particular model is used for every request.
     """
 
     def __init__(self, counter: ArtifactCounter) -> None:

@@ -1,4 +1,4 @@
-"""Decompress bodies of requests and answers, in pieces of a bounded size: few bytes may stand for very many."""
+"""Decompress bodies of requests and responses in chunks of limited size: few bytes may expand to very many."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Pieces = Callable[[bytes], Iterator[bytes]]
 
 
 class DecodingError(Exception):
-    """A body is not compressed as its header says."""
+    """A body is not compressed as its header declares."""
 
 
 def _zlib() -> Pieces:
@@ -72,7 +72,7 @@ def _zstd() -> Pieces:
 
 def _zstd_module() -> Any:  # noqa: ANN401 - a module
     try:
-        from compression import zstd  # of the standard library from Python 3.14 on
+        from compression import zstd  # in the standard library since Python 3.14
     except ImportError:
         from backports import zstd
     return zstd
@@ -89,7 +89,7 @@ _DECODERS: Final[dict[str, Callable[[], Pieces]]] = {
 
 @lru_cache(maxsize=32)
 def can_decode(encoding: str) -> bool:
-    """Return whether a content encoding can be read here: `br` and `zstd` need a library."""
+    """Return whether a content encoding can be decoded: `br` and `zstd` need a library."""
     if encoding in PLAIN:
         return True
     try:
@@ -99,9 +99,9 @@ def can_decode(encoding: str) -> bool:
 
 
 def decoder(encoding: str) -> Pieces:
-    """Return a function that decompresses one chunk of a body after the other.
+    """Return a function that decompresses the chunks of a body, one after the other.
 
-    It raises DecodingError where a chunk is not compressed as the encoding says.
+    It raises DecodingError if a chunk is not compressed as the encoding says.
 
     Args:
         encoding: A content encoding for which `can_decode` holds, in lower case.
@@ -128,7 +128,7 @@ def decoded_request(body: bytes, encoding: str, most: int) -> bytes:
         most: Bytes that it may have after decompression.
 
     Raises:
-        WireError: It is larger, not compressed as it says, or the encoding cannot be read here.
+        WireError: It is larger, not compressed as declared, or the encoding is not supported.
     """
     encoding = encoding.strip().lower()
     if not can_decode(encoding):

@@ -1,4 +1,4 @@
-"""Server-sent events as bytes: cut from a stream as they are complete, and written anew where their data changes.
+"""Server-sent events as bytes: split off a stream when they are complete, and rewritten if their data changes.
 
 The format is that of the HTML standard, section 9.2; events end with an empty line.
 """
@@ -15,13 +15,13 @@ from ctxguard.errors import WireError
 _END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"
-"""What a stream may begin with, and what is no part of its first event."""
+"""The byte order mark with which a stream may begin; it is not part of the first event."""
 _OVERLAP: Final = 3
-"""Bytes of the longest end of an event that may have been there before the rest of it came."""
+"""Bytes of the longest end of an event of which a part may already have arrived."""
 
 
 class EventSplitter:
-    """Cut a stream of bytes into events of at most `most` bytes, each with the empty line that ends it."""
+    """Split a stream of bytes into events of at most `most` bytes, each with the empty line that ends it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -29,7 +29,7 @@ class EventSplitter:
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Walk the events that are complete now.
+        """Yield the events that are complete now.
 
         Raises:
             WireError: An event is too large.
@@ -50,14 +50,14 @@ class EventSplitter:
             raise WireError(f"an event of the answer has more than {self._most:,} bytes", status=502)
 
     def close(self) -> bytes:
-        """Return what came behind the last complete event."""
+        """Return the bytes after the last complete event."""
         rest = bytes(self._held)
         self._held.clear()
         return rest
 
 
 def data_of(event: bytes) -> dict[str, object] | None:
-    """Return the data of an event where it is a JSON object, else None."""
+    """Return the data of an event if it is a JSON object, else None."""
     lines = [line[5:].removeprefix(b" ") for line in _LINE.split(event) if line.startswith(b"data:")]
     if not lines or lines == [b"[DONE]"]:
         return None
@@ -69,7 +69,7 @@ def data_of(event: bytes) -> dict[str, object] | None:
 
 
 def with_data(event: bytes, data: bytes) -> bytes:
-    """Return an event with other data on one line; its other lines and line ends stay."""
+    """Return an event with other data on one line; its other lines and its line ends stay."""
     pieces: list[bytes] = []
     is_written = False
     for line in event.splitlines(keepends=True):

@@ -1,11 +1,11 @@
-"""The one guard of requests as they are sent, whatever sends them.
+"""The guard for requests as they are sent, shared by transports and proxy.
 
 ```
 body ── read ──▶ artifacts ── chain ──▶ artifacts ── write ──▶ body ── every text searched, all tokens counted ──▶ sent
 ```
 
-Where a request carries its history, what its placeholders stand for follows from this request alone, so that
-nothing is shared between conversations.
+If a request contains its history, the values of its placeholders follow from this request alone, so nothing is shared
+between conversations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, TypedDict
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
 from ctxguard.adapting.fields import get
@@ -27,8 +28,11 @@ from ctxguard.formats.format import Format
 from ctxguard.formats.registry import format_of
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
+from ctxguard.settings import opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
+from ctxguard.wire.asked import WireRequest
+from ctxguard.wire.audit import Audit, hidden_values, version_of
 from ctxguard.wire.caching import with_breakpoints
 from ctxguard.wire.chains import Chains
 from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts
@@ -36,60 +40,48 @@ from ctxguard.wire.counting import Counters, model_of
 from ctxguard.wire.decoding import decoded_request
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.masking import WireMasking
+from ctxguard.wire.metering import label_of
 from ctxguard.wire.metrics import Metrics
+from ctxguard.wire.readback import ReadBack, Reading
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.request_json import parsed_body, written_body
 from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads
 from ctxguard.wire.streams import EventStream
 from ctxguard.wire.texts import Use, Values
+from ctxguard.wire.uploads import divided, is_upload
 
 if TYPE_CHECKING:
+    from ctxguard.formats.answers import Weave
     from ctxguard.pii.mask.strategies import Strategies
+    from ctxguard.stores import Store
 
 OnUnreadable = Literal["refuse"] | Sequence[str]
 
 _LOG: Final = logging.getLogger("ctxguard.wire")
 HEADERS: Final = "x-ctxguard"
-"""How the names of our headers begin."""
+"""Prefix of the names of our headers."""
 SESSION_HEADER: Final = f"{HEADERS}-session"
-"""The header by which a client names its session. It is not sent on."""
+"""The header by which a client names its session. It is not forwarded."""
 _SIGNED: Final = "AWS4-"
-"""How the signature of a request to Amazon begins, which covers its body."""
+"""Prefix of the signature of a request to Amazon, which covers its body."""
 _SAMPLE: Final = "Write to ada@example.com, or call +1 212 555 0123 about order 4111 1111 1111 1111."
-"""A text that most kinds of rules look at."""
-
-
-@dataclass(frozen=True, slots=True)
-class WireRequest:
-    """Hold a request as a client sends it.
-
-    Attributes:
-        method: The HTTP method.
-        path: The path of its URL.
-        headers: Its headers, with their names in lower case.
-        body: Its body, not compressed.
-        query: The query of its URL, as it is sent.
-    """
-
-    method: str
-    path: str
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    query: str = field(default="", repr=False)
+"""A text that most kinds of rules apply to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Hold what is sent in place of a request, and what its answer needs.
+    """The request that is sent instead, and the data for restoring its response.
 
     Attributes:
         body: The body to send.
-        report: What was done; None where the request is passed on unread.
-        reply: Gives values back in the answer; None where there is nothing to do.
+        report: The report; None if the request is forwarded unread.
+        reply: Restores values in the response; None if there is nothing to restore.
         tokens: Input tokens of the body.
-        budget: Tokens there were.
-        refused: What earlier tries of this request were refused for.
-        is_redacted: Whether values were redacted in a request that holds texts and no history; None for all others.
+        budget: The budget in tokens.
+        refused: The reasons for which earlier attempts of this request were refused.
+        is_redacted: Whether values were redacted in a request with texts but no history; None for all others.
+        reading: Answers read-back calls; None if the tool is not offered.
+        billed_to: The labels under which its billed tokens are counted.
     """
 
     body: bytes = field(repr=False)
@@ -99,36 +91,50 @@ class Prepared:
     budget: int = 0
     refused: frozenset[Refused] = frozenset()
     is_redacted: bool | None = None
+    reading: Reading | None = field(default=None, repr=False)
+    billed_to: str = "kind"
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that tell the client what was done: counts, and no values. Empty where the request was not read."""
+        """Headers that inform the client: counts, and no values. Empty if the request was not read."""
         if self.report is None:
             return {} if self.is_redacted is None else {f"{HEADERS}-masked": str(int(self.is_redacted))}
         told = {**self.report.brief(), "tokens_after": self.tokens, **({"observed": 1} if self.report.observed else {})}
         return {f"{HEADERS}-{name.replace('_', '-')}": str(count) for name, count in told.items()}
 
     def may_be_sent_again(self, status: int) -> bool:
-        """Tell whether an answer may refuse the request for something that another try can mend."""
+        """Return whether a response may refuse the request for a reason that another attempt can fix."""
         return self.report is not None and status in RETRIED_STATUSES
 
+    @property
+    def is_read(self) -> bool:
+        """Whether responses are read: to restore values, or to answer read-back calls."""
+        return self.reply is not None or self.reading is not None
+
+    def follow(self, answer: bytes) -> WireRequest | None:
+        """Return the request that continues after a response with read-back calls; None if it is the client's turn."""
+        return None if self.reading is None else self.reading.follow_whole(answer)
+
     def whole(self, answer: bytes) -> bytes:
-        """Return the body of an answer with the values back."""
+        """Return the body of a response for the client: with values restored, and without read-back calls."""
+        answer = answer if self.reading is None else self.reading.whole(answer)
         return answer if self.reply is None else self.reply.whole(answer)
 
-    def stream(self) -> EventStream:
-        """Begin with an answer that comes as server-sent events.
+    def stream(self, weave: Weave | None = None, *, is_framed: bool = False) -> EventStream:
+        """Return an object for a response of server-sent events, or of Amazon's frames.
+
+        Pass the `weave` of the previous response if this one continues it.
 
         Raises:
-            WireError: There is nothing to give back in it.
+            WireError: The response need not be read.
         """
-        if self.reply is None:
+        if not self.is_read:
             raise WireError("this answer needs no reading", status=500)
-        return EventStream(self.reply)
+        return EventStream(self.reply, self.reading, weave, is_framed=is_framed)
 
 
 class GuardSettings(TypedDict, total=False):
-    """Hold the settings of `Guard` beside its stabilizer."""
+    """The settings of `Guard`, without its stabilizer."""
 
     strategy: Strategies
     on_unreadable: OnUnreadable
@@ -136,41 +142,50 @@ class GuardSettings(TypedDict, total=False):
     vault: Vault | None
     keep_thinking: bool | None
     on_report: OnReport | None
+    audit: Audit | None
+    tools: Mapping[str, bool]
     max_answer: int
     credentials: Sequence[str]
     not_credentials: Sequence[str]
     takes_sessions: bool
     cache_control: bool
+    recall: Store | bool
 
 
 class Guard:
-    """Guard requests to models as they are sent, and their answers. Safe to share between threads and sessions.
+    """Guard requests to models as they are sent, and their responses. Safe to share between threads and sessions.
 
-    It reads the formats of `ctxguard.formats`. Everything in the body is counted and masked, the history is stabilized,
-    and no body is sent in which a rule still matches.
+    It reads the formats of `ctxguard.formats`. The whole body is counted and masked, the history is stabilized, and a
+    body in which a rule still matches is not sent.
 
     Args:
-        stabilizer: Does the work; its rules say what is personal data. A chain without `MaskPII` masks nothing.
-        strategy: How values are hidden where the stabilizer has no masker of its own: `pseudonymize` lets answers have
-            them back.
-        on_unreadable: `refuse` requests that the guard cannot read, such as uploads, or a list of paths to which they
-            are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the end of a path.
-            Requests that the guard reads are never sent on unread.
+        stabilizer: Its rules define what is personal data. A chain without `MaskPII` masks nothing.
+        strategy: How values are masked if the stabilizer has no masker of its own: `pseudonymize` allows restoring them
+            in responses.
+        on_unreadable: `refuse` requests that the guard cannot read, such as uploads of images, or a list of paths to
+            which they are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the end of a
+            path. Requests that the guard reads, uploads of texts among them, are never sent on unread.
         max_body: Bytes that the body of a request may have.
-        vault: Where the placeholders of sessions, conversations and stored answers live; all workers that serve the
-            same clients must share its store. None means in this process.
-        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it
-            where a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
-        max_answer: Bytes that an answer may have that is read as a whole, after decompression.
-        credentials: Headers and parameters of the query by which sessions are kept apart, beside all those that are not
-            known to carry no credential (`docs/wire.md` lists these).
-        not_credentials: Headers and parameters by which they are not, such as a tracing header of your own.
-        takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot keep them.
-        cache_control: Mark up to four prefixes of a request to Anthropic for its cache, where the client marks none.
-        on_report: Is called with the report on each request; `report.session` is the session that the client named.
+        vault: Where the placeholders of sessions, conversations and stored responses are kept; all workers that serve
+            the same clients must share its store. None means in the memory of this process.
+        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it if
+            a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
+        max_answer: Maximum bytes, decompressed, of a response that is read as a whole.
+        credentials: Headers and query parameters that separate sessions, in addition to all those that are not known to
+            contain no credential (`docs/wire.md` lists these).
+        not_credentials: Headers and parameters that do not separate sessions, such as a tracing header of your own.
+        takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot support them.
+        cache_control: Mark up to four prefixes of a request to Anthropic for its cache, if the client marks none.
+        recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
+            get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
+        on_report: Called with the report on each request; `report.session` is the session that the client named.
+        tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
+            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
+        audit: Is called with the record of each request and the body that is sent, before it is: an
+            `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent.
 
     Attributes:
-        metrics: Counts of what was done.
+        metrics: Counts of events.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -186,11 +201,14 @@ class Guard:
         vault: Vault | None = None,
         keep_thinking: bool | None = None,
         on_report: OnReport | None = None,
+        audit: Audit | None = None,
+        tools: Mapping[str, bool] = MappingProxyType({}),
         max_answer: int = 50_000_000,
         credentials: Sequence[str] = (),
         not_credentials: Sequence[str] = (),
         takes_sessions: bool = True,
         cache_control: bool = False,
+        recall: Store | bool = False,
     ) -> None:
         self._cache_control = cache_control
         self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
@@ -200,35 +218,44 @@ class Guard:
         self.max_answer = max_answer
         self.takes_sessions = takes_sessions
         self.on_report = valid_listener(on_report)
+        self._audit = audit
+        self._tools = tools
         self.metrics: Metrics = Metrics()
+        self._read_back = (
+            None if recall is False else ReadBack(None if recall is True else opened(recall), self.metrics)
+        )
         self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
-        self._check = BodyCheck([detector for masking in self._masking for detector in masking.detectors])
+        self._detectors = [detector for masking in self._masking for detector in masking.detectors]
+        self._check = BodyCheck(self._detectors)
+        self._rules = version_of(self._detectors)
         self._values = Values()
         self._warned: set[str] = set()
         self._counters = Counters(stabilizer.counter)
         self._keeps_thinking = keep_thinking
-        self._chains = Chains(stabilizer, self._masking)
+        self._chains = self._reading_chains = Chains(stabilizer, self._masking)
+        if self._read_back is not None:
+            self._reading_chains = Chains(self._read_back.storing(stabilizer), self._masking)
         self._credentials = Credentials.of(credentials, not_credentials)
         self._threads = Threads(vault)
 
     def prepare(self, request: WireRequest) -> Prepared:
-        """Return what is sent in place of a request.
+        """Return the request that is sent instead of a given one.
 
         Raises:
             WireError: The request cannot be read, or is too large.
             HistoryError: A message cannot be read.
-            BudgetExceededError: What must stay does not fit.
-            CheckFailedError: A rule matches in something that may not be changed.
+            BudgetExceededError: The mandatory messages do not fit.
+            CheckFailedError: A rule matches in something that must not be changed.
         """
-        return drive(self._prepared(request))
+        return drive(self.preparing(request))
 
     async def aprepare(self, request: WireRequest) -> Prepared:
-        """Do what `prepare` does where summarizers or stores are async."""
-        return await adrive(self._prepared(request))
+        """Do the same as `prepare` if summarizers or stores are async."""
+        return await adrive(self.preparing(request))
 
     def passes_unread(self, path: str) -> bool:
-        """Return whether requests to a path are sent on unread; warn the first time that a setting allows it."""
-        if path.rstrip("/").endswith(TEXT_PATHS):
+        """Return whether requests to a path are forwarded unread; warn the first time that a setting allows it."""
+        if path.rstrip("/").endswith(TEXT_PATHS) or format_of("POST", path) is not None:
             return False
         found = next((p for p in self.unread_paths if fnmatchcase(path.rstrip("/"), f"*{p.rstrip('/')}")), None)
         if found is None:
@@ -239,8 +266,8 @@ class Guard:
         return True
 
     def warm(self) -> None:
-        """Load and compile what the first request would wait for. Nothing of it is sent or counted."""
-        for detector in (detector for masking in self._masking for detector in masking.detectors):
+        """Load and compile what the first request needs. Nothing is sent or counted."""
+        for detector in self._detectors:
             detector.find(_SAMPLE)
         for use in Use:
             self._check.found(_SAMPLE, use)
@@ -249,49 +276,83 @@ class Guard:
         Guard(Stabilizer.from_policy("agent", budget=10_000)).prepare(request)
 
     def again(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
-        """Return what is sent where the provider refused a request that another try can mend; else None.
+        """Return another attempt if the provider refused a request for a reason that this can fix; else None.
 
-        A prompt that was too long is sent once more with a smaller budget, and thinking that was signed for another
-        prompt is left out once. Both hold from there on for the whole conversation, see `Stabilizer.tighten`. Where the
-        provider misses thinking, the request is sent once more with it.
+        A prompt that was too long is sent again with a smaller budget; thinking that was signed for another prompt is
+        left out. Each is tried once, and applies to the whole conversation from then on, see `Stabilizer.tighten`. If
+        the provider requires thinking that is missing, the request is sent again with it.
 
         Args:
             request: The request as the client sends it.
-            prepared: What was sent.
-            status: The status of the answer.
-            answer: The body of the answer.
+            prepared: The first attempt.
+            status: The status of the response.
+            answer: The body of the response.
         """
-        return drive(self._prepared_again(request, prepared, status, answer))
+        return drive(self.preparing_again(request, prepared, status, answer))
 
     async def aagain(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
-        """Do what `again` does where summarizers or stores are async."""
-        return await adrive(self._prepared_again(request, prepared, status, answer))
+        """Do the same as `again` if summarizers or stores are async."""
+        return await adrive(self.preparing_again(request, prepared, status, answer))
 
-    def _prepared(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:
+    def preparing(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:
+        """Do what `prepare` does as a generator that yields an `Ask` for whatever needs I/O."""
         try:
             prepared = yield from self._enforced(request, retry)
         except (CtxguardError, RecursionError) as error:
             if self.stabilizer.mode == "enforce":
-                is_deep = isinstance(error, RecursionError)
-                raise WireError("the body is nested too deeply") if is_deep else error from None
+                refusal = WireError("the body is nested too deeply") if isinstance(error, RecursionError) else error
+                self.record(request.path, request.headers, refusal)
+                raise refusal from None
             prepared = Prepared(request.body)
+        self.record(request.path, request.headers, prepared)
         self._note(prepared, request.headers.get(SESSION_HEADER))
         return prepared
 
-    def _prepared_again(
+    def record(self, path: str, headers: Mapping[str, str], done: Prepared | Exception | None) -> None:
+        """Record what becomes of a request, before it is sent.
+
+        Args:
+            path: The path of its URL.
+            headers: Its headers, with their names in lower case.
+            done: What is sent, or why nothing is; None where the request is sent on unread.
+
+        Raises:
+            AuditError: It cannot be recorded.
+        """
+        if self._audit is None:
+            return
+        record: dict[str, object] = {"path": path, "session": headers.get(SESSION_HEADER), "rules": self._rules}
+        body = done.body if isinstance(done, Prepared) else None
+        report = done.report if isinstance(done, Prepared) else None
+        if isinstance(done, Exception):
+            record["refused"] = type(done).__name__
+        elif body and (report is not None or done.is_redacted is not None):  # type: ignore[union-attr]
+            parsed = parsed_body(body) if body.lstrip()[:1] == b"{" else {"upload": body.decode("utf-8", "replace")}
+            record |= {"model": model_of(parsed, path), "hidden": hidden_values(parsed)}
+        if report is not None:
+            record |= {"decisions": report.brief(), "observed": report.observed}
+        told = {key: self._shown(value) if isinstance(value, str) else value for key, value in record.items()}
+        self._audit(told, body)
+
+    def _shown(self, text: str) -> str:
+        """Return a text in which no rule matches: clients choose the names of sessions, models and paths."""
+        return "…" if self._check.found(text, Use.TEXT) else text
+
+    def preparing_again(
         self, request: WireRequest, prepared: Prepared, status: int, answer: bytes
     ) -> Generator[Ask, object, Prepared | None]:
+        """Do what `again` does as a generator."""
         found = self._refusal(prepared, status, answer)
         if found is None:
             return None
         try:
-            again = yield from self._prepared(request, found)
-        except CtxguardError:  # the provider's own answer says more
+            again = yield from self.preparing(request, found)
+        except CtxguardError:  # the provider's own response is more informative
             return None
         return replace(again, refused=prepared.refused | {found.why})
 
     def _refusal(self, prepared: Prepared, status: int, answer: bytes) -> Retry | None:
-        """Return what a request was refused for, and with how many tokens it is tried again; None if it is not."""
+        """Return why a request was refused, and the budget for another attempt; None if it was not."""
         if self.stabilizer.mode == "observe" or not prepared.may_be_sent_again(status):
             return None
         found = retry_for(status, answer, tokens=prepared.tokens, budget=prepared.budget, keeps=self._keeps_thinking)
@@ -301,14 +362,14 @@ class Guard:
         return found
 
     def _keeps(self, body: Mapping[str, object], retry: Retry | None) -> bool:
-        """Return whether thinking from before a cut is kept: as the provider or the caller says, else the request."""
+        """Return whether thinking from before a cut is kept: as provider or caller decide, else by the request."""
         if retry is not None and retry.why != "too long":
             return retry.why == "missing thinking"
         is_enabled = get(body.get("thinking"), "type") == "enabled"
         return is_enabled if self._keeps_thinking is None else self._keeps_thinking
 
     def _note(self, prepared: Prepared, session: str | None) -> None:
-        """Count what was done with a request, and hand its report to the application."""
+        """Count the outcome of a request, and hand its report to the application."""
         report = prepared.report
         if report is None:
             self.metrics.add("passed_unread_total", count=int(bool(prepared.body) and prepared.is_redacted is None))
@@ -324,13 +385,17 @@ class Guard:
     def _enforced(self, request: WireRequest, retry: Retry | None) -> Generator[Ask, object, Prepared]:
         kind = format_of(request.method, request.path)
         has_texts = kind is None and request.method == "POST" and request.path.rstrip("/").endswith(TEXT_PATHS)
+        uploads = is_upload(request.method, request.path)
         encoding = request.headers.get("content-encoding", "")
-        if encoding and (kind is not None or has_texts):
-            request = replace(request, body=decoded_request(request.body, encoding, self.max_body))
+        if encoding and (kind is not None or has_texts or uploads):
+            headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
+            request = replace(request, body=decoded_request(request.body, encoding, self.max_body), headers=headers)
         if len(request.body) > self.max_body:
             raise WireError(
                 f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body", status=413
             )
+        upload = divided(request.headers, request.body) if uploads else None
+        has_texts = has_texts or upload is not None
         self.metrics.add("requests_total", "api", "texts" if has_texts else "unknown" if kind is None else kind.api)
         if kind is None and not request.body:
             return Prepared(b"")
@@ -340,11 +405,7 @@ class Guard:
             why = "the client signed the request, so that nobody can change it on its way"
             raise WireError(f"{why} (for boto3: ctxguard_bedrock.guarded)", status=403)
         if kind is None:
-            if self.stabilizer.mode == "observe":
-                return Prepared(request.body)
-            body = parsed_body(request.body)
-            cleaned = self._check.cleaned(body, body)
-            return Prepared(written_body(cleaned), is_redacted=cleaned is not body)
+            return self._redacted(request, upload)
         try:
             body = self._with_shared_messages(kind, parsed_body(request.body))
             kind.native(body)
@@ -352,18 +413,28 @@ class Guard:
             raise WireError(str(error)) from error
         return (yield from self._stabilized(kind, request, body, retry))
 
+    def _redacted(self, request: WireRequest, upload: tuple[str, list[str]] | None) -> Prepared:
+        """Return a request with texts but no history, JSON or an upload, with its values redacted."""
+        if self.stabilizer.mode == "observe":
+            return Prepared(request.body)
+        divider, parts = upload or ("", [])
+        body: Mapping[str, Any] = parsed_body(request.body) if upload is None else {"parts": parts}
+        cleaned: Mapping[str, Any] = self._check.cleaned(body, body)
+        sent = written_body(cleaned) if upload is None else divider.join(cleaned["parts"]).encode()
+        return Prepared(sent, is_redacted=cleaned is not body)
+
     def _with_shared_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
-        """Return a body in which messages equal to those of earlier requests are these objects: none is read twice."""
+        """Return a body that reuses the objects of equal messages in earlier requests, so that none is read twice."""
         history = body.get(kind.history)
         if isinstance(history, list):
             body[kind.history] = list(map(self._values.same, history))
         return body
 
     def _unread(self, request: WireRequest) -> Prepared:
-        """Pass on what the guard cannot read, where that is allowed; else refuse it."""
+        """Forward a request that the guard cannot read, if that is allowed; else refuse it."""
         if self.passes_unread(request.path):
             return Prepared(request.body)
-        shown = shown_place(request.path, [d for masking in self._masking for d in masking.detectors])
+        shown = shown_place(request.path, self._detectors)
         raise WireError(
             f"{request.method} requests to this path are of no kind that ctxguard reads; to send them on unread and "
             f"unmasked, name the path: on_unreadable=[{shown!r}] (serve: --on-unreadable {shown})",
@@ -380,10 +451,15 @@ class Guard:
         thread = self._threads.of(owner, **held)
         self.metrics.add("unknown_threads_total", count=int(thread.redacts))
         keeps = self._keeps(body, retry)
-        chain = self._chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps)
+        reading = None if self._read_back is None else self._read_back.reading(kind, request, body, owner.scope)
+        chains = self._chains if reading is None else self._reading_chains
+        chain = chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps)
         model = model_of(body, request.path)
         stabilizer = chain.stabilizer.with_(counter=self._counters.of(model))
         window = window_for(stabilizer, None, model)
+        billed_to = label_of(model, owner)
+        if reading is not None:
+            body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
         texts = BodyTexts.of(kind, body, self._check, stabilizer.counter)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
@@ -391,16 +467,21 @@ class Guard:
             stabilizer, chain.adapter, kind.native(body), texts, window=window, tightened=tightened
         )
         if sent is None:
-            return Prepared(request.body, report, None, tokens, report.budget)
+            return Prepared(request.body, report, None, tokens, report.budget, billed_to=billed_to)
         fixed = texts.overhead + report.tokens_by_kind().get("system", (0, 0))[0]
         self._warn_of_fixed(fixed, stabilizer.budget_for(window, with_headroom=True))
         if self._cache_control and kind.api == "anthropic":
             sent = with_breakpoints(sent)
         reply = self._reply(kind, body, report, owner, thread)
-        return Prepared(written_body(sent), report, reply, tokens, report.budget)
+        prepared = Prepared(
+            written_body(sent), report, reply, tokens, report.budget, reading=reading, billed_to=billed_to
+        )
+        if reading is not None:
+            reading.done(prepared.body, report, reply)
+        return prepared
 
     def _warn_of_fixed(self, fixed: int, budget: int) -> None:
-        """Warn once where the system prompt and the tools take so much that little is left for the history."""
+        """Warn once if the system prompt and the tools leave little of the budget for the history."""
         if fixed > FIXED_SHARE * budget and "fixed parts" not in self._warned:
             self._warned.add("fixed parts")
             _LOG.warning(
@@ -409,7 +490,7 @@ class Guard:
             )
 
     def _owner(self, kind: Format, request: WireRequest) -> Owner:
-        """Return whose a request is, by everything in it that may be a credential."""
+        """Return the sender of a request, by everything in it that may be a credential."""
         session = request.headers.get(SESSION_HEADER)
         if session is not None and not self.takes_sessions:
             raise WireError(
@@ -431,6 +512,8 @@ class Guard:
             kind,
             session,
             wants_json=kind.wants_json(body),
+            tools=self._tools,
+            names_host=report.user_names,
             on_id=(lambda name: self._threads.note_answer(owner, name, thread, session.pseudonyms))
             if is_stored
             else None,

@@ -1,4 +1,4 @@
-"""Recognize what a provider refused a request for, where another try may succeed, and work out what may fit."""
+"""Recognize why a provider refused a request, if another attempt may succeed, and estimate which size fits."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ _WITH_REPLY: Final = tuple(
         ),
     )
 )
-"""Answers that count the room that the request asks for its reply, which no shorter prompt changes."""
-_SHARE: Final = 0.7
-_SAFETY: Final = 0.95
+"""Responses that count the tokens requested for the reply, which a shorter prompt does not change."""
+_SHARE: Final = 0.7  # of the tokens sent, if the response names no limit
+_SAFETY: Final = 0.95  # the provider's count of a shorter prompt is an estimate
 
 
 class Retry(NamedTuple):
-    """Say why a request is sent again, and with which budget in tokens."""
+    """Why a request is sent again, and with which budget in tokens."""
 
     why: Refused
     budget: int
 
 
 def retry_for(status: int, answer: bytes, *, tokens: int, budget: int, keeps: bool | None) -> Retry | None:
-    """Return how a refused request is sent again: with the thinking that its answer asks for, or a smaller budget.
+    """Return how to send a refused request again: with the thinking that the response requires, or a smaller budget.
 
     Args:
-        status: The status of the answer.
-        answer: The body of the answer.
+        status: The status of the response.
+        answer: The body of the response.
         tokens: Input tokens that were sent.
-        budget: Tokens there were.
-        keeps: Whether the caller keeps thinking from before a cut; None where the request decides.
+        budget: The budget in tokens.
+        keeps: Whether the caller keeps thinking from before a cut; None if the request decides.
     """
     why = refused_thinking(status, answer)
     if why is not None and keeps is not (why == "stale thinking"):
@@ -61,10 +61,10 @@ def retry_for(status: int, answer: bytes, *, tokens: int, budget: int, keeps: bo
 
 
 def smaller_budget(status: int, answer: bytes, *, tokens: int, budget: int) -> int | None:
-    """Return the budget for a second try, or None where the answer is about something else, or nothing would fit.
+    """Return the budget for a second attempt, or None if the response has another reason, or nothing would fit.
 
-    Where the answer names the limit and what it counted, the budget follows from these; else it is 70% of what was
-    sent.
+    If the response contains the limit and the counted tokens, the budget follows from these; else it is 70% of the
+    tokens that were sent.
     """
     text = _text(answer)
     if status not in RETRIED_STATUSES or _TOO_LONG.search(text) is None:
@@ -76,17 +76,17 @@ def smaller_budget(status: int, answer: bytes, *, tokens: int, budget: int) -> i
 
 
 def _share_beside_reply(text: str) -> float | None:
-    """Return the share of a prompt that fits beside its reply; None where an answer does not count the reply."""
+    """Return the share of a prompt that fits together with its reply; None if the response does not count the reply."""
     said = next(filter(None, (expression.search(text) for expression in _WITH_REPLY)), None)
     if said is None:
         return None
     counts = {name: int(count.replace(",", "")) for name, count in said.groupdict(default="0").items()}
-    room = counts["limit"] - counts["reply"]  # nothing or less where the reply alone is too long
+    room = counts["limit"] - counts["reply"]  # zero or less if the reply alone is too long
     return _SAFETY * room / max(1, counts["input"] + counts.get("tools", 0))
 
 
 def _share(text: str, status: int) -> float:
-    """Return the share of a prompt that may fit, by the numbers of an answer: the limit, and what was counted."""
+    """Return the share of a prompt that fits, by two numbers in the response: the limit, and the counted tokens."""
     found = (int(number.replace(",", "")) for number in _NUMBER.findall(text))
     numbers = sorted(number for number in found if number != status)  # Google repeats the status in the body
     if len(numbers) >= 2 and 0.2 < numbers[0] / numbers[-1] < 1:
@@ -95,7 +95,7 @@ def _share(text: str, status: int) -> float:
 
 
 def refused_thinking(status: int, answer: bytes) -> Refused | None:
-    """Return what an answer refuses about thinking: it was signed for another prompt, or it is missing."""
+    """Return what a response refuses about thinking: it was signed for another prompt, or it is missing."""
     text = _text(answer) if status in RETRIED_STATUSES else ""
     return next((why for why, pattern in _THINKING.items() if pattern.search(text)), None)
 

@@ -1,4 +1,4 @@
-"""How the masking stages of a chain mask on the wire: by placeholders that answers get back."""
+"""How the masking stages of a chain mask on the wire: by placeholders that can be restored in responses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _GENERATED: Final = "ctxguard.pii.detect.validate:generated"
 
 
 class WireMasking:
-    """Make the stages that mask on the wire in place of one masking stage of a chain.
+    """Create the stages that mask on the wire, each replacing one masking stage of a chain.
 
-    A masker that was chosen for its strategy keeps it. One that redacts could not give values back, so its
-    rules are used by another strategy.
+    A masker that was chosen for its strategy keeps it. A redacting one would not allow restoring values, so its rules
+    are used with another strategy.
 
     Attributes:
-        detectors: What finds.
+        detectors: The detectors of the stage.
     """
 
     def __init__(self, stage: MaskPII, strategy: Strategies) -> None:
@@ -37,7 +37,7 @@ class WireMasking:
         )
 
     def stage(self, vault: SessionVault | None, *, redacts: bool = False) -> MaskPII:
-        """Return a stage that masks: by the placeholders of a vault or of each history, or by none (`redacts`)."""
+        """Return a masking stage: with placeholders of a vault or of each history, or without any (`redacts`)."""
         if self._is_own:
             own = self._stage.masker
             if not own.is_reversible or own.vault is not None or not (vault or redacts):
@@ -50,9 +50,9 @@ class WireMasking:
 
 
 def with_examples(detector: Detector) -> Detector:
-    """Return a rule set that takes keys for keys that look like examples, too.
+    """Return a rule set that also finds keys that look like documentation examples.
 
-    Where an answer gets its values back, hiding an example costs nothing; sending a key that holds such a word does.
+    Since values are restored in the response, masking an example costs nothing; sending a real key would.
     """
     if not isinstance(detector, RuleSet):
         return detector

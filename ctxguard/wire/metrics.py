@@ -1,8 +1,7 @@
-"""Count what the guard does, without any content, and write it as Prometheus reads it."""
+"""Count the guard's events, without any content, in Prometheus' text format."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from threading import Lock
 from typing import Final
@@ -17,27 +16,34 @@ _HELP: Final = {
     "malformed_events_total": "Events of answers that could not be read and were passed on as they are.",
     "unrestored_total": "Answers passed on with their placeholders: in a form or a compression that is not read.",
     "input_tokens_total": "Input tokens: what came in, and what was sent.",
-    "billed_tokens_total": "Tokens that providers reported: input, cached (part of the input), output.",
+    "billed_tokens_total": "Tokens that providers reported: input, cached and written (parts of the input), output.",
     "masked_requests_total": "Requests in which personal data was masked.",
+    "read_backs_total": "Calls of models that were answered here, by handle or by query.",
     "cuts_total": "Requests whose prompt does not extend the one before.",
     "answers_total": "Answers by status.",
 }
 
+_MOST_LABELS: Final = 1_000  # so that clients cannot fill the memory
+
 
 class Metrics:
-    """Count events. Safe for many threads."""
+    """Count events. Thread-safe."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._labels: set[str] = set()
         self._lock = Lock()
 
     def add(self, name: str, label: str = "", value: str = "", *, count: int = 1) -> None:
-        """Count something by its name, and by the value of a label where it has one."""
+        """Count an event by its name, and by the value of its label if it has one, after any other labels."""
         with self._lock:
+            if label not in self._labels and len(self._labels) >= _MOST_LABELS:
+                label = label.rpartition(",")[2]  # tokens of credentials that are renewed would add up
+            self._labels.add(label)
             self._counts[name, label, value] += count
 
     def get(self, name: str, value: str = "") -> int:
-        """Return a count; without a value, that of all values together."""
+        """Return a count; without a value, the sum over all values."""
         with self._lock:
             return sum(n for (known, _, held), n in self._counts.items() if known == name and value in ("", held))
 
@@ -54,46 +60,3 @@ class Metrics:
                 if known == name
             ]
         return "\n".join(lines) + "\n"
-
-
-_USAGE: Final = {
-    "input": ("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens"),
-    # Anthropic and Amazon count these beside the others
-    "read": ("cache_read_input_tokens", "cacheReadInputTokens"),
-    "written": ("cache_creation_input_tokens", "cacheWriteInputTokens"),
-    "cached": ("cached_tokens", "cachedContentTokenCount"),
-    "output": ("output_tokens", "completion_tokens", "candidatesTokenCount", "outputTokens"),
-}
-_KIND: Final = {name.encode(): kind for kind, names in _USAGE.items() for name in names}
-_COUNT: Final = re.compile(rb'(?<!\\)"(' + b"|".join(_KIND) + rb')"\s*:\s*(\d+)')
-_LONGEST: Final = 80
-"""Bytes that a count may take, which may come in two chunks."""
-
-
-class Billed:
-    """Find the tokens that a provider reports in an answer, as it passes, and count them."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._most: dict[str, int] = {}
-        self._tail = b""
-
-    def feed(self, chunk: bytes) -> None:
-        """Look at some of the body; events of a stream repeat counts that grow."""
-        text = self._tail + chunk
-        for name, count in _COUNT.findall(text):
-            kind = _KIND[name]
-            self._most[kind] = max(self._most.get(kind, 0), int(count))
-        self._tail = text[-_LONGEST:]
-
-    def close(self) -> None:
-        """Add what was found to the metrics."""
-        found = self._most.get
-        beside = found("read", 0) + found("written", 0)
-        totals = {
-            "input": found("input", 0) + beside,
-            "cached": found("cached", 0) + found("read", 0),
-            "output": found("output", 0),
-        }
-        for kind, count in totals.items():
-            self._metrics.add("billed_tokens_total", "kind", kind, count=count)

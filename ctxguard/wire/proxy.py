@@ -1,8 +1,8 @@
 """The guard as a proxy for any OpenAI- or Anthropic-compatible client: an ASGI application.
 
-Answers are passed on as they come: status, headers and chunks are those of the provider, but for the values that are
-put back. Whatever goes wrong ends the answer cleanly and has a name, in the metrics, the log and the answer itself.
-No header, no body and no query is ever logged.
+Responses are passed on as they arrive: status, headers and chunks are those of the provider, except for restored
+values. Every failure ends the response cleanly and is named in the metrics, the log and the response itself. No header,
+no body and no query is ever logged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from ctxguard.errors import ConfigError, CtxguardError, WireError
 from ctxguard.formats.registry import format_of
 from ctxguard.settings import install_command
 from ctxguard.wire.guard import Guard
-from ctxguard.wire.metrics import Billed
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, error_event, status_of
 from ctxguard.wire.transport import UNFORWARDED, AsyncTransport
 
@@ -45,13 +44,13 @@ _HOP_BY_HOP: Final = frozenset(
 )
 """Headers that belong to one connection (RFC 9110, section 7.6.1)."""
 _LARGE: Final = 100_000
-"""Bytes from which on a body is prepared in a thread."""
+"""Size in bytes from which on a body is prepared in a thread."""
 _HOSTS: Final = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "google"}
-"""A word in the host of the provider that an API is named for."""
+"""A word in the host name of the provider of each API."""
 _PREFIX: Final = "ctxguard.prefix"
-"""The extension of a request that holds what its path began with to say which provider it is for."""
+"""The extension of a request with the prefix of its path that selects the provider."""
 _CLIENT_LEFT: Final = 499
-"""The status under which an answer is counted that nobody waited for."""
+"""The status under which a response is counted that the client did not wait for."""
 
 
 def proxy_app(
@@ -67,10 +66,10 @@ def proxy_app(
 
     Args:
         guard: Guards every request. Requests whose API key differs never share a session.
-        upstream: The URL of the provider, such as `https://api.openai.com`. A path at its end that requests begin with,
-            too, such as `/v1`, is not repeated. With several, a request goes to the one whose host its path begins with
-            (`/api.anthropic.com/v1/messages`), else to that of its API, else to the first.
-        transport: What sends requests; None means the usual transport of httpx.
+        upstream: The URL of the provider, such as `https://api.openai.com`. If its path ends in a part with which
+            requests begin, such as `/v1`, this part is not repeated. With several URLs, a request goes to the one whose
+            host its path begins with (`/api.anthropic.com/v1/messages`), else to that of its API, else to the first.
+        transport: Sends the requests; None means the usual transport of httpx.
         read_timeout: Seconds to wait for the next bytes of the provider.
         stall_timeout: Seconds to wait for a client that does not read.
         body_timeout: Seconds that a client may take to send the body of a request.
@@ -119,18 +118,18 @@ def _app(forward: _Forward, guard: Guard, sender: AsyncTransport) -> Starlette:
 
 
 class _ClientLeftError(Exception):
-    """Say that the client closed its connection."""
+    """The client closed its connection."""
 
 
 class _StalledError(Exception):
-    """Say that the client stopped reading."""
+    """The client stopped reading."""
 
 
 class _Forward:
     """Forward requests to the provider through the guard: an ASGI application.
 
     Attributes:
-        open: Requests that are being answered.
+        open: Number of requests in progress.
     """
 
     def __init__(
@@ -146,14 +145,15 @@ class _Forward:
         self._guard = guard
         self._upstreams = upstreams
         self._sender = sender
-        self._timeouts = {"connect": 10.0, "read": read_timeout, "write": read_timeout, "pool": 60.0}
+        # connecting has to wait for many requests that come at once to be prepared
+        self._timeouts = {"connect": 30.0, "read": read_timeout, "write": read_timeout, "pool": 60.0}
         self._stall_timeout = stall_timeout
         self._body_timeout = body_timeout
         self.open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or dict(scope["headers"]).get(b"upgrade", b"").lower() == b"websocket":
-            # clients that speak HTTP, too, do so at once after this status; after others they try several times
+            # clients that also speak HTTP switch to it at once after this status; after others they try several times
             refused = _Client(send, self._stall_timeout, scope["path"], "" if scope["type"] == "http" else "websocket.")
             await refused.refuse(426, "WireError", "ctxguard reads no web sockets; send the request by HTTP")
             return
@@ -240,7 +240,7 @@ class _Forward:
             await answer.aclose()
 
     def _reason(self, error: Exception, asked: httpx.URL) -> tuple[int, str, str]:
-        """Return the status, the name, and the sentence for an answer that did not come."""
+        """Return the status, the name, and the message for a response that could not be obtained."""
         import httpx
 
         if isinstance(error, CtxguardError):
@@ -251,7 +251,7 @@ class _Forward:
         return 502, "upstream_unreachable", f"cannot reach {host} ({type(error).__name__}); see --upstream"
 
     async def _passed_on(self, answer: httpx.Response, client: _Client, request: httpx.Request) -> None:
-        """Pass an answer on as it comes."""
+        """Pass a response on as it arrives."""
         import httpx
 
         asked = request.url
@@ -263,7 +263,7 @@ class _Forward:
                 is_elsewhere = (target.scheme, target.netloc) != (asked.scheme, asked.netloc)
             except (httpx.InvalidURL, ValueError):
                 place, is_elsewhere = "a place that is not a URL", True
-            if is_elsewhere:  # the client would follow, and send what it has to the provider itself
+            if is_elsewhere:  # the client would follow the redirect, and send its data to the provider directly
                 self._failed("upstream_redirects", 502)
                 await client.refuse(502, "upstream_redirects", f"the provider redirects to {place}; see --upstream")
                 return
@@ -273,22 +273,19 @@ class _Forward:
             headers = [(name, value) for name, value in headers if name not in (b"content-encoding", b"content-length")]
             headers.append((b"content-length", str(len(answer.content)).encode()))
         await client.start(answer.status_code, headers)
-        billed = Billed(self._guard.metrics)
         try:
             async for chunk in _chunks(answer):
-                billed.feed(chunk)
                 await client.more(chunk)
         except (httpx.TransportError, CtxguardError) as error:
             self._failed("upstream_broke_off", answer.status_code)
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):
-                raise  # the server closes the connection, by which the client sees that the answer is not whole
+                raise  # the server closes the connection, which shows the client that the response is incomplete
             told = str(error) if isinstance(error, CtxguardError) else "the provider broke the answer off"
             await client.more(error_event("upstream_broke_off", told))
-        billed.close()
         await client.end()
 
     def _upstream(self, path: str) -> tuple[httpx.URL, str]:
-        """Return where a request goes, and what its path begins with for that reason."""
+        """Return the destination of a request, and the prefix of its path that selected it."""
         for one in self._upstreams:
             prefix = f"/{one.netloc.decode()}"
             if path == prefix or path.startswith(prefix + "/"):
@@ -312,14 +309,15 @@ class _Forward:
         path = path if base and path.startswith(base + b"/") else base + path
         query: bytes = scope["query_string"]
         url = upstream.copy_with(raw_path=path + (b"?" + query if query else b""))
-        names = (b"proxy-authorization",)  # it is not sent on, and tells clients apart
+        names = (b"proxy-authorization",)  # it is not forwarded, and separates clients
         unforwarded = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in names}
         extensions = {"timeout": self._timeouts, UNFORWARDED: unforwarded, _PREFIX: prefix}
         return httpx.Request(scope["method"], url, headers=headers, content=body or None, extensions=extensions)
 
     def _failed(self, cause: str, status: int) -> None:
         self._guard.metrics.add("failures_total", "cause", cause)
-        _LOG.warning("an answer did not end as it should: %s (status %d)", cause, status)
+        level = logging.INFO if status == _CLIENT_LEFT else logging.WARNING  # some leave once they have what they need
+        _LOG.log(level, "an answer did not end as it should: %s (status %d)", cause, status)
 
 
 async def _left(receive: Receive) -> None:
@@ -329,7 +327,7 @@ async def _left(receive: Receive) -> None:
 
 
 def _is_read(answer: httpx.Response) -> bool:
-    """Tell whether an answer was read as a whole already."""
+    """Return whether a response was already read as a whole."""
     return answer.is_stream_consumed or answer.is_closed
 
 
@@ -342,7 +340,7 @@ async def _chunks(answer: httpx.Response) -> AsyncIterator[bytes]:
 
 
 class _Client:
-    """Send to a client, and notice where it does not read."""
+    """Send to a client, and detect when it stops reading."""
 
     def __init__(self, send: Send, stall_timeout: float, path: str, prefix: str = "") -> None:
         self._path = path
@@ -357,16 +355,16 @@ class _Client:
         await self._within({"type": f"{self._prefix}http.response.start", "status": status, "headers": headers})
 
     async def more(self, chunk: bytes) -> None:
-        """Send some of the body."""
+        """Send a part of the body."""
         if chunk:
             await self._within({"type": f"{self._prefix}http.response.body", "body": chunk, "more_body": True})
 
     async def end(self) -> None:
-        """End the answer."""
+        """End the response."""
         await self._within({"type": f"{self._prefix}http.response.body", "body": b"", "more_body": False})
 
     async def refuse(self, status: int, name: str, message: str, *, closes: bool = False) -> None:
-        """Send an error of ours."""
+        """Send an error response of the guard."""
         body = error_body(name, message, status=status, path=self._path)
         headers = [
             (b"content-type", b"application/json"),

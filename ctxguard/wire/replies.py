@@ -1,15 +1,19 @@
-"""Give values back in an answer: in its texts and in the arguments of its tool calls.
+"""Restore values in a response: in its texts and in the arguments of its tool calls.
 
-Reasoning keeps its placeholders: providers take it back unmodified or not at all. What holds no placeholder keeps its
-very bytes.
+Reasoning keeps its placeholders: providers accept it unmodified or not at all. A response without placeholders stays
+the same, byte for byte.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+
+from ctxguard.pii.mask.unmask import NamesHost, gets_values
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Format
@@ -38,21 +42,27 @@ _KEPT: Final = frozenset(
         "type",
     }
 )
-"""Keys of what goes back to the provider as it came, or refers to something."""
+"""Keys of values that are sent back to the provider unchanged, or refer to something."""
+_KEPT_OF_TOOLS: Final = _KEPT | {"arguments", "input", "args"}
 _OBJECTS: Final = ("input", "args")
-"""Keys of arguments that come as an object: those of Anthropic and Amazon, and of Gemini."""
+"""Keys of arguments that are an object: those of Anthropic and Amazon, and of Gemini."""
+
+
+_MAY_HOLD: Final = re.compile(r"[<>]|&lt;|\\u003[ce]", re.IGNORECASE)
 
 
 class Reply:
-    """Give values back in the answer to one request.
+    """Restore values in the response to one request.
 
     Args:
         format: The format of the request.
-        session: What its placeholders stand for.
-        wants_json: The text of the answer is JSON, so that values are escaped in it.
-        on_id: Is told the id of an answer that the provider stores.
-        on_item: Is told the id of a stored item, and which texts of it were changed: what the client gets, and what the
-            provider holds.
+        session: The placeholders and their values.
+        wants_json: Whether the text of the response is JSON, in which values have to be escaped.
+        tools: Which tools get values, see `ctxguard.pii.mask.unmask.gets_values`.
+        names_host: Tells whether the user named a host; in links to others, placeholders stay.
+        on_id: Called with the id of a response that the provider stores.
+        on_item: Called with the id of a stored item, and its changed texts: in the client's version, and in the
+            provider's.
     """
 
     def __init__(
@@ -61,17 +71,21 @@ class Reply:
         session: MaskSession,
         *,
         wants_json: bool = False,
+        tools: Mapping[str, bool] = MappingProxyType({}),
+        names_host: NamesHost | None = None,
         on_id: OnId | None = None,
         on_item: OnItem | None = None,
     ) -> None:
         self.format = format
         self.session = session
         self.wants_json = wants_json
+        self.tools = tools
+        self.names_host = names_host
         self._on_id = on_id
         self._on_item = on_item
 
     def whole(self, raw: bytes) -> bytes:
-        """Return the body of an answer that came as one JSON text; what is not JSON stays as it is."""
+        """Return the body of a response that is one JSON text; anything else is returned unchanged."""
         try:
             answer = json.loads(raw)
             restored = self.restored(answer)
@@ -81,14 +95,14 @@ class Reply:
         return raw if restored is answer else as_json(restored)
 
     def learn(self, answer: object) -> None:
-        """Notice the id of an answer that the provider stores."""
+        """Record the id of a response that the provider stores."""
         name = answer.get("id") if isinstance(answer, dict) else None
         if self._on_id is not None and isinstance(name, str):
             note, self._on_id = self._on_id, None  # the events of a stream repeat it
             note(name)
 
     def restored(self, value: object) -> object:
-        """Return a JSON value with the values back in its texts; the very same object where there are none."""
+        """Return a JSON value with values restored in its texts; the very same object if there are none."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
@@ -99,7 +113,9 @@ class Reply:
     def _restored_record(self, record: dict[str, object]) -> dict[str, object]:
         if record.get("type") in _KEPT_TYPES or record.get("thought") is True:
             return record
-        fields = {key: value if key in _KEPT else self._restored_field(key, value) for key, value in record.items()}
+        called = record.get("name")
+        kept = _KEPT if not isinstance(called, str) or gets_values(self.tools, called) else _KEPT_OF_TOOLS
+        fields = {key: value if key in kept else self._restored_field(key, value) for key, value in record.items()}
         if all(fields[key] is record[key] for key in fields):
             return record
         name = record.get("id")
@@ -117,24 +133,24 @@ class Reply:
         return self.restored(value)
 
     def text(self, text: str) -> str:
-        """Return a text with the values back."""
-        if "<" not in text:
+        """Return a text with values restored."""
+        if _MAY_HOLD.search(text) is None:
             return text
         if self.wants_json and text.lstrip()[:1] in ("{", "["):
             return self.arguments(text)
-        restored = self.session.restore(text)
+        restored = self.session.restore(text, names_host=self.names_host)
         return restored.text if restored.restored else text
 
     def arguments(self, text: str) -> str:
-        """Return the arguments of a tool call, as JSON, with the values back."""
-        if "<" not in text and "\\u003c" not in text.lower():
+        """Return the arguments of a tool call, as JSON, with values restored."""
+        if _MAY_HOLD.search(text) is None:
             return text
         restored = self.session.unmask_arguments(text)
         return text if restored == text else restored
 
 
 def _changed_texts(now: object, was: object) -> list[tuple[str, str]]:
-    """Return the texts that were changed, each with what it was before."""
+    """Return the changed texts, each with its original."""
     if isinstance(now, str) and isinstance(was, str):
         return [(now, was)] if now != was else []
     if isinstance(now, list) and isinstance(was, list):

@@ -1,4 +1,4 @@
-"""Parse and write the JSON bodies of requests; an error says what is wrong, and nothing of what the body holds."""
+"""Parse and write the JSON bodies of requests; errors describe the problem, but never quote the body."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctxguard.wire.replies import as_json
 
 
 def parsed_body(body: bytes) -> dict[str, object]:
-    """Return the object that a body is.
+    """Return the JSON object of a body.
 
     Raises:
         WireError: It is not valid JSON, or not an object.
@@ -29,7 +29,7 @@ def _refuse_constant(name: str) -> object:
 
 
 def written_body(body: Mapping[str, object]) -> bytes:
-    """Return the bytes of a body, always written anew: what was not read, such as a key's second value, is not sent."""
+    """Return the bytes of a body. It is always written anew: a repeated key has a value that was not checked."""
     try:
         return as_json(body, allow_nan=False)
     except (ValueError, RecursionError) as error:

@@ -14,16 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import typer
 import yaml
 
-from ctxguard.cli.options import ChainOptions, settings_of, spread
+from ctxguard.cli.options import StabilizerOptions, settings_of, spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, note
-from ctxguard.wire.cli import Guarding, guard_of, require_server, uvicorn_settings
+from ctxguard.wire.cli import Guarding, guard_of, is_a_failure, require_server, uvicorn_settings
 from ctxguard.wire.proxy import proxy_app
 
 if TYPE_CHECKING:
@@ -35,23 +35,18 @@ _WARNINGS: Final = 5
 """Different warnings that are shown at the end; all of them are in the log."""
 
 
-@spread(budget="that of the configuration, or 80% of the model's window")
+@spread("run")
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="CLIENT …", help="The client, with its own arguments.")],
-    chain: ChainOptions,
+    command: list[str],
+    chain: StabilizerOptions,
     guarding: Guarding,
-    port: Annotated[
-        int,
-        typer.Option("--port", min=0, max=65_535, metavar="N", help="Port of the guard.", show_default="a free one"),
-    ] = 0,
-    log: Annotated[
-        Path | None, typer.Option("--log", metavar="FILE", help="Write cuts and failures to this file.")
-    ] = None,
+    port: int = 0,
+    log: Path | None = None,
 ) -> None:
     """Run a client with every request guarded: ctxguard run -- codex, or claude, gemini, qwen, opencode, aider, llm.
 
-    The client learns the guard's address by the variables and options that it knows. What these said before is where
-    the guard sends the requests. At the end, a few lines say what was sent, billed, masked, and cut.
+    The client gets the guard's address through its own variables and options. Their previous values determine where the
+    guard forwards the requests. At the end, a few lines summarize what was sent, billed, masked, and cut.
     """
     require_server()
     program = shutil.which(command[0])
@@ -70,7 +65,7 @@ def run(
     arguments = [_filled(each, urls) for each in _arguments(known, os.environ)]
     environment = {**os.environ, **dict(_variables(table["providers"], known, urls, os.environ))}
     with _logged(log) as warnings, _served(app, listening):
-        threading.Thread(target=guard.warm).start()  # no daemon: the interpreter must not end while it loads
+        threading.Thread(target=guard.warm).start()  # not a daemon: the interpreter must not end while it loads
         status = _waited([program, *arguments, *command[1:]], environment)
     for line in (*warnings, *summary(guard.metrics)):
         note(line)
@@ -87,7 +82,7 @@ def _origin(url: str) -> str:
 
 
 def _places(providers: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return where requests to each provider go: what its variables said before, else its own address."""
+    """Return the destination of each provider's requests: the previous value of its variable, else its own address."""
     return {
         name: next((environment[v] for v in provider["variables"] if environment.get(v)), provider["url"]).rstrip("/")
         for name, provider in providers.items()
@@ -95,10 +90,10 @@ def _places(providers: Mapping[str, Any], environment: Mapping[str, str]) -> dic
 
 
 def guarded_url(address: str, url: str) -> str:
-    """Return the address by which a guard stands for a URL: the guard's own, then the host and the path of the URL."""
+    """Return the guard's address for a URL: the guard's own, followed by the host and the path of the URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without a user's name and password
+        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without user name and password
         raise ConfigError(f"the address of a provider must be an http or https URL, not {shown!r}")
     return f"{address}/{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -110,7 +105,7 @@ def _filled(text: str, urls: Mapping[str, str]) -> str:
 
 
 def _arguments(known: Mapping[str, Any], environment: Mapping[str, str]) -> Sequence[str]:
-    """Return the arguments by which a client learns the address; others where it is logged in."""
+    """Return the arguments that give a client the address; others if it is logged in."""
     login = known.get("login")
     if login is not None:
         variable, home = login["home"]
@@ -130,12 +125,12 @@ def _variables(
     for variable, text in known.get("variables", {}).items():
         yield variable, _merged(_filled(text, urls), environment.get(variable))
     local = "127.0.0.1,localhost"
-    for variable in ("NO_PROXY", "no_proxy"):  # the way to the guard leads through no other proxy
+    for variable in ("NO_PROXY", "no_proxy"):  # the guard must be reached without another proxy
         yield variable, ",".join(filter(None, (environment.get(variable), local)))
 
 
 def _merged(text: str, was: str | None) -> str:
-    """Return settings as JSON: those that a variable held before, with the providers' addresses replaced by ours."""
+    """Return settings as JSON: the previous value of a variable, with the providers' addresses replaced by ours."""
     if not was:
         return text
     try:
@@ -168,7 +163,7 @@ def _served(app: Any, listening: socket.socket) -> Iterator[None]:  # noqa: ANN4
 
 @contextmanager
 def _logged(file: Path | None) -> Iterator[list[str]]:
-    """Keep the log off the client's screen: in a file, and the warnings for the end."""
+    """Keep the log off the client's screen: write it to a file, and collect the warnings for the end."""
     warnings: list[str] = []
 
     class Kept(logging.Handler):
@@ -185,6 +180,7 @@ def _logged(file: Path | None) -> Iterator[list[str]]:
     before = root.handlers[:]
     root.handlers[:] = handlers
     logging.getLogger("ctxguard").setLevel(logging.INFO)
+    logging.getLogger("uvicorn.error").addFilter(is_a_failure)
     try:
         yield warnings
     finally:
@@ -192,9 +188,9 @@ def _logged(file: Path | None) -> Iterator[list[str]]:
 
 
 def _waited(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the client until it ends, with the signals that this process gets; return its exit code as shells do."""
+    """Run the client until it ends, forwarding this process's signals; return its exit code as shells do."""
     with subprocess.Popen(command, env=dict(environment)) as client:  # noqa: S603 - what the user asks to run
-        # a handler and not SIG_IGN: the terminal sends Ctrl-C to both, and what to do is for the client to say
+        # a handler and not SIG_IGN: the terminal sends Ctrl-C to both, and the client decides what to do
         signal.signal(signal.SIGINT, lambda *_: None)
         for name in _FORWARDED:
             if hasattr(signal, name):
@@ -204,14 +200,18 @@ def _waited(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def summary(metrics: Metrics) -> Iterator[str]:
-    """Walk the lines that say what a guard did."""
+    """Yield the lines of the summary."""
     requests, refused = metrics.get("requests_total"), metrics.get("refused_total")
     came, sent = (metrics.get("input_tokens_total", side) for side in ("received", "sent"))
     yield f"{counted(requests, 'request')}{f', {refused} refused' if refused else ''}"
     if came:
         yield f"input tokens: {came:,} came in, {sent:,} were sent ({sent / came:.0%})"
-    billed, cached, output = (metrics.get("billed_tokens_total", kind) for kind in ("input", "cached", "output"))
+    kinds = ("input", "cached", "written", "output")
+    billed, cached, written, output = (metrics.get("billed_tokens_total", kind) for kind in kinds)
     if billed:
-        yield f"the provider reported {billed:,} input ({cached:,} cached) and {output:,} output tokens"
+        told = f"{cached:,} cached" + (f", {written:,} written to the cache" if written else "")
+        yield f"the provider reported {billed:,} input ({told}) and {output:,} output tokens"
     masked, cuts = metrics.get("masked_requests_total"), metrics.get("cuts_total")
     yield f"personal data was masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"
+    if read := metrics.get("read_backs_total"):
+        yield f"the model read back {counted(read, 'time')} what was shortened or had left"

@@ -1,9 +1,9 @@
-"""Keep sessions apart on the wire, and remember what their placeholders stand for.
+"""Keep sessions apart on the wire, and remember the values of their placeholders.
 
-A request that carries its whole history needs none of this: its placeholders follow from the history itself. Two kinds
+A request that contains its whole history needs none of this: its placeholders follow from the history itself. Two kinds
 of requests do: those that continue a history on the server (`previous_response_id`, `conversation`), and those whose
-client names a session in a header. A thread is what such requests belong to. A placeholder of a thread stands for one
-value for good: where it is not known which ones were given before, no further ones are.
+client names a session in a header. Such requests belong to a thread. A placeholder of a thread never changes its value:
+if it is unknown which ones were assigned before, no new ones are assigned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.vault import SessionVault, Vault
 
 _REMEMBERED: Final = 4_096
-"""Named sessions, and answers that the provider stores, whose placeholders are remembered."""
+"""Number of named sessions, and of responses stored at the provider, whose placeholders are remembered."""
 _FIRST: Final = range(1_000_000, 90_000_000)
 """Numbers of which a session begins with one at random, where other processes may have given placeholders to it. The
 longest number of a placeholder has eight digits; the last ten million are left to be counted up to."""
@@ -30,7 +30,7 @@ NO_CREDENTIAL: Final[Mapping[str, str]] = {
     "the connection and the form of the content": "accept accept-charset accept-encoding accept-language cache-control "
     "connection content-encoding content-length content-type date dnt expect host keep-alive origin pragma prefer "
     "priority proxy-connection range te trailer transfer-encoding upgrade user-agent",
-    # `x-forwarded-user` and the like name a person, and count
+    # `x-forwarded-user` and similar headers name a person, so they separate sessions
     "proxies on the way": "forwarded via x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-proto x-real-ip",
     "tracing and ids of single requests": "amz-sdk-invocation-id amz-sdk-request b3 baggage idempotency-key request-id "
     "sentry-trace traceparent tracestate uber-trace-id x-amzn-trace-id x-client-request-id x-cloud-trace-context "
@@ -42,22 +42,22 @@ NO_CREDENTIAL: Final[Mapping[str, str]] = {
     "x-amz-expires x-amz-signature x-amz-signedheaders",
     "parameters of queries": "$alt alt api-version beta prettyprint",
 }
-"""Headers and parameters that are known to carry no credential. All others may, also those nobody has heard of."""
+"""Headers and parameters that are known to contain no credential. All others may, also unknown ones."""
 _NO_CREDENTIAL: Final = frozenset(name for names in NO_CREDENTIAL.values() for name in names.split())
 NO_CREDENTIAL_PREFIXES: Final = ("sec-ch-", "sec-fetch-", "x-b3-", "x-datadog-", "x-stainless-")
 _PLAIN: Final = re.compile(r"[\w.,:-]*")
-"""Values of parameters that hold nothing but themselves: with `;`, some servers read a further parameter."""
+"""Parameter values without separators: after a `;`, some servers read a further parameter."""
 _SIGNED: Final = re.compile(r"AWS4-[\w-]+ .*?\bCredential=([^/,\s]+)/.*", re.DOTALL)
 """The header of a request to Amazon; its access key id stays the same, date and signature do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Tell requests of different credentials apart. Everything counts that is not known to carry none.
+    """Recognize requests with different credentials. Everything counts as one unless known to be none.
 
     Attributes:
-        counted: Names of headers and parameters that count though they are known to carry none, in lower case.
-        uncounted: Names of those that do not count beside these.
+        counted: Names of headers and parameters that count although they are known to be none, in lower case.
+        uncounted: Names of further ones that do not count.
     """
 
     counted: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ class Credentials:
 
     @classmethod
     def of(cls, counted: Sequence[str], uncounted: Sequence[str]) -> Credentials:
-        """Return what counts by the names of headers and parameters, in any case."""
+        """Return an instance for the names of headers and parameters, in any case."""
         return cls(*(frozenset(name.strip().lower() for name in names) for names in (counted, uncounted)))
 
     def digest(self, headers: Mapping[str, str], query: str, base: str) -> str:
@@ -74,7 +74,7 @@ class Credentials:
         Args:
             headers: Its headers, with their names in lower case.
             query: The query of its URL, as it is sent.
-            base: What stands in its path before what is asked for; with some gateways that is a key.
+            base: The prefix of its path before the operation; with some gateways it contains a key.
         """
         parts = [("path", base, "")]
         parts += (("header", name, _lasting(value)) for name, value in headers.items() if self._counts(name))
@@ -92,13 +92,13 @@ class Credentials:
 
 
 def _lasting(value: str) -> str:
-    """Return what stays the same of a header from request to request: all of it, or the access key of a signature."""
+    """Return the part of a header that is the same in all requests: all of it, or the access key of a signature."""
     signed = _SIGNED.fullmatch(value)
     return value if signed is None else signed[1]
 
 
 class MemoryVault(SessionVault):
-    """Hold one session's placeholders in this process. Safe for many threads."""
+    """The placeholders of one session, in the memory of this process. Thread-safe."""
 
     def __init__(self, names: MemoryPseudonyms) -> None:
         self._own_lock = RLock()
@@ -108,21 +108,21 @@ class MemoryVault(SessionVault):
         return f"MemoryVault({len(self._names)} placeholders)"
 
     def copy(self) -> MemoryVault:
-        """Return a vault that begins with these placeholders and goes on by itself."""
+        """Return a copy of this vault, which is then extended independently."""
         with self._own_lock:
             return MemoryVault(self._names.copy())
 
     def placeholder(self, label: str, original: Original) -> str:
-        """Return the placeholder of a value; a new one where it has none."""
+        """Return the placeholder of a value; a new one if it has none."""
         with self._own_lock:
             return self._names.placeholder(label, original)
 
     def original(self, placeholder: str) -> Original | None:
-        """Return what a placeholder stands for, or None where it was never given."""
+        """Return the value of a placeholder, or None if it was never assigned."""
         return self._names.original(placeholder)
 
     def forget(self, value: str) -> int:
-        """Erase nothing: what is held here goes with the process, or when it was not used for long."""
+        """Erase nothing: the memory is freed when the process ends, or after long disuse."""
         del value
         return 0
 
@@ -135,11 +135,11 @@ class MemoryVault(SessionVault):
 
 
 class Owner(NamedTuple):
-    """Say whose a request is.
+    """The sender of a request.
 
     Attributes:
-        scope: Stands for the credential.
-        session: The session that the client named; None where it named none.
+        scope: A hash of the credentials.
+        session: The session that the client named; None if it named none.
     """
 
     scope: str
@@ -147,12 +147,12 @@ class Owner(NamedTuple):
 
 
 class Thread(NamedTuple):
-    """Say where the placeholders of a request live.
+    """Where the placeholders of a request are stored.
 
     Attributes:
-        name: Tells it from other threads of the same owner; None where the request belongs to none.
-        vault: Holds its placeholders; None where they follow from the request itself, or are not known.
-        redacts: Whether they are not known, so that no placeholder may be given.
+        name: Distinguishes it from other threads of the same owner; None if the request belongs to none.
+        vault: Contains its placeholders; None if they follow from the request itself, or are unknown.
+        redacts: Whether they are unknown, so that no placeholder may be assigned.
     """
 
     name: str | None = None
@@ -164,10 +164,10 @@ UNKNOWN: Final = Thread(redacts=True)
 
 
 class Threads:
-    """Find the threads that requests belong to. Safe to share between threads of a process.
+    """Find the threads of requests. Safe to share between threads of a process.
 
     Args:
-        vault: Where placeholders live, shared by all workers; None means in this process.
+        vault: Where placeholders are stored, shared by all workers; None means in the memory of this process.
     """
 
     def __init__(self, vault: Vault | None) -> None:
@@ -178,12 +178,12 @@ class Threads:
     def of(self, owner: Owner, *, previous: object = None, conversation: object = None) -> Thread:
         """Return the thread of a request.
 
-        A history on the server decides before the name of a session: it holds the placeholders that were given.
+        A history on the server takes precedence over the name of a session: it contains assigned placeholders.
 
         Args:
-            owner: Whose request it is.
-            previous: The answer whose history the request continues.
-            conversation: The conversation on the server that it continues: its id, or an object that holds it.
+            owner: The sender of the request.
+            previous: The response whose history the request continues.
+            conversation: The conversation on the server that it continues: its id, or an object that contains the id.
         """
         if conversation:
             held = conversation.get("id") if isinstance(conversation, dict) else conversation
@@ -192,15 +192,15 @@ class Threads:
         if not previous:
             return Thread() if name is None else self._of_name(owner.scope, name)
         known = self._of_answer(owner.scope, f"answer {previous}")
-        if known is None or name not in (None, known.name):  # it was given elsewhere, or to another session
+        if known is None or name not in (None, known.name):  # it was assigned elsewhere, or belongs to another session
             return UNKNOWN
         vault = known.vault
-        if known.name is None and isinstance(vault, MemoryVault):  # a branch of its own
+        if known.name is None and isinstance(vault, MemoryVault):  # a separate branch
             return known._replace(vault=vault.copy())
         return known
 
     def note_answer(self, owner: Owner, answer: str, thread: Thread, pseudonyms: Pseudonyms) -> None:
-        """Remember what the placeholders of a stored answer stand for, unless that is unknown."""
+        """Record the placeholders of a stored response, unless they are unknown."""
         if thread.redacts:
             return
         name = f"answer {answer}"
@@ -231,5 +231,5 @@ class Threads:
     def _opened(self, name: str) -> SessionVault:
         if self._vault is not None:
             return self._vault.session(name)
-        # another process, or this one long ago, may have given placeholders to a session of this name
+        # another process, or this one long ago, may have assigned placeholders to a session of this name
         return MemoryVault(MemoryPseudonyms(first=secrets.choice(_FIRST)))

@@ -1,24 +1,28 @@
-"""Give values back in a streamed answer, where chunks cut placeholders in two.
+"""Restore values in a streamed response, whose chunks may split a placeholder.
 
-A piece that may still become a placeholder is held back, at most 64 characters of a text. Where a text ends with
-something held back, it is sent in an event of its own, made after the last one of that text.
+Text that may be the beginning of a placeholder is held back, at most 64 characters. If a text ends with something held
+back, it is sent in an additional event, modeled after the last one of that text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
-from ctxguard.wire.events import EventSplitter, data_of, with_data
+from ctxguard.pii import UnmaskStream
+from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms
+from ctxguard.pii.mask.unmask import gets_values
+from ctxguard.wire import events, frames
 from ctxguard.wire.replies import as_json
 
 if TYPE_CHECKING:
-    from ctxguard.pii import UnmaskStream
+    from ctxguard.formats.answers import Item, Weave
+    from ctxguard.wire.asked import WireRequest
     from ctxguard.wire.replies import Reply
 
 Origin = TypeVar("Origin")
@@ -29,11 +33,11 @@ MOST_EVENT: Final = 32_000_000
 
 @dataclass(slots=True)
 class _Channel(Generic[Origin]):
-    """Hold one text of an answer on its way.
+    """One text of a response in progress.
 
     Attributes:
-        unmask: Puts the values back.
-        origin: The event that brought its latest piece, as it came.
+        unmask: Restores the values.
+        origin: The event with its latest piece, unchanged.
         delta: The place of that piece.
     """
 
@@ -42,20 +46,34 @@ class _Channel(Generic[Origin]):
     delta: Delta
 
 
-class ReplyEvents(Generic[Origin]):
-    """Give values back in the events of one answer: `feed` each as it comes, then `close`.
+def _named(value: object, place: object = None) -> Iterator[tuple[object, str]]:
+    """Yield the names of tools in an event, each with the number of its call in the response."""
+    if isinstance(value, dict):
+        places = (value.get(key) for key in ("output_index", "contentBlockIndex", "index"))
+        place = next((number for number in places if number is not None), place)
+        if isinstance(value.get("name"), str):
+            yield place, value["name"]
+    for member in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _named(member, place)
 
-    Each result is an event with the one that it was made of, as that came (`Origin`): bytes, or an object of an SDK.
+
+class ReplyEvents(Generic[Origin]):
+    """Restore values in the events of one response: `feed` each as it arrives, then `close`.
+
+    Each result is an event together with its original (`Origin`): bytes, or an object of an SDK.
     """
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
         self._format = reply.format
         self._channels: dict[Channel, _Channel[Origin]] = {}
+        self._tools: dict[object, str] = {}
         self._added = 0
 
     def feed(self, event: Event, origin: Origin) -> list[tuple[Event, Origin]]:
-        """Return the events to send now; the last is the very event where nothing was changed."""
+        """Return the events to send now; the last is the very same event if nothing was changed."""
+        if self._reply.tools:
+            self._tools.update(_named(event))
         deltas = list(self._format.deltas(event))
         ends = self._format.ends(event)
         now = self._pieces(event, origin, deltas, ends) if deltas else self._whole(event)
@@ -63,7 +81,7 @@ class ReplyEvents(Generic[Origin]):
         return [*flushed, (self._numbered(now), origin)]
 
     def close(self) -> list[tuple[Event, Origin]]:
-        """Return the events for what was held back; the stream is over."""
+        """Return the events for the held-back text; the stream is over."""
         return self._flushed(lambda _: True)
 
     def _pieces(
@@ -87,19 +105,28 @@ class ReplyEvents(Generic[Origin]):
         known = self._channels.get(delta.channel)
         if known is None:
             is_json = delta.is_arguments or self._reply.wants_json
-            known = _Channel(self._reply.session.unmask_stream(arguments=is_json), origin, delta)
+            tool = (
+                self._tools.get([part for part in delta.channel if part is not None][-1], "")
+                if delta.is_arguments
+                else ""
+            )
+            if delta.is_arguments and not gets_values(self._reply.tools, tool):
+                unmask = UnmaskStream(MemoryPseudonyms())
+            else:
+                unmask = self._reply.session.unmask_stream(arguments=is_json, names_host=self._reply.names_host)
+            known = _Channel(unmask, origin, delta)
             self._channels[delta.channel] = known
         known.origin, known.delta = origin, delta
         return known
 
     def _whole(self, event: Event) -> Event:
-        """Return an event that is no piece of a text."""
+        """Return an event that is not a piece of a text, with values restored."""
         self._reply.learn(self._format.stored(event))
         restored = event if "reasoning" in str(event.get("type")) else self._reply.restored(event)
         return restored if isinstance(restored, dict) else event
 
     def _flushed(self, ends: Callable[[Channel], bool]) -> list[tuple[Event, Origin]]:
-        """Return the events for what was held back of the texts that end."""
+        """Return the events for the held-back text of the texts that end."""
         flushed: list[tuple[Event, Origin]] = []
         for name in [name for name in self._channels if ends(name)]:
             channel = self._channels.pop(name)
@@ -110,53 +137,105 @@ class ReplyEvents(Generic[Origin]):
         return flushed
 
     def _numbered(self, event: Event) -> Event:
-        """Return an event of the Responses API with its number, moved by the events that were added."""
+        """Return an event of the Responses API with its sequence number, shifted by the added events."""
         number = event.get("sequence_number")
         if not self._added or not isinstance(number, int):
             return event
         return {**event, "sequence_number": number + self._added}
 
 
+class Follows(Protocol):
+    """Answer what a model reads back in an answer, see `ctxguard.wire.readback.Reading`."""
+
+    def weave(self) -> Weave:
+        """Begin with a streamed answer."""
+        ...
+
+    def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
+        """Return the request that goes on with an answer; None where it is the client's turn."""
+        ...
+
+
 class EventStream:
-    """Give values back in an answer that comes as server-sent events: `feed` its bytes as they come, then `close`.
+    """Give values back in an answer that comes as events: `feed` its bytes as they come, then `close`.
+
+    Args:
+        reply: Gives values back.
+        is_framed: Whether the events come in Amazon's frames; else they are server-sent events.
+
+    Args:
+        reply: Puts values back; None where there is nothing to put back.
+        reading: Answers the calls by which the model reads back; None where it cannot.
+        weave: Follows the answers that this one goes on with.
 
     Attributes:
-        malformed: Events whose data could not be read; they were passed on as they are.
+        malformed: Number of events whose data could not be read; they were passed on unchanged.
     """
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(
+        self,
+        reply: Reply | None,
+        reading: Follows | None = None,
+        weave: Weave | None = None,
+        *,
+        is_framed: bool = False,
+    ) -> None:
         self.malformed = 0
-        self._splitter = EventSplitter(MOST_EVENT)
-        self._events: ReplyEvents[bytes] = ReplyEvents(reply)
+        self.weave = reading.weave() if reading is not None and weave is None else weave
+        self._reading = reading
+        self._following: WireRequest | None = None
+        self._form = frames if is_framed else events
+        self._splitter = self._form.EventSplitter(MOST_EVENT)
+        self._events: ReplyEvents[bytes] | None = None if reply is None else ReplyEvents(reply)
+
+    def follow(self) -> WireRequest | None:
+        """Return the request that continues after the finished response; None if it is the client's turn."""
+        return self._following
+
+    def _woven(self, event: Event) -> Event | None:
+        """Return an event as the client gets it; what ends an answer is remembered before: clients may stop there."""
+        if self.weave is None or self._reading is None:
+            return event
+        was_over, shown = self.weave.is_over, self.weave.feed(event)
+        if self.weave.is_over and not was_over:
+            self._following = self._reading.follow(self.weave.items, renamed=self.weave.renamed)
+        return shown
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return what can be sent now."""
+        """Return the bytes that can be sent now."""
         return b"".join(piece for raw in self._splitter.feed(chunk) for piece in self._restored(raw))
 
     def close(self) -> bytes:
-        """Return what was held back; the stream is over."""
-        rest = self._splitter.close()
-        if rest and data_of(rest) is not None:  # some providers do not end their last event
+        """Return the held-back bytes; the stream is over."""
+        rest: bytes = self._splitter.close()
+        if (
+            rest and self._form is events and events.data_of(rest) is not None
+        ):  # some providers do not end their last event
             rest = b"".join(self._restored(rest + b"\n\n"))
         return b"".join(self._rest()) + rest
 
     def _rest(self) -> Iterator[bytes]:
-        return (with_data(origin, as_json(event)) for event, origin in self._events.close())
+        held = () if self._events is None else self._events.close()
+        return (self._form.with_data(origin, as_json(event)) for event, origin in held)
 
     def _restored(self, raw: bytes) -> Iterator[bytes]:
-        event = data_of(raw)
+        event = self._form.data_of(raw)
         if event is None:
             is_done = b"[DONE]" in raw
             self.malformed += not is_done and b"data:" in raw
             yield from self._rest() if is_done else ()
-            yield raw
+            if not (is_done and self.weave is not None and self.weave.goes_on):
+                yield raw
             return
         try:
-            restored = self._events.feed(event, raw)
+            shown = self._woven(event)
+            if shown is None:
+                return
+            restored = [(shown, raw)] if self._events is None else self._events.feed(shown, raw)
         except CtxguardError:
             raise
         except Exception:  # noqa: BLE001 - an event of a form that no API has must not end the answer
             self.malformed += 1
             yield raw
             return
-        yield from (raw if now is event else with_data(origin, as_json(now)) for now, origin in restored)
+        yield from (raw if now is event else self._form.with_data(origin, as_json(now)) for now, origin in restored)

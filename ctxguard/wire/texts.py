@@ -1,7 +1,7 @@
-"""Walk the texts of a JSON body: what may be masked, what may only be searched, and what is data.
+"""Iterate over the texts of a JSON body: which may be masked, which may only be searched, and which are data.
 
-A key that is not known here holds a text: it is masked where a rule matches. Ids, names and links refer to something,
-and signatures seal something, so they are searched and never changed.
+A value under an unknown key is a text: it is masked if a rule matches. Ids, names and links refer to something, and
+signatures cover something, so they are searched and never changed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ctxguard.tokens.text_cache import TextCache
 
 
 class Use(Enum):
-    """Say what a text is for."""
+    """The purpose of a text."""
 
     TEXT = auto()
     FIXED = auto()
 
 
 class Place(NamedTuple):
-    """Link a place in a JSON value to the one around it.
+    """The place of a JSON value, linked to the place of its container.
 
     Attributes:
-        key: What it stands under; the path of the value itself for the outermost one.
+        key: Its key or index in the container; the path of the value itself for the outermost one.
         around: The place of the list or object; None for the outermost one.
     """
 
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The keys that lead to it, from the outermost on."""
+        """The keys of the path to it, from the outermost on."""
         keys: list[str | int] = []
         place = self
         while place.around is not None:
@@ -49,19 +49,19 @@ class Place(NamedTuple):
 PlacedText: TypeAlias = tuple[Place, str, Use]
 
 _NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
-"""Keys of a JSON schema that hold names of the user's own, which mean nothing as keys."""
+"""Keys of a JSON schema whose values are named by the user, so that these names have no meaning as keys."""
 _LEAST_CARD: Final = 10**12
-"""Numbers from which on a JSON number is searched: no card number is shorter, and nothing else has a form in digits."""
+"""Smallest JSON number that is searched: no card number is shorter, and digits alone reveal no other kind."""
 _LEAST_PAYLOAD: Final = 256
-"""Characters from which on a text that refers to something may be base64 data, which means nothing as a text."""
+"""Length from which on a text that refers to something may be base64 data, which is not readable text."""
 
 
 def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator[PlacedText]:
-    """Walk the texts of a JSON value with their places; the keys of its objects are texts, too, and fixed.
+    """Yield the texts of a JSON value with their places; the keys of its objects are texts, too, and fixed.
 
-    The walk keeps a stack of its own and links each place to the one around it: a body that is nested 300 levels deep
-    takes no longer than a flat one of its size. A long number is given with its key before it: a masked one would be of
-    another type, so it is only searched.
+    The iteration uses its own stack and links each place to its container: a body that is nested 300 levels deep takes
+    no longer than a flat one of the same size. A long number is returned with its key before it; it is only searched,
+    because a masked one would have another type.
     """
     stack: list[tuple[Place, object, Use]] = [(Place(path), value, use)]
     while stack:
@@ -86,9 +86,9 @@ def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator
 
 
 class Values:
-    """Recognize JSON values that were seen before, so that what was worked out for them is found again.
+    """Recognize JSON values that were seen before, so that cached results apply to them.
 
-    Histories grow at their end: nearly every message of a request stood in the one before. Bounded; it changes speed,
+    Histories grow at their end: nearly every message of a request was in the previous one. Bounded; it affects speed,
     never results.
     """
 
@@ -96,15 +96,15 @@ class Values:
         self._seen: TextCache[object] = TextCache()
 
     def key(self, value: object) -> str | None:
-        """Return what two equal JSON values have in common, the order of keys included; None for odd values."""
+        """Return a key that equal JSON values share, including the order of their keys; None for other objects."""
         try:
-            # version 2 knows no references, so that what is written depends on the value alone
+            # version 2 has no back references, so the bytes depend on the value alone
             return marshal.dumps(cast("Any", value), 2).decode("latin-1")
         except ValueError:
             return None
 
     def same(self, value: object) -> object:
-        """Return the very object that stood for an equal value before."""
+        """Return the object that was first seen with an equal value."""
         key = self.key(value)
         known = None if key is None else self._seen.get(key)
         if known is None and key is not None:

@@ -1,6 +1,6 @@
-"""The guard as a transport of httpx: whatever a client sends through it is guarded.
+"""The guard as a transport of httpx: every request of the client is guarded.
 
-`httpx` and `httpx2` are served alike: requests and answers are of the library that the client uses.
+`httpx` and `httpx2` are both supported: requests and responses belong to the library that the client uses.
 """
 
 from __future__ import annotations
@@ -11,47 +11,53 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, Unpack
 
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.registry import format_of
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.wire.asked import WireRequest
 from ctxguard.wire.bodies import UnreadableError, apieces, awhole, encoding_of, pieces, whole
 from ctxguard.wire.decoding import can_decode
-from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared, WireRequest
+from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared
+from ctxguard.wire.metering import Billed
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, name_of, status_of
+from ctxguard.wire.uploads import is_upload
 
 if TYPE_CHECKING:
     import httpx
     import httpx2
 
-    # clients of both libraries take them; at run time it is enough to behave like one
+    from ctxguard.formats.answers import Weave
+
+    # clients of both libraries accept them; at run time, the right methods are enough
     class _Transport(httpx.BaseTransport, httpx2.BaseTransport):  # type: ignore[misc]
-        """Be a transport for type checkers."""
+        """The base class of transports, for type checkers."""
 
     class _AsyncTransport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):  # type: ignore[misc]
-        """Be an async transport for type checkers."""
+        """The base class of async transports, for type checkers."""
 
 else:
     _Transport = _AsyncTransport = object
 
 _LOG: Final = logging.getLogger("ctxguard.wire")
 UNFORWARDED: Final = "ctxguard.unforwarded"
-"""The extension of a request that holds headers which the client sent to the proxy alone."""
+"""The extension of a request with headers that the client sent for the proxy alone."""
+_FRAMES: Final = "application/vnd.amazon.eventstream"
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
 
 
 class Transport(_Transport):
     """Send the requests of a client guarded: `httpx.Client(transport=Transport(stabilizer))`.
 
-    What cannot be sent comes back as an answer with an error in the provider's form, so that clients raise their usual
-    errors at once instead of trying again.
+    If a request cannot be sent, the response contains an error in the provider's form, so that clients raise their
+    usual errors at once instead of trying again.
 
     Args:
         guard: A stabilizer, or a guard to share between clients.
-        transport: What sends the requests; None means the usual transport of the client's library.
-        settings: Those of `ctxguard.wire.Guard`, where a stabilizer was given.
+        transport: Sends the requests; None means the usual transport of the client's library.
+        settings: Those of `ctxguard.wire.Guard`, if a stabilizer is given.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -70,16 +76,15 @@ class Transport(_Transport):
         self.close()
 
     def close(self) -> None:
-        """Close what sends the requests."""
+        """Close the inner transport."""
         if self._inner is not None:
             self._inner.close()
 
     def handle_request(self, request: Any) -> Any:  # noqa: ANN401 - of either library
-        """Send one request guarded, and return its answer with the values back."""
+        """Send one request guarded, and return its response with values restored."""
         if self._inner is None:
             self._inner = _library(request).HTTPTransport()
-        guard = self.guard
-        return drive(_exchanged(guard, request, "read", self._inner.handle_request, guard.prepare, guard.again))
+        return drive(_exchanged(self.guard, request, self._inner.handle_request, "read"))
 
 
 class AsyncTransport(_AsyncTransport):
@@ -88,7 +93,7 @@ class AsyncTransport(_AsyncTransport):
     The settings that are not named here are those of `Transport`.
 
     Args:
-        large: Bytes from which on a body is prepared in a thread, so that others do not wait; None means never.
+        large: Size in bytes from which on a body is prepared in a thread, so that others do not wait; None means never.
             Summarizers must be sync then.
 
     Raises:
@@ -114,79 +119,110 @@ class AsyncTransport(_AsyncTransport):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close what sends the requests."""
+        """Close the inner transport."""
         if self._inner is not None:
             await self._inner.aclose()
 
     async def handle_async_request(self, request: Any) -> Any:  # noqa: ANN401 - of either library
-        """Send one request guarded, and return its answer with the values back."""
+        """Send one request guarded, and return its response with values restored."""
         if self._inner is None:
             self._inner = _library(request).AsyncHTTPTransport()
-        send = self._inner.handle_async_request
-        return await adrive(_exchanged(self.guard, request, "aread", send, self._prepared, self._again))
+        return await adrive(
+            _exchanged(self.guard, request, self._inner.handle_async_request, "aread", large=self._large)
+        )
 
-    def _is_large(self, asked: WireRequest) -> bool:
-        return self._large is not None and len(asked.body) >= self._large
 
-    async def _prepared(self, asked: WireRequest) -> Prepared:
-        if self._is_large(asked):
-            return await asyncio.to_thread(self.guard.prepare, asked)
-        return await self.guard.aprepare(asked)
+class _Way(NamedTuple):
+    """How a request is sent; all I/O is requested from a driver, sync or async."""
 
-    async def _again(self, asked: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
-        if self._is_large(asked):
-            return await asyncio.to_thread(self.guard.again, asked, prepared, status, answer)
-        return await self.guard.aagain(asked, prepared, status, answer)
+    guard: Guard
+    request: Any
+    send: Callable[..., object]
+    read: Callable[..., object]
+    large: int | None
+
+    def answered(self, asked: WireRequest) -> Generator[Ask, object, tuple[Prepared, Any]]:
+        """Send a request, and retry if the provider refused it for a fixable reason; also return what was sent."""
+        prepared: Any = yield from self._prepared(asked, "prepare", "preparing", asked)
+        while True:
+            sent = _guarded(_library(self.request), self.request, prepared)
+            answer = self._metered((yield Ask(self.send, (sent,))), prepared)
+            if not prepared.may_be_sent_again(answer.status_code) or not can_decode(encoding_of(answer)):
+                return prepared, answer
+            refused: Any = yield Ask(self.read, (answer, self.guard.max_answer))
+            given = (asked, prepared, answer.status_code, refused)
+            another: Any = yield from self._prepared(asked, "again", "preparing_again", *given)
+            if another is None:
+                return prepared, _rewritten(_library(self.request), answer, content=refused)
+            prepared = another
+
+    def _prepared(self, asked: WireRequest, sync: str, flow: str, *given: object) -> Generator[Ask, object, object]:
+        """Prepare a request, a large one in a thread."""
+        if self.large is None or len(asked.body) < self.large:
+            return (yield from getattr(self.guard, flow)(*given))
+        return (yield Ask(asyncio.to_thread, (getattr(self.guard, sync), *given)))
+
+    def _metered(self, answer: Any, prepared: Prepared) -> Any:  # noqa: ANN401
+        """Return an answer whose reported tokens are counted as it passes."""
+        billed = Billed(self.guard.metrics, prepared.billed_to)
+        if answer.is_stream_consumed:
+            billed.feed(answer.content)
+            billed.close()
+            return answer
+        library = _library(self.request)
+        stream = _stream_of(library, _MeteredStream)(answer.stream, billed)
+        headers, extensions = answer.headers.raw, answer.extensions
+        return library.Response(answer.status_code, headers=headers, extensions=extensions, stream=stream)
 
 
 def _exchanged(
     guard: Guard,
     request: Any,  # noqa: ANN401 - of either library
-    read: str,
     send: Callable[..., object],
-    prepare: Callable[..., object],
-    again: Callable[..., object],
+    read: str,
+    large: int | None = None,
 ) -> Generator[Ask, object, Any]:
-    """Send one request guarded, and return its answer; whatever does I/O is asked of a driver, sync or async."""
-    library = _library(request)
-    if format_of(request.method, request.url.path) is None and guard.passes_unread(request.url.path):
-        guard.metrics.add("passed_unread_total")
-        return _without_ours((yield Ask(send, (request,))))
-    asked = _asked(request, (yield Ask(getattr(request, read))))
+    """Send one request guarded, and return its answer."""
+    library, path = _library(request), request.url.path
+    if format_of(request.method, path) is None and not is_upload(request.method, path) and guard.passes_unread(path):
+        return (yield from _passed_on(guard, request, send))
+    way = _Way(guard, request, send, awhole if read == "aread" else whole, large)
+    asked: WireRequest | None = _asked(request, (yield Ask(getattr(request, read))))
+    answer: Any = None
     try:
-        prepared: Any = yield Ask(prepare, (asked,))
+        while asked is not None:
+            prepared, answer = yield from way.answered(asked)
+            _without_ours(answer).headers.update(prepared.headers)
+            if not _is_read(answer, prepared, guard):
+                return answer
+            if _is_stream(answer):
+                return _rewritten(library, answer, stream=_stream_of(library, _GuardedStream)(answer, prepared, way))
+            said: Any = yield Ask(way.read, (answer, guard.max_answer))
+            asked = prepared.follow(said)
     except CtxguardError as error:
-        return _refused(library, guard, error, request.url.path)
-    read_whole = awhole if read == "aread" else whole
-    answer: Any = yield Ask(send, (_guarded(library, request, prepared),))
-    try:
-        while prepared.may_be_sent_again(answer.status_code) and can_decode(encoding_of(answer)):
-            refused: Any = yield Ask(read_whole, (answer, guard.max_answer))
-            another: Any = yield Ask(again, (asked, prepared, answer.status_code, refused))
-            if another is None:
-                answer = _rewritten(library, answer, content=refused)
-                break
-            prepared, answer = another, (yield Ask(send, (_guarded(library, request, another),)))
-        _without_ours(answer).headers.update(prepared.headers)
-        if not _is_restored(answer, prepared, guard):
-            return answer
-        if _is_stream(answer):
-            return _rewritten(library, answer, stream=_stream_of(library)(answer, prepared, guard))
-        said: Any = yield Ask(read_whole, (answer, guard.max_answer))
-    except UnreadableError as error:
-        return _refused(library, guard, error, request.url.path)
+        return _refused(library, guard, error, path)
     return _rewritten(library, answer, content=prepared.whole(said))
 
 
+def _passed_on(guard: Guard, request: Any, send: Callable[..., object]) -> Generator[Ask, object, Any]:  # noqa: ANN401
+    """Send a request on unread."""
+    guard.metrics.add("passed_unread_total")
+    try:
+        guard.record(request.url.path, request.headers, None)
+    except CtxguardError as error:
+        return _refused(_library(request), guard, error, request.url.path)
+    return _without_ours((yield Ask(send, (request,))))
+
+
 def _without_ours(answer: Any) -> Any:  # noqa: ANN401
-    """Return an answer without headers that only the guard may set."""
+    """Return a response without headers that only the guard may set."""
     for name in [name for name in answer.headers if name.lower().startswith(HEADERS)]:
         del answer.headers[name]
     return answer
 
 
 class _Shared:
-    """Send by the transport of another client, and leave closing it to that client."""
+    """Send by another client's transport, which stays open when this one is closed."""
 
     def __init__(self, transport: Any, owner: object) -> None:  # noqa: ANN401
         self.handle_request = getattr(transport, "handle_request", None)
@@ -201,7 +237,7 @@ class _Shared:
 
 
 def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of either library
-    """Return a copy of a client of httpx that sends guarded, by the same connections.
+    """Return a copy of a client of httpx whose requests are guarded, over the same connections.
 
     Args:
         client: A client, sync or async.
@@ -213,14 +249,14 @@ def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of 
         return None if transport is None else kind(guard, transport=_Shared(transport, client))
 
     guarded = copy.copy(client)
-    # httpx has no public way to a client's transports, and a new client would lose its proxies and certificates
+    # httpx has no public access to a client's transports, and a new client would lose its proxies and certificates
     guarded._transport = wrapped(client._transport)  # noqa: SLF001
     guarded._mounts = {pattern: wrapped(one) for pattern, one in client._mounts.items()}  # noqa: SLF001
     return guarded
 
 
 def as_guard(given: Stabilizer | Guard, settings: GuardSettings) -> Guard:
-    """Return a guard that was handed over, or that of a stabilizer; refuse anything else."""
+    """Return a given guard, or one for a given stabilizer; reject anything else."""
     return given if isinstance(given, Guard) and not settings else Guard(given, **settings)  # type: ignore[arg-type]
 
 
@@ -236,9 +272,9 @@ def _asked(request: Any, body: Any) -> WireRequest:  # noqa: ANN401
 
 def _guarded(library: Any, request: Any, prepared: Prepared) -> Any:  # noqa: ANN401
     dropped = {b"content-length", b"transfer-encoding", SESSION_HEADER.encode()}
-    if prepared.body != request.content:  # what is written anew is not compressed
+    if prepared.body != request.content:  # a rewritten body is not compressed
         dropped.add(b"content-encoding")
-    if prepared.report is not None:  # an answer must be readable, to put values back and to see what was billed
+    if prepared.report is not None:  # a response must be readable, to restore values and to read the billed tokens
         dropped.add(b"accept-encoding")
     headers = [(name, value) for name, value in request.headers.raw if name.lower() not in dropped]
     if prepared.report is not None:
@@ -262,18 +298,18 @@ def _refused(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any
     return library.Response(status, headers=headers, content=error_body(code, str(error), status=status, path=path))
 
 
-def _is_restored(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: ANN401
-    """Tell whether values are put back in an answer; count it where they should be and cannot."""
-    if prepared.reply is None or not 200 <= answer.status_code < 300:
+def _is_read(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: ANN401
+    """Tell whether an answer is read; count it where values should be put back and cannot."""
+    if not prepared.is_read or not 200 <= answer.status_code < 300:
         return False
-    is_read = can_decode(encoding_of(answer))
-    is_restored = is_read and ("json" in answer.headers.get("content-type", "").lower() or _is_stream(answer))
-    guard.metrics.add("unrestored_total", count=int(not is_restored))
-    return is_restored
+    is_known = "json" in answer.headers.get("content-type", "").lower() or _is_stream(answer)
+    is_read = is_known and can_decode(encoding_of(answer))
+    guard.metrics.add("unrestored_total", count=int(not is_read and prepared.reply is not None))
+    return is_read
 
 
 def _is_stream(answer: Any) -> bool:  # noqa: ANN401
-    return str(answer.headers.get("content-type", "")).lower().startswith("text/event-stream")
+    return str(answer.headers.get("content-type", "")).lower().startswith(("text/event-stream", _FRAMES))
 
 
 def _rewritten(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN401
@@ -282,34 +318,61 @@ def _rewritten(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN40
 
 
 class _GuardedStream:
-    """Give values back in the events of an answer as they come."""
+    """Give values back in the events of an answer as they come; one that reads back goes on with another answer."""
 
-    def __init__(self, answer: Any, prepared: Prepared, guard: Guard) -> None:  # noqa: ANN401
-        self._answer, self._events, self._guard = answer, prepared.stream(), guard
-        # clients that stop at the last event read the rest by a second iterator: it goes on where the first stopped
+    def __init__(self, answer: Any, prepared: Prepared, way: _Way) -> None:  # noqa: ANN401
+        self._way = way
+        self._begin(answer, prepared)
+
+    def _begin(self, answer: Any, prepared: Prepared, weave: Weave | None = None) -> None:  # noqa: ANN401
+        is_framed = answer.headers["content-type"].lower().startswith(_FRAMES)
+        self._answer, self._events = answer, prepared.stream(weave, is_framed=is_framed)
+        # clients that stop at the last event read the rest with a second iterator, which continues there
         self._pieces, self._apieces = pieces(answer), apieces(answer)
 
+    def _next(self, prepared: Prepared, answer: Any) -> None:  # noqa: ANN401
+        """Go on with another answer."""
+        if not 200 <= answer.status_code < 300 or not _is_stream(answer):
+            told = f"the provider refused to go on with this answer (status {answer.status_code})"
+            raise UnreadableError(told, cause="read_back_refused")
+        weave = self._events.weave
+        if weave is not None:
+            weave.again()
+        self._begin(answer, prepared, weave)
+
     def __iter__(self) -> Iterator[bytes]:
-        try:
-            for chunk in self._pieces:
-                if piece := self._events.feed(chunk):
-                    yield piece
-        except Exception:
+        while True:
+            try:
+                for chunk in self._pieces:
+                    if piece := self._events.feed(chunk):
+                        yield piece
+            except Exception:
+                yield from self._rest()
+                raise
             yield from self._rest()
-            raise
-        yield from self._rest()
+            asked = self._events.follow()
+            if asked is None:
+                return
+            self.close()
+            self._next(*drive(self._way.answered(asked)))
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._apieces:
-                if piece := self._events.feed(chunk):
-                    yield piece
-        except Exception:
+        while True:
+            try:
+                async for chunk in self._apieces:
+                    if piece := self._events.feed(chunk):
+                        yield piece
+            except Exception:
+                for rest in self._rest():
+                    yield rest
+                raise
             for rest in self._rest():
                 yield rest
-            raise
-        for rest in self._rest():
-            yield rest
+            asked = self._events.follow()
+            if asked is None:
+                return
+            await self.aclose()
+            self._next(*(await adrive(self._way.answered(asked))))
 
     def _rest(self) -> Iterator[bytes]:
         if rest := self._events.close():
@@ -324,9 +387,35 @@ class _GuardedStream:
         self._note_malformed()
 
     def _note_malformed(self) -> None:
-        self._guard.metrics.add("malformed_events_total", count=self._events.malformed)
+        self._way.guard.metrics.add("malformed_events_total", count=self._events.malformed)
+        self._events.malformed = 0
 
 
-@lru_cache(maxsize=4)
-def _stream_of(library: Any) -> Any:  # noqa: ANN401 - a class that the library takes for a stream of its own
-    return type("GuardedStream", (_GuardedStream, library.SyncByteStream, library.AsyncByteStream), {})
+class _MeteredStream:
+    """Pass on the bytes of a response, and read the tokens that they report."""
+
+    def __init__(self, stream: Any, billed: Billed) -> None:  # noqa: ANN401
+        self._stream, self._billed = stream, billed
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._stream:
+            self._billed.feed(chunk)
+            yield chunk
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._billed.feed(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        self._billed.close()
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        self._billed.close()
+        await self._stream.aclose()
+
+
+@lru_cache(maxsize=8)
+def _stream_of(library: Any, kind: type) -> Any:  # noqa: ANN401 - a class that the library takes for a stream of its own
+    return type(kind.__name__, (kind, library.SyncByteStream, library.AsyncByteStream), {})

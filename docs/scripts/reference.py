@@ -140,7 +140,7 @@ def public_modules() -> list[str]:
     there = [name for name in CORE if find_spec(name) is not None]
     adapters = {entry.value.partition(":")[0] for entry in entry_points(group="ctxguard.adapters")}
     known = {
-        path.parent.name for path in (ROOT / "adapters").glob("*/__init__.py") if "__all__ =" in path.read_text("utf-8")
+        path.parent.name for path in (ROOT / "adapters").glob("*/__init__.py") if "__all__" in path.read_text("utf-8")
     }
     return [*there, *sorted(adapters | known)]
 
@@ -150,8 +150,12 @@ def names_of(module: str) -> list[str]:
     try:
         names = import_module(module).__all__
     except ImportError:  # the framework of an adapter need not be installed
-        assigned = (line for line in source_of(module).body if isinstance(line, ast.Assign))
-        names = next(ast.literal_eval(line.value) for line in assigned if ast.unparse(line.targets[0]) == "__all__")
+        stub = Path(find_spec(module).origin).with_suffix(".pyi")
+        if stub.exists():
+            names = [alias.name for line in ast.parse(stub.read_text("utf-8")).body for alias in line.names]
+        else:
+            assigned = (line for line in source_of(module).body if isinstance(line, ast.Assign))
+            names = next(ast.literal_eval(line.value) for line in assigned if ast.unparse(line.targets[0]) == "__all__")
     return sorted(names, key=lambda name: (name.isupper(), name.lower()))
 
 

@@ -7,6 +7,7 @@ Each takes any bytes: the first says how the rest is cut into pieces. `test_targ
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 
 from test_value_edges import ENCODINGS, VALUES
@@ -16,7 +17,9 @@ from ctxguard.errors import WireError
 from ctxguard.pii import STANDARD, Masker, Span
 from ctxguard.pii.detect.normalize import View, view_of, views_of
 from ctxguard.pii.mask.json_text import is_json, json_tokens, rewrite_json
+from ctxguard.wire import frames as amazon
 from ctxguard.wire.events import EventSplitter, data_of, with_data
+from ctxguard.wire.replies import as_json
 
 MASKER = Masker(STANDARD)
 PSEUDONYMS = Masker(STANDARD, strategy="pseudonymize")
@@ -99,8 +102,8 @@ def _units(text: str) -> bytes:
     return text.encode("utf-16", "surrogatepass")
 
 
-def events_of(pieces, most: int = MOST) -> tuple[list[bytes], bytes | None]:
-    splitter, found = EventSplitter(most), []
+def events_of(pieces, most: int = MOST, cut: type = EventSplitter) -> tuple[list[bytes], bytes | None]:
+    splitter, found = cut(most), []
     try:
         for piece in pieces:
             found += splitter.feed(piece)
@@ -120,6 +123,27 @@ def events(data: bytes) -> None:
     assert bounded == found[: len(bounded)]
     for event in found:
         assert data_of(event) is None or data_of(with_data(event, b'{"a": 1}')) == {"a": 1}
+
+
+def framed(kind: bytes, payload: bytes) -> bytes:
+    """Return a frame of Amazon's event streams; nobody looks at its checksums."""
+    headers = b"\x0b:event-type\x07" + len(kind).to_bytes(2) + kind
+    length = 16 + len(headers) + len(payload)
+    return length.to_bytes(4) + len(headers).to_bytes(4) + bytes(4) + headers + payload + bytes(4)
+
+
+def frames(data: bytes) -> None:
+    """Frames are the same in whatever pieces a stream comes, no byte is lost, and an event that is written is read back."""
+    size, rest = 1 + (data[0] if data else 0) % 23, data[1:]
+    wrapped = b'{"bytes": "' + b64encode(rest) + b'"}'
+    stream = framed(b"chunk", wrapped) + framed(rest[:9], b'{"a": 1}') + framed(b"messageStop", rest) + rest
+    found, left = events_of(pieces_of(stream, size), len(stream), amazon.EventSplitter)
+    assert (found, left) == events_of([stream], len(stream), amazon.EventSplitter)
+    assert len(found) >= 3
+    assert left is None or b"".join([*found, left]) == stream
+    for frame in found:
+        event = amazon.data_of(frame)
+        assert event is None or repr(amazon.data_of(amazon.with_data(frame, as_json(event)))) == repr(event)
 
 
 def is_start(tree: object, whole: object) -> bool:
@@ -173,7 +197,8 @@ def placeholders(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    target.__name__: target for target in (normalization, masking, json_strings, events, cut_off_json, placeholders)
+    target.__name__: target
+    for target in (normalization, masking, json_strings, events, frames, cut_off_json, placeholders)
 }
 _FRAMES = [
     'data: {"text": "%s"}\n\n',

@@ -54,8 +54,8 @@ def test_what_fits_is_sent_as_it_was_recorded(peer):
 
 @pytest.fixture
 def fewer(monkeypatch):
-    """Let the command invent two sessions, where nothing is named, instead of six."""
-    monkeypatch.setattr("ctxguard.harness.bench_cli.synthetic_recordings", lambda: synthetic_recordings(2))
+    """Let the command invent two sessions of 25 turns, where nothing is named, instead of six of 60."""
+    monkeypatch.setattr("ctxguard.harness.bench_cli.synthetic_recordings", lambda: synthetic_recordings(2, turns=25))
 
 
 @pytest.mark.usefixtures("fewer")
@@ -74,7 +74,7 @@ def test_it_runs_with_nothing_given_and_fits_sixty_columns():
 
 def test_the_reports_say_the_same_as_data_and_as_markdown(tmp_path):
     path = tmp_path / "one.json"
-    path.write_text(json.dumps(synthetic_session(3, turns=40)["messages"]))
+    path.write_text(json.dumps(synthetic_session(3, turns=20)["messages"]))
     words = ("bench", path, "--budgets", "2k,4000", "--only", "ctxguard")
     told = json.loads(cli(*words, "--report", "json", "--processes", 2).stdout)
     assert [(row["name"], row["budget"]) for row in told["rows"]] == [
@@ -157,7 +157,7 @@ def test_a_module_in_the_working_directory_adds_contestants(tmp_path, monkeypatc
         "        return self.course.messages[:2]\n"
     )
     path = tmp_path / "one.json"
-    path.write_text(json.dumps(synthetic_session(3, turns=40)["messages"]))
+    path.write_text(json.dumps(synthetic_session(3, turns=20)["messages"]))
     words = ("bench", path, "--with", "mine", "--budgets", "2k", "--only", "nothing new", "--report", "json")
     run = cli(*words, "--processes", 2)
     told = {row["name"]: row for row in json.loads(run.stdout)["rows"]}
@@ -217,7 +217,7 @@ def test_it_runs_where_no_vocabulary_is_installed(tmp_path, monkeypatch):
     for cached in (counters._plain_counter, counters._nearest, counters._named_counter):
         cached.cache_clear()
     try:
-        run = cli("bench", "--only", "ctxguard", "--budgets", "8k")
+        run = cli("bench", "--only", "ctxguard", "--budgets", "3k")
         assert run.returncode == 0, run.stderr
         assert "counted by estimate" in run.stdout
         refused = cli("bench", "--only", "ctxguard", "--counter", "o200k_base")

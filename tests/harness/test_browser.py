@@ -12,6 +12,7 @@ from browser import BROWSER, title_of
 from recordings import RECORDINGS
 from test_cli import cli
 
+from ctxguard.harness import gain
 from ctxguard.harness.synthetic import synthetic_session
 
 LOOKS = (Path(__file__).resolve().parents[1] / "looks.js").read_text(encoding="utf-8")
@@ -69,7 +70,10 @@ def test_it_is_small_and_holds_nothing_that_was_masked(page):
     assert "[REDACTED_EMAIL]" in page.read_text()
 
 
-def test_what_was_masked_is_there_where_it_is_asked_for(page):
+def test_what_was_masked_is_there_where_it_is_asked_for(page, monkeypatch):
+    monkeypatch.setattr(
+        gain, "is_installed", lambda: False
+    )  # the fixture had it measured, which takes most of the time
     shown = page.with_name("shown.html")
     session = page.with_name("session.json")
     assert cli("replay", session, "--budget", 8_000, "-o", shown, "--show-originals").returncode == 0

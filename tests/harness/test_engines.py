@@ -16,7 +16,7 @@ from test_cli import cli
 
 import ctxguard.harness.checkpoints as checkpoints
 from ctxguard.errors import ConfigError
-from ctxguard.harness.checkpoints import Checkpoint
+from ctxguard.harness.checkpoints import ReplayCheckpoint
 from ctxguard.harness.engine import Plan, Results, Setting, Tally, run
 from ctxguard.harness.recordings import Recording, recordings
 from ctxguard.harness.summary import time_left
@@ -31,7 +31,7 @@ WORDS = ("--sweep", "budget=1500,3000", "--report", "json")
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory):
     path = tmp_path_factory.mktemp("engines") / "sessions.jsonl"
-    made = [recording.data for recording in synthetic_recordings(12, turns=25)]
+    made = [recording.data for recording in synthetic_recordings(12, turns=10)]
     made[4:4] = [b"{half"]
     path.write_bytes(b"\n".join(made))
     return path
@@ -89,13 +89,13 @@ def test_progress_is_refused_where_it_is_of_something_else(sessions, tmp_path, m
     changed.write_bytes(sessions.read_bytes())
     progress = tmp_path / "progress.json"
     plan = Plan((Setting("a", {}, Stabilizer(2_000)),))
-    keeper = Checkpoint(progress, plan, [str(changed)])
+    keeper = ReplayCheckpoint(progress, plan, [str(changed)])
     run(list(recordings([str(changed)]))[:4], plan, after=keeper.note)
     changed.write_bytes(b"\n".join(reversed(sessions.read_bytes().splitlines())))
-    again = Checkpoint(progress, plan, [str(changed)])
+    again = ReplayCheckpoint(progress, plan, [str(changed)])
     with pytest.raises(ConfigError, match="the recordings have changed"):
         again.restore(Results([Tally()]), recordings([str(changed)]))
-    other = Checkpoint(progress, Plan((Setting("b", {}, Stabilizer(3_000)),)), [str(changed)])
+    other = ReplayCheckpoint(progress, Plan((Setting("b", {}, Stabilizer(3_000)),)), [str(changed)])
     with pytest.raises(ConfigError, match="of another replay"):
         other.restore(Results([Tally()]), iter([]))
     progress.write_text("{half")
@@ -111,7 +111,7 @@ def test_times_are_kept_within_one_percent(sessions, tmp_path, monkeypatch):
     every = list(recordings([str(sessions)]))[:6]
     results = run(every, plan)
     results.tallies[0].figures.timed(0.0)
-    keeper = Checkpoint(tmp_path / "p", plan, ["x"])
+    keeper = ReplayCheckpoint(tmp_path / "p", plan, ["x"])
     keeper.note(results, every[-1])
     again = Results([Tally()])
     keeper.restore(again, iter(every))

@@ -7,12 +7,13 @@ import re
 
 import pytest
 
-from ctxguard.harness import parse_session, replay
+from ctxguard.harness import parse_session
 from ctxguard.harness.document import figures_model, session_model
 from ctxguard.harness.engine import Plan, Results, Setting, Tally, run
-from ctxguard.harness.page import _FILTERS, _charts, _Cut, _Seen, replay_page
+from ctxguard.harness.page import _FILTERS, _charts, _Seen, _ShownCut, replay_page
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.recordings import Recording
+from ctxguard.harness.replay import served
 from ctxguard.harness.replay_output import replay_report
 from ctxguard.report.page import render
 from ctxguard.stabilizer import Stabilizer
@@ -51,24 +52,25 @@ def shown(cut, results):
 
 
 def test_a_cut_that_only_shortened_outputs_is_no_failure(bounding):
-    page = shown(_Cut(3, 900, 500, 40, "bounded 2-5", "", has_dropped=False), bounding[1])
+    page = shown(_ShownCut(3, 900, 500, 40, "bounded 2-5", "", has_dropped=False), bounding[1])
     assert "call 3: 900 → 500 tokens, 40 re-billed" in page
     assert "No message left the context, so there is no trail" in page
     assert "without a trail" not in page
 
 
 def test_a_cut_that_dropped_shows_its_trail_or_says_that_there_is_none(bounding):
-    page = shown(_Cut(3, 900, 500, 40, "dropped 2-5", "2 earlier steps: <b>", has_dropped=True), bounding[1])
+    page = shown(_ShownCut(3, 900, 500, 40, "dropped 2-5", "2 earlier steps: <b>", has_dropped=True), bounding[1])
     assert "<pre>2 earlier steps: &lt;b&gt;</pre>" in page
     assert "without a trail" not in page
-    page = shown(_Cut(3, 900, 500, 40, "dropped 2-5", "", has_dropped=True), bounding[1])
+    page = shown(_ShownCut(3, 900, 500, 40, "dropped 2-5", "", has_dropped=True), bounding[1])
     assert "Messages left the context without a trail" in page
 
 
 def test_what_a_watcher_keeps_of_a_cut_tells_a_trail_from_none():
     history = [{"role": role, "content": f"Note {n}. " * 40} for n in range(12) for role in ("user", "assistant")]
     seen = _Seen()
-    replay(parse_session(history), Stabilizer(900, counter="estimate"), watch=seen)
+    for call, context in served(parse_session(history), Stabilizer(900, counter="estimate")):
+        seen(call, context.report)
     assert seen.call == 12
     first, *_ = seen.cuts
     assert first.has_dropped

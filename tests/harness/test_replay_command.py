@@ -17,6 +17,7 @@ from ctxguard.harness.baseline import compare, load_baseline
 from ctxguard.harness.document import ReplayReport, schema_json
 from ctxguard.harness.pricing import PlainTrim, price_model
 from ctxguard.harness.recordings import Recording, recordings
+from ctxguard.harness.replay import served
 from ctxguard.harness.settings import parse_sweep
 from ctxguard.stabilizer import Stabilizer
 
@@ -316,7 +317,10 @@ def test_a_report_gives_the_page_of_one_call():
     assert "jane.doe" in told.to_html(show_originals=True)
 
 
-def test_a_watcher_sees_each_served_call():
-    seen = []
-    replay(parse_session(TALK), Stabilizer(600), watch=lambda number, _context, told: seen.append((number, told.ok)))
-    assert seen == [(n, True) for n in range(1, 22)]
+@pytest.mark.parametrize("budget", [180, 600])
+def test_a_walk_that_judges_nothing_serves_the_calls_of_a_replay(budget):
+    session = parse_session([*TALK[:9], {"role": "user", "content": "long " * 200}, *TALK[9:]])
+    judged = replay(session, Stabilizer(budget)).calls
+    walked = {call: context.report.tokens_after for call, context in served(session, Stabilizer(budget))}
+    assert walked == {number: call.after for number, call in enumerate(judged, start=1) if call.after}
+    assert (len(walked) < len(judged)) is (budget == 180), "what is refused is left out"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ctxguard import Artifact, Stabilizer
 from ctxguard.artifacts import Part
 from ctxguard.errors import BudgetExceededError
-from ctxguard.history import Overflow, Overflows
+from ctxguard.history.overflows import Overflow, Overflows
 
 LINES = st.lists(st.text(max_size=3), max_size=6).map(lambda said: [Artifact("user", line) for line in said])
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from ctxguard import Artifact, Kind, ToolCall, exchanges
 from ctxguard.errors import CtxguardError, HistoryError
-from ctxguard.history import pair, whole_until
+from ctxguard.history import pair
+from ctxguard.history.pairing import whole_until
 from ctxguard.testing import broken_histories, histories
 
 

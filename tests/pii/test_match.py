@@ -4,13 +4,14 @@ import sys
 import time
 
 import pytest
+from gitleaks import load_gitleaks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import naive
 from strategies_for_text import texts
 
 from ctxguard.errors import ConfigError
-from ctxguard.pii import DIGITS, SSN, STANDARD, Rule, RuleSet, load_gitleaks
+from ctxguard.pii import DIGITS, SSN, STANDARD, Rule, RuleSet
 from ctxguard.pii.detect.match import Engine
 from ctxguard.pii.detect.normalize import View
 from ctxguard.pii.rules.files import RuleFile

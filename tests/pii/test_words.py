@@ -87,7 +87,7 @@ def test_a_file_of_words_that_breaks_the_schema_is_refused_in_one_line(data, con
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[[rules]]\npatern = 'x'", "own.toml: rules have no field 'patern'"),
+        ("[[rules]]\npatern = 'x'", "own.toml has a rule with an unknown field 'patern' (did you mean 'pattern'?)"),
         ("[[rules]]\npattern = '{STRT}x'", "own.toml refers to {STRT}, which is no piece and no section"),
         ("[pieces]\nA = '{B}'\nB = 'b'", "own.toml refers to {B}, which is no piece and no section"),
     ],

@@ -15,7 +15,7 @@ from written import SESSIONS, record
 
 from ctxguard.artifacts import Artifact
 from ctxguard.harness import parse_session, replay
-from ctxguard.report import Report
+from ctxguard.harness.replay import served
 from ctxguard.stabilizer import Stabilizer
 
 FOLDER = Path(__file__).parent / "goldens"
@@ -27,13 +27,11 @@ def golden(name: str) -> str:
     session = parse_session(record(name))
     last: list[Artifact] = []
     cuts: list[str] = []
-
-    def watch(number: int, context: list[Artifact], report: Report) -> None:
-        last[:] = context
+    for number, context in served(session, Stabilizer(budget, counter="estimate")):
+        last, report = context.artifacts, context.report
         if report.cut is not None and report.cut.fresh:
             cuts.append(f"cut at call {number}: {report.tokens_before:,} -> {report.tokens_after:,} tokens")
-
-    told = replay(session, Stabilizer(budget, counter="estimate"), watch=watch)
+    told = replay(session, Stabilizer(budget, counter="estimate"))
     own = told.figures
     head = [
         f"{name}: {session.adapter.name}, budget {budget:,}, {own.calls} calls, {own.refused} refused",

@@ -17,7 +17,7 @@ from ctxguard.pii import DIGITS
 from ctxguard.stages import BoundToolOutput, MaskPII
 from ctxguard.stages.bound_tool_output import NAMESPACE, ToolBounds
 from ctxguard.stores import MemoryStore
-from ctxguard.tokens import MESSAGE_TOKENS
+from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS
 
 LOG = "\n".join(f"2026-05-01 10:{n // 60:02d}:{n % 60:02d} INFO worker {n} did its job" for n in range(900))
 

@@ -8,7 +8,8 @@ import pytest
 from builders import assistant, step, user
 
 from ctxguard import Artifact, Part, Stabilizer
-from ctxguard.history import RECALLED, TRAIL, record_title, records_in, write_record
+from ctxguard.history import RECALLED, TRAIL, record_title, write_record
+from ctxguard.history.records import records_in
 
 LOOK = "Look at every host and tell me which one fails. "
 

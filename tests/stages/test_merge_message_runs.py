@@ -11,7 +11,8 @@ from prefix_law import grown
 
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall
 from ctxguard.artifacts import Part
-from ctxguard.history import CHECKPOINT, RECALLED, SUMMARY, is_asked, leading_records, write_record
+from ctxguard.history import CHECKPOINT, RECALLED, SUMMARY, is_asked, write_record
+from ctxguard.history.records import leading_records
 from ctxguard.policies import POLICIES
 from ctxguard.stages import MergeMessageRuns, StableWindow
 from ctxguard.testing import histories

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.artifacts import ToolCall
-from ctxguard.history import TRAIL, record_title, records_in, write_record
+from ctxguard.history import TRAIL, record_title, write_record
+from ctxguard.history.records import records_in
 from ctxguard.pii import STANDARD
 from ctxguard.stages.traces import trace_of
 from ctxguard.stages.trail import Trail, read_trail, steps_told

@@ -39,7 +39,7 @@ from ctxguard.stages.error_reports import reports_error
 from ctxguard.stores import MemoryStore, SQLiteStore
 from ctxguard.strategies.checkpoints import PageState, PhaseRule, phase_rules
 from ctxguard.testing import histories, law_findings
-from ctxguard.tokens import REPLY_TOKENS
+from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 from ctxguard_openai import OpenAIAdapter
 
 

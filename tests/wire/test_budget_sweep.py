@@ -12,6 +12,11 @@ import pytest
 
 from ctxguard import Stabilizer
 from ctxguard.errors import BudgetExceededError, CtxguardError
+from ctxguard.formats.counting import count_sent
+from ctxguard.formats.registry import format_of
+from ctxguard.tokens import ArtifactCounter, find_counter
+from ctxguard.tokens.text_cache import TextCache
+from ctxguard.wire.counting import model_of
 from ctxguard.wire.guard import Guard, WireRequest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -21,7 +26,12 @@ from recordings import RECORDINGS
 STEP = 1.05
 ALL = os.environ.get("CTXGUARD_REPLAY_ALL")
 
-pytestmark = pytest.mark.recordings
+
+@pytest.fixture(autouse=True)
+def found_once(monkeypatch):
+    """Let the guards of all budgets share what the rules find: they search the same texts."""
+    found = TextCache()
+    monkeypatch.setattr("ctxguard.wire.masking.TextCache", lambda: found)
 
 
 def text_of(message):
@@ -194,6 +204,17 @@ def test_a_made_up_session_is_never_refused_from_what_must_stay_up(api, steps, l
     assert refused == []
 
 
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(("steps", "lines", "parallel"), [(10, 30, 1), (4, 6, 4)])
+def test_the_chain_counts_a_session_as_the_body_is_counted(api, steps, lines, parallel):
+    path, body = api(*made_up(steps, lines, parallel))
+    kind, count = format_of("POST", path), ArtifactCounter(find_counter(model=model_of(body, path)))
+    rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
+    chain = count_sent({**rest, kind.history: []}, kind, count).tokens + count.artifacts(kind.read(kind.native(body)))
+    assert abs(chain - count_sent(body, kind, count).tokens) <= 4
+
+
+@pytest.mark.recordings
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize(("messages", "tools"), list(recorded()))
 def test_a_recorded_session_is_never_refused_from_what_must_stay_up(api, messages, tools):

@@ -13,7 +13,8 @@ import time
 import pytest
 from wire_server import WireProvider, provider_at
 
-from ctxguard.wire.metrics import Billed, Metrics
+from ctxguard.wire.metering import Billed
+from ctxguard.wire.metrics import Metrics
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
@@ -95,8 +96,11 @@ def test_codex_learns_the_address_by_its_arguments(run):
 def test_codex_with_a_login_is_sent_to_the_backend_of_chatgpt(run, tmp_path):
     (tmp_path / "auth.json").write_text(json.dumps({"tokens": {"id_token": "x"}}))
     arguments, _ = json.loads(run(SHOW, "exec", name="codex", CODEX_HOME=str(tmp_path))[0])
-    assert arguments[1].endswith('/chatgpt.com/backend-api/codex"')
+    assert arguments[1].endswith('/chatgpt.com/backend-api/./codex"')
+    base, backend = (json.loads(one.partition("=")[2]) for one in (arguments[1], arguments[3]))
     assert arguments[3].startswith("chatgpt_base_url=")
+    assert base != f"{backend}/codex"  # Codex would leave the guard for where its workspace is
+    assert base.replace("/./", "/") == f"{backend}/codex"
     arguments, _ = json.loads(run(SHOW, name="codex", CODEX_HOME=str(tmp_path), OPENAI_API_KEY="sk-mock")[0])
     assert arguments[1].endswith('/api.openai.com/v1"')
 

@@ -168,6 +168,7 @@ TEXTS = {
     "/v1beta/models/e:embedContent": {"content": {"parts": [{"text": MAIL}]}},
     "/api/chat": {"model": "m", "messages": [USER]},
     "/openai/deployments/e/embeddings": {"input": MAIL},
+    "/backend-api/ps/mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {"to": MAIL}}},
 }
 
 

@@ -13,7 +13,7 @@ _OPENS = re.compile(
     r"(?:def|class|function|fn|func|impl|struct|enum|trait|interface|type|module|namespace|const|let|var|package)\b)"
     r"|[A-Za-z_][\w<>\[\],*& ]* [*&]?\w+\([^;]*$"
 )
-_WHOLE = 300_000
+_WHOLE = 300_000  # characters up to which code is read as a whole
 
 
 @dataclass(frozen=True, slots=True)

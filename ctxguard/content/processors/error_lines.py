@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 _MENTIONED: Final = ("error", "fail", "exception", "fatal", "critical", "panic", "severe", "emerg")
 _WORDS: Final = (*_MENTIONED, "traceback", "warn", "exit code", "exit status", "return code", "[crit]", "[alert]")
 """A line without any of these, in lower case, has rank 0: patterns are tried on the others only."""
-_ERROR: Final = 4
-_MANY: Final = 5_000
-_LATEST: Final = 1_000
+_ERROR: Final = 4  # the rank of a line that reports an error
+_MANY: Final = 5_000  # kinds of lines, after which only errors are recorded
+_LATEST: Final = 1_000  # repeated lines that are recorded
 _LINE: Final = 2_000
 """Characters of a line that are judged."""
 
@@ -36,7 +36,7 @@ _NAMED: Final = re.compile(r"E(?<=[a-z]E)(?:rror|xception)\b")
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
-class Span(NamedTuple):
+class LineSpan(NamedTuple):
     """A line of a text: where it starts and ends (its line break excluded), and its number, counted from 0."""
 
     start: int
@@ -45,21 +45,21 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ErrorLine:
     """A line that reports something.
 
     Attributes:
         span: the line.
-        rank: how much it matters, as `error_rank` says.
+        rank: its importance, as returned by `error_rank`.
     """
 
-    span: Span
+    span: LineSpan
     rank: int
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Hold what was found in a text.
+    """The findings in a text.
 
     Attributes:
         lines: number of lines in the text.
@@ -68,8 +68,8 @@ class Findings:
     """
 
     lines: int
-    firsts: Sequence[Finding]
-    repeats: Sequence[Finding]
+    firsts: Sequence[ErrorLine]
+    repeats: Sequence[ErrorLine]
 
 
 def error_rank(line: str) -> int:
@@ -85,14 +85,14 @@ def error_rank(line: str) -> int:
 
 
 def line_template(line: str) -> str:
-    """Return what a line has in common with those that differ from it in numbers alone."""
+    """Return the template of a line: the same for lines that differ from it only in numbers."""
     return _NUMBERS.sub("0", line[:400]).strip()
 
 
 def find_errors(text: str) -> Findings:
     """Find the lines that report something, in time linear in the text."""
-    firsts: list[Finding] = []
-    repeats: deque[Finding] = deque(maxlen=_LATEST)
+    firsts: list[ErrorLine] = []
+    repeats: deque[ErrorLine] = deque(maxlen=_LATEST)
     ranks: dict[str, int] = {}
     templates: set[str] = set()
     start = number = 0
@@ -106,7 +106,7 @@ def find_errors(text: str) -> Findings:
             is_first = is_new and line_template(line) not in templates
             templates.update([line_template(line)] if is_first else ())
         if rank:
-            (firsts if is_first else repeats).append(Finding(Span(start, end, number), rank))
+            (firsts if is_first else repeats).append(ErrorLine(LineSpan(start, end, number), rank))
         start = end + 1
     return Findings(number + bool(text) - text.endswith("\n"), firsts, list(repeats))
 

@@ -12,7 +12,7 @@ from ctxguard.settings import install_command
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
-_SAMPLE: Final = 120_000
+_SAMPLE: Final = 120_000  # characters of a page that are read
 _HIDDEN: Final = ["script", "style", "noscript", "template", "svg", "iframe", "textarea"]
 _BLOCK: Final = re.compile(
     "address|article|aside|blockquote|body|br|caption|dd|details|dialog|div|dl|dt|fieldset|figcaption|figure|footer"

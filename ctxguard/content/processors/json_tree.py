@@ -9,9 +9,9 @@ from typing import cast
 from ctxguard.content.processors.tree import MARK, Cuts, Number, Sizes, Tree, mark_key, render, shrink
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
-_WHOLE = 600_000
-_SAMPLE = 131_072
-_MAX_OPEN = 200
+_WHOLE = 600_000  # characters up to which JSON is parsed as a whole
+_SAMPLE = 131_072  # characters of a larger text that are parsed
+_MAX_OPEN = 200  # nesting that can be closed; deeper text is refused
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+|"', re.DOTALL)
 
 

@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ctxguard.content.processors.error_lines import Span, find_errors, line_template
+from ctxguard.content.processors.error_lines import LineSpan, find_errors, line_template
 from ctxguard.content.processors.text import shorten, shorten_lines
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TRACE = re.compile(
     r"(?:\s+\S|\t|Caused by:|\.\.\. \d+ more|#\d+ |at |During handling|The above exception|\[stacktrace\])"
 )
-_MAX_TRACE = 60
+_MAX_TRACE = 60  # lines of a trace that are shown with its error
 _GAP = 18
 """Characters of a sign that counts the lines of a gap."""
 
@@ -44,7 +44,7 @@ class LogProcessor:
         """Return the marker, then only the handle or the total."""
         return self._marker(0), f"[{self._source.handle or f'{self._total} lines'}]", "…"
 
-    def _chosen(self, available: int) -> set[Span]:
+    def _chosen(self, available: int) -> set[LineSpan]:
         picker = _Picker(available, self._limits)
         firsts, repeats = self._found.firsts, self._found.repeats
         errors = [hit.span for hit in firsts if hit.rank == 4]
@@ -60,7 +60,7 @@ class LogProcessor:
         picker.fill()
         return picker.spans
 
-    def _ends(self, available: int) -> Iterator[Span]:
+    def _ends(self, available: int) -> Iterator[LineSpan]:
         """Yield the lines from the end and from the start in turn, two of the end for one of the start."""
         tail = _backward(self._text, self._source.tail_start, self._found.lines)
         head = _forward(self._text, self._source.head_end)
@@ -72,7 +72,7 @@ class LogProcessor:
                 available -= span.end - span.start + 1
                 yield span
 
-    def _trace(self, error: Span) -> Iterator[Span]:
+    def _trace(self, error: LineSpan) -> Iterator[LineSpan]:
         """Yield the lines after an error that belong to it, and its last line, which names the exception."""
         start, inside = error.end + 1, False
         for number in range(error.number + 1, error.number + 1 + _MAX_TRACE):
@@ -81,21 +81,21 @@ class LogProcessor:
             end = _line_end(self._text, start)
             belongs = _TRACE.match(self._text, start, end)
             if belongs or inside:
-                yield Span(start, end, number)
+                yield LineSpan(start, end, number)
             if not belongs:
                 return
             inside, start = True, end + 1
 
-    def _written(self, spans: list[Span], length: int) -> View:
+    def _written(self, spans: list[LineSpan], length: int) -> View:
         lines: list[str] = []
-        before = Span(-1, -1, -1)
+        before = LineSpan(-1, -1, -1)
         for span in spans:
             if span.number > before.number + 1 or self._has_gap(before.end, span.start):
                 lines.append(self._gap(before, span))
             lines.append(self._short(self._text[span.start : span.end], length))
             before = span
         if before.number < self._found.lines - 1:
-            lines.append(self._gap(before, Span(len(self._text), len(self._text), self._found.lines)))
+            lines.append(self._gap(before, LineSpan(len(self._text), len(self._text), self._found.lines)))
         lines.append(self._marker(len(spans)))
         return View("\n".join(lines), cut=True, info=self._info(len(spans)))
 
@@ -103,14 +103,14 @@ class LogProcessor:
         gap = self._source.gap
         return gap is not None and end < gap <= start
 
-    def _gap(self, before: Span, after: Span) -> str:
+    def _gap(self, before: LineSpan, after: LineSpan) -> str:
         if self._has_gap(before.end, after.start):
             return self._sign("… lines not read")
         missing = after.number - before.number - 1
         alike = " like the one above" if self._is_repeated(before, after) else ""
         return self._sign(f"… {missing} line{'s' if missing != 1 else ''}{alike}")
 
-    def _is_repeated(self, before: Span, after: Span) -> bool:
+    def _is_repeated(self, before: LineSpan, after: LineSpan) -> bool:
         """Return whether all missing lines are like the line before them."""
         if before.end < 0 or after.start - before.end > 20_000:
             return False
@@ -139,16 +139,16 @@ class _Picker:
     """Take spans while they and the signs for the gaps between them fit."""
 
     def __init__(self, available: int, limits: Limits) -> None:
-        self.spans: set[Span] = set()
+        self.spans: set[LineSpan] = set()
         self._room = available
         self._length = _length(available, limits)
         self._lines = None if limits.lines is None else limits.lines - 2
         self._numbers: set[int] = set()
 
-    def cost(self, span: Span) -> int:
+    def cost(self, span: LineSpan) -> int:
         return min(span.end - span.start, self._length) + 1
 
-    def take(self, spans: Iterable[Span]) -> None:
+    def take(self, spans: Iterable[LineSpan]) -> None:
         for span in spans:
             if self._room <= 0:
                 return
@@ -166,9 +166,9 @@ class _Picker:
         spans = sorted(self.spans)
         for before, after in pairwise(spans):
             if after.number == before.number + 2 and after.start - before.end < 2 * _GAP:
-                self._add(Span(before.end + 1, after.start - 1, before.number + 1), 0, 0)
+                self._add(LineSpan(before.end + 1, after.start - 1, before.number + 1), 0, 0)
 
-    def _add(self, span: Span, cost: int, lines: int) -> None:
+    def _add(self, span: LineSpan, cost: int, lines: int) -> None:
         self.spans.add(span)
         self._numbers.add(span.number)
         self._room -= cost
@@ -186,19 +186,19 @@ def _line_end(text: str, start: int) -> int:
     return len(text) if end < 0 else end
 
 
-def _forward(text: str, stop: int) -> Iterator[Span]:
+def _forward(text: str, stop: int) -> Iterator[LineSpan]:
     start = number = 0
     while start < stop:
         end = _line_end(text, start)
-        yield Span(start, end, number)
+        yield LineSpan(start, end, number)
         start, number = end + 1, number + 1
 
 
-def _backward(text: str, stop: int, lines: int) -> Iterator[Span]:
+def _backward(text: str, stop: int, lines: int) -> Iterator[LineSpan]:
     end = len(text) - text.endswith("\n")
     for number in range(lines - 1, -1, -1):
         start = text.rfind("\n", 0, max(end, 0)) + 1
         if start < stop:
             return
-        yield Span(start, end, number)
+        yield LineSpan(start, end, number)
         end = start - 1

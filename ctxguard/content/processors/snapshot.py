@@ -1,4 +1,4 @@
-"""Show a browser snapshot: a tree of elements as Playwright and browser agents print it, what can be acted on first."""
+"""Show a browser snapshot: a tree of elements as Playwright and browser agents print it, interactive elements first."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SAMPLE = 200_000
-_LINE = 1_000
-_NARROW = 48
+_SAMPLE = 200_000  # characters of a snapshot that are read
+_LINE = 1_000  # characters of a line that are drawn
+_NARROW = 48  # characters of a shortened line
 _ROLES = (
     "link|button|textbox|searchbox|combobox|checkbox|radio|switch|slider|spinbutton|option|menuitem|menuitemcheckbox"
     "|menuitemradio|tab|treeitem|listbox|input|select|textarea|a"
@@ -82,7 +82,7 @@ class SnapshotProcessor:
         return self._drawn[depth]
 
     def _only_acting(self, available: int) -> View:
-        """Show interactive elements alone, their names cut before any of them is left out."""
+        """Show interactive elements alone; their names are shortened before any element is omitted."""
         acting = [line for line in self._lines if line.acts or line.marks]
         only = [line for line in acting if line.acts] or acting
         for lines, length in ((acting, 200), (only, 200), (only, 80), (only, _NARROW)):
@@ -116,7 +116,7 @@ class SnapshotProcessor:
 def compress_snapshot(text: str, *, max_depth: int, preserve_interactive: bool = True) -> str:
     """Return a snapshot of at most `max_depth` levels, the outermost counting as the first.
 
-    Elements that can be acted on stay with their refs at any depth, unless `preserve_interactive` is False.
+    Interactive elements stay with their refs at any depth, unless `preserve_interactive` is False.
     """
     lines = _read(text)
     if not preserve_interactive:
@@ -144,7 +144,7 @@ def _read(text: str) -> list[_Line]:
 
 
 def _drawn(lines: list[_Line], depth: int, length: int) -> list[str]:
-    """Draw lines down to a depth, and what acts below it; what is left out in one place is counted there."""
+    """Draw lines down to a depth, and interactive elements below it; omissions in one place are counted there."""
     out: list[str] = []
     hidden, indent = 0, ""
     for line in lines:
@@ -173,7 +173,7 @@ _REF = re.compile(r"\[ref=[\w-]+\]")
 
 
 def _short(text: str, length: int) -> str:
-    """Shorten a line but keep its ref, which is what an action names."""
+    """Shorten a line but keep its ref, by which an action names the element."""
     if len(text) <= length:
         return text
     ref = _REF.search(text)

@@ -14,14 +14,14 @@ from ctxguard.content.views import Limits, Source, TruncationInfo, View
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_WHOLE = 600_000
-_WINDOW = 131_072
+_WHOLE = 600_000  # characters up to which a table is read as a whole
+_WINDOW = 131_072  # characters that are read at either end of a larger one
 _DELIMITERS = ",\t;|"
 _CELLS = (500, 200, 80, 40, 20, 10)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TableRecord:
     """One record: its text without the line's end, and its cells."""
 
     raw: str
@@ -38,22 +38,22 @@ class _Frame:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Hold what was read of a table.
+    """The records of a table.
 
     Attributes:
         header: its first record.
         head: the records after it, from the start.
-        tail: records from the end, where the middle was not read; else empty.
-        total: records there are, the header not counted.
+        tail: records from the end, if the middle was not read; else empty.
+        total: number of records, without the header.
         delimiter: between cells.
         end: between records.
-        exact: False where `total` is an estimate.
-        first: number of the first record after the header, where these are some rows of a larger table; else None.
+        exact: False if `total` is an estimate.
+        first: number of the first record after the header, if these are some rows of a larger table; else None.
     """
 
-    header: Record
-    head: list[Record]
-    tail: list[Record]
+    header: TableRecord
+    head: list[TableRecord]
+    tail: list[TableRecord]
     total: int
     delimiter: str = ","
     end: str = "\n"
@@ -64,7 +64,7 @@ class Table:
 class TableProcessor:
     """Show a table; of the limits, `columns`, `cell`, `rows_head` and `rows_tail` count.
 
-    Where rows are missing, the marker is a row of its own, as wide as the table, that starts with `#`. A view that cuts
+    If rows are missing, the marker is a row of its own, as wide as the table, that starts with `#`. A view that omits
     nothing is `text`, the table as it was written.
     """
 
@@ -120,13 +120,13 @@ class TableProcessor:
     def _head_line(self, frame: _Frame) -> str:
         return self._line(self._header, replace(frame, cell=self._limits.cell if frame.columns > 1 else frame.cell))
 
-    def _fill(self, available: int, frame: _Frame) -> tuple[list[Record], list[Record]]:
+    def _fill(self, available: int, frame: _Frame) -> tuple[list[TableRecord], list[TableRecord]]:
         limits, ends = self._limits, self._table.tail or self._rows
         most_head, most_tail = limits.rows_head, limits.rows_tail
         if most_head is None or most_tail is None or self._total <= most_head + most_tail:
             most_head = most_tail = self._total
-        head: list[Record] = []
-        tail: list[Record] = []
+        head: list[TableRecord] = []
+        tail: list[TableRecord] = []
         while len(head) + len(tail) < self._total:
             from_tail = len(tail) < min(most_tail, len(ends)) and (len(head) > 2 * len(tail) or len(head) >= most_head)
             if not from_tail and (len(head) >= most_head or len(head) >= len(self._rows)):
@@ -147,13 +147,13 @@ class TableProcessor:
             return False
         return not self._shortened([self._header, *self._rows], _Frame(self._columns, limits.cell))
 
-    def _line(self, row: Record, frame: _Frame) -> str:
+    def _line(self, row: TableRecord, frame: _Frame) -> str:
         if frame.columns >= len(row.cells) and not self._shortened([row], frame):
             return row.raw
         cells = row.cells[: frame.columns]
         return write_row([c if frame.cell is None else shorten(c, frame.cell) for c in cells], self._delimiter)
 
-    def _shortened(self, rows: Sequence[Record], frame: _Frame) -> int:
+    def _shortened(self, rows: Sequence[TableRecord], frame: _Frame) -> int:
         """Count the cells that a frame shortens."""
         if frame.cell is None:
             return 0
@@ -207,7 +207,7 @@ def read_table(source: Source, limits: Limits) -> TableProcessor:
     return TableProcessor(table, limits, text=source.text, handle=source.handle)
 
 
-def _read(source: Source, delimiter: str) -> tuple[list[Record], list[Record]]:
+def _read(source: Source, delimiter: str) -> tuple[list[TableRecord], list[TableRecord]]:
     """Read all rows, or the first and the last of a large text."""
     text = source.text
     if source.gap is None and len(text) <= _WHOLE:
@@ -221,8 +221,8 @@ def _read(source: Source, delimiter: str) -> tuple[list[Record], list[Record]]:
     return head, _aligned(text[start:], delimiter, len(head[0].cells)) if head else []
 
 
-def _count(source: Source, head: Sequence[Record]) -> int:
-    """Count the rows: line breaks outside quotes; where not all was read, by the length of the first rows."""
+def _count(source: Source, head: Sequence[TableRecord]) -> int:
+    """Count the rows: line breaks outside quotes; if not everything was read, by the length of the first rows."""
     if source.gap is not None:
         if source.lines is not None:
             return source.lines - 1
@@ -234,7 +234,7 @@ _OTHERS = bytes(code for code in range(256) if code not in b'"\n')
 
 
 def _line_breaks(text: str) -> int:
-    """Count line breaks outside quotes: of the text only quotes and breaks are kept, then pairs of quotes go."""
+    """Count line breaks outside quotes: all other characters are removed from the text, then pairs of quotes."""
     if '"' not in text:
         return text.count("\n")
     signs = text.encode("utf-8", "replace").translate(None, _OTHERS).replace(b'""', b"")
@@ -257,7 +257,7 @@ def find_delimiter(text: str) -> str:
     return best
 
 
-def _records(text: str, delimiter: str) -> Iterator[Record]:
+def _records(text: str, delimiter: str) -> Iterator[TableRecord]:
     """Read the records of a text, each with the very characters it is written in; empty lines are left out."""
     lines = text.split("\n")
     if lines[-1] == "":
@@ -268,10 +268,10 @@ def _records(text: str, delimiter: str) -> Iterator[Record]:
         raw = "\n".join(lines[start : reader.line_num]).removesuffix("\r")
         start = reader.line_num
         if cells:
-            yield Record(raw, cells)
+            yield TableRecord(raw, cells)
 
 
-def _aligned(text: str, delimiter: str, columns: int) -> list[Record]:
+def _aligned(text: str, delimiter: str, columns: int) -> list[TableRecord]:
     """Read the records of a text that may start inside one, from the first line that gives the right width."""
     at = text.find("\n")
     for _ in range(40):

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
-_HEAD_SHARE = 0.5
-_MIN_LINE = 24
+_HEAD_SHARE = 0.5  # half of a view is the head, half the tail
+_MIN_LINE = 24  # characters below which a shortened line is not informative
 _COUNTED = 60
 """Available characters from which a shortened text also states its original length."""
 

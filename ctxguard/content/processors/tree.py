@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from ctxguard.content.views import Limits
 
 MARK = "…"
-"""Key of the entry that says what an object does not show; doubled until the object has no such key."""
-_MAX_DEPTH = 64
-_COLLECTION = 24
-_MARKER_ROOM = 30
-_COUNTED = 60
+"""Key of the entry that states what an object does not show; doubled until the object has no such key."""
+_MAX_DEPTH = 64  # levels that are drawn: each takes a few frames of Python's stack
+_COLLECTION = 24  # keys from which on an object is a collection rather than a record
+_MARKER_ROOM = 30  # characters for the note on omitted entries
+_COUNTED = 60  # characters from which on a shortened string states its length
 
 
 class Number(str):
-    """Keep a number as it was spelled, so that showing it changes nothing."""
+    """A number with its original spelling, so that showing it changes nothing."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ Tree = dict[str, "Tree"] | list["Tree"] | str | float | bool | None
 
 @dataclass(slots=True)
 class Cuts:
-    """Collect what a shrinking left out."""
+    """The omissions made while shrinking."""
 
     values: int = 0
     nodes: int = 0
@@ -43,12 +43,12 @@ class Cuts:
 
     @property
     def any(self) -> bool:
-        """True where anything was left out."""
+        """Whether anything was left out."""
         return bool(self.values or self.nodes)
 
 
 class Sizes:
-    """Measure trees, and remember what was measured: containers by identity, which must stay alive meanwhile."""
+    """Measure trees, and cache the sizes: containers by identity, which must stay alive meanwhile."""
 
     __slots__ = ("_atleast", "_exact")
 
@@ -57,7 +57,7 @@ class Sizes:
         self._atleast: dict[int, int] = {}
 
     def of(self, node: Tree, cap: int) -> int:
-        """Return the characters of a tree written compactly, or a number above `cap` where it is known to be more."""
+        """Return the characters of a tree written compactly, or a number above `cap` if it is known to be more."""
         known = self._known(node, cap)
         if known is not None:
             return known
@@ -127,14 +127,14 @@ def _quoted(text: str) -> str:
 def shrink(
     node: Tree, available: int, limits: Limits, *, sizes: Sizes | None = None, reserve: int = 0
 ) -> tuple[Tree, Cuts]:
-    """Return a copy of a tree of about `available` characters, written compactly, and what was cut for it.
+    """Return a copy of a tree of about `available` characters, written compactly, and the omissions.
 
     Args:
         node: the tree.
         available: characters it may take.
         limits: `depth`, `items`, `keys` and `string` count.
-        sizes: remembers what was measured, for a tree that is shrunk more than once.
-        reserve: characters to leave free for a note on the outermost level, where something is cut.
+        sizes: caches sizes, for a tree that is shrunk more than once.
+        reserve: characters to keep free for a note on the outermost level, if something is omitted.
     """
     job = _Job(limits, sizes or Sizes())
     if isinstance(node, dict | list):
@@ -228,7 +228,7 @@ def head_and_tail(count: int, available: int, most: tuple[int, int], size: Calla
     Args:
         count: entries there are.
         available: characters for all of them; one entry is assumed to need at most a third.
-        most: limits for the head and for the tail; where the head may have all, so may the tail.
+        most: limits for the head and for the tail; if the head may have all, so may the tail.
         size: returns the characters of an entry by its index.
     """
     widest = max(24, available // 3)
@@ -262,7 +262,7 @@ def _shrink_object(node: dict[str, Tree], available: int, depth: int, job: _Job)
 
 
 def _chosen_keys(node: dict[str, Tree], available: int, job: _Job) -> list[str]:
-    """Choose the keys to show: as many as can be of a record, head and tail of an object used as a collection."""
+    """Choose the keys to show: as many as possible of a record, head and tail of an object used as a collection."""
     keys = list(node)
     marks = sum(map(_is_mark, keys))
     most = split_limit(len(keys) - marks, job.limits.keys)
@@ -296,7 +296,7 @@ def _keys_that_fit(node: dict[str, Tree], keys: list[str], available: int, sizes
 
 
 def mark_key(node: Mapping[str, object]) -> str:
-    """Return the key under which an object says what it does not show: one that it does not have."""
+    """Return the key under which an object states what it does not show: one that it does not have."""
     key = MARK
     while key in node:
         key += MARK

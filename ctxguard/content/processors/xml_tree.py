@@ -10,11 +10,11 @@ from ctxguard.content.processors.text import shorten
 from ctxguard.content.processors.tree import head_and_tail, most_entries, share_out, split_limit
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
-_SAMPLE = 131_072
-_MAX_DEPTH = 500
+_SAMPLE = 131_072  # characters of a document that are read
+_MAX_DEPTH = 500  # nesting of a document; deeper ones are shown as text
 _MAX_DRAWN = 80
 """Levels that are drawn: each takes a few frames of Python's stack."""
-_COMMENT = 32
+_COMMENT = 32  # characters of a comment on omitted elements
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from ctxguard.content.views import NO_LIMITS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SAMPLE = 65_536
-_MAX_NESTING = 400
+_SAMPLE = 65_536  # characters of a text that are parsed: PyYAML is slow
+_MAX_NESTING = 400  # deeper text is refused: each level takes frames of Python's stack
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RESOLVERS = yaml.SafeLoader.yaml_implicit_resolvers
 """Patterns of unquoted scalars that are not text (numbers, dates, null), by their first character."""

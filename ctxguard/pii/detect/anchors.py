@@ -1,9 +1,9 @@
-"""Derive from a rule's expression where in a text it can match at all.
+"""Derive from a regular expression the literals that each match contains, and where it begins relative to them.
 
-An expression says itself which literals every match holds (the idea of RE2's `FilteredRE2`; Cox, "Regular Expression
-Matching with a Trigram Index", 2012). Classes of characters are literals, too, once each class is folded to one
-character: in the form that has `h` for every hexadecimal digit, a hardware address holds `hh:hh:hh`. Nobody writes
-these literals by hand, so they cannot disagree with the expression.
+An expression implies which literals every match contains (the idea of RE2's `FilteredRE2`; Cox, "Regular Expression
+Matching with a Trigram Index", 2012). Character classes count as literals, too, once each class is mapped to one
+character: in the form with `h` for every hexadecimal digit, a hardware address contains `hh:hh:hh`. These literals are
+derived, not written by hand, so they cannot disagree with the expression.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from ctxguard.pii.detect.normalize import View
 
 Literals: TypeAlias = frozenset[str]
 
-_LONGEST: Final = 26
-# Characters of a class that are told apart.
+_LONGEST: Final = 26  # characters of a literal: longer ones are hardly more selective
+# Larger classes are not expanded into their characters.
 _WIDEST: Final = 7
 # An anchor as selective as four rare characters: no better one is searched for.
 _ENOUGH: Final = 4.0
@@ -47,7 +47,7 @@ EDGE: Final = "\x00"
 """In a literal: the edge of a word. Placeholders are blanked with this character, so that no text has it."""
 _EMPTY: Final[Literals] = frozenset({""})
 _COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
-# How selective a character is that is common, or that represents a class in a form; all others have 1.
+# How selective a character is that is common, or that stands for a class in a form; all others have 1.
 _CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.05}
 _ASCII: Final[Chars] = frozenset(range(128))
 _RANGE_BEYOND: Final = re.compile(r"[^\x00-\x7f]-[^\x00-\x7f]")
@@ -55,17 +55,17 @@ _RANGE_BEYOND: Final = re.compile(r"[^\x00-\x7f]-[^\x00-\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Fold a text: every character of a class becomes one.
+    """A mapping of text in which every character of a class becomes the same character.
 
     Attributes:
         table: for `bytes.translate`.
-        ignores_case: small and capital letters become the same.
-        weights: how much a character tells; 1 where it is not named.
-        most: literals of which one must stand in the text; more are not looked for.
-        price: what each literal takes off what an anchor tells.
-        is_ascii: what is derived holds of ASCII texts only; every other text passes.
-        is_apart: its literals get an automaton of their own. Nearly every character of a text continues one of them,
-            and an automaton needs a state for each combination of literals that it may be inside of.
+        ignores_case: whether lower-case and capital letters become the same.
+        weights: how selective a character is; 1 if not listed.
+        most: maximum number of alternative literals; an anchor with more is not used.
+        price: how much each further literal reduces the selectivity of an anchor.
+        is_ascii: whether the literals apply to ASCII texts only; any other text is searched in full.
+        is_apart: whether its literals get an automaton of their own. Nearly every character of a text continues one of
+            them, and an automaton needs a state for each combination of literals that it may be inside of.
     """
 
     table: bytes
@@ -77,7 +77,7 @@ class Form:
     is_apart: bool = False
 
     def fold(self, chars: Chars) -> Literals | None:
-        """Return what the members of a class become; None where they are many, or beyond ASCII and so of many forms."""
+        """Return the characters that a class is mapped to; None if there are too many, or if some are beyond ASCII."""
         return _folded(self.table, chars & _ASCII if self.is_ascii else chars)
 
 
@@ -103,7 +103,7 @@ def _form(
 
 SHAPE: Final = _form(("0", DIGITS), ("A", UPPER), ("a", LOWER), ignores_case=False)
 WORDS: Final = _form(("0", DIGITS), ("-", map(ord, " _")), is_ascii=True, is_apart=True)
-"""For words of many languages, of which an ASCII text can hold the ASCII ones alone; what joins words is one sign."""
+"""For words of many languages, of which an ASCII text contains only ASCII ones; all separators map to one."""
 _HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")))
 _NAMES: Final = _form(("w", DIGITS | UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))), is_apart=True)
 _FORMS: Final = (_form(("0", DIGITS)), SHAPE, _HEX, _NAMES)
@@ -111,16 +111,16 @@ _FORMS: Final = (_form(("0", DIGITS)), SHAPE, _HEX, _NAMES)
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Say what every text holds that an expression matches, and where a match begins before it.
+    """What every match of an expression contains, and where the match begins before it.
 
     Attributes:
-        form: the form of the text in which the literals stand.
-        literals: one of them is in every match; the empty one where nothing is known.
-        least: characters from the beginning of a match to the literal, at least.
-        most: the same at most; None where it is not known, so that the whole text is to be searched.
-        lead: characters that may stand between the two, by their codes.
-        bound: characters that do not stand right before a match.
-        beyond: characters one of which every other text holds that the literals say nothing of; empty where any may.
+        form: the form of the text in which the literals occur.
+        literals: one of them is in every match; only the empty one if nothing is known.
+        least: minimum number of characters from the beginning of a match to the literal.
+        most: the maximum; None if unknown, so that the whole text is searched.
+        lead: characters that may occur between the two, by their codes.
+        bound: characters that never directly precede a match.
+        beyond: non-ASCII characters; a text with one of them is searched even without the literals; empty for any text.
     """
 
     form: Form
@@ -132,9 +132,9 @@ class Anchor:
     beyond: frozenset[str] = frozenset()
 
     def searcher(self) -> Callable[[View], Iterator[int]]:
-        """Return what walks the places where a match may begin, in order for each occurrence of a literal."""
+        """Return a function that yields the offsets at which a match may begin, literal by literal."""
         least, most, table, literals = self.least, self.most or 0, self.form.table, self.literals
-        # more places than needed do no harm, and few texts have other characters here than those of ASCII
+        # too many offsets do no harm, and few texts have non-ASCII characters here
         lead = frozenset(map(chr, self.lead)) if len(self.lead) < len(ALL) else frozenset(LATIN)
         bound = frozenset(chr(code) for code in self.bound if code < 128)
         free = re.compile(f"[^{re.escape(''.join(sorted(bound)))}]" if bound else "(?s:.)")
@@ -145,7 +145,7 @@ class Anchor:
             place = find(0)
             while place >= 0:
                 start = last = place - least
-                # what was tried for the literal before needs no second try: else `::::` would take forty for each
+                # offsets that were tried for the previous literal are skipped: else `::::` would take forty tries each
                 floor = max(tried, place - most)
                 while start > floor and (text[start - 1] in lead or text[start - 1] > "\x7f"):
                     start -= 1
@@ -153,7 +153,8 @@ class Anchor:
                     if first <= 0 or text[first - 1] not in bound:
                         yield first
                 tried, place = last + 1 if last >= tried else tried, place + 1
-                # no match begins amid a run of what cannot stand before one: megabytes of one letter take one look
+                # no match begins inside a run of characters that never precede one: megabytes of one letter are one
+                # step
                 if edge < tried and text[tried - 1] in bound:
                     free_at = free.search(text, tried)
                     edge = len(text) if free_at is None else free_at.end()
@@ -164,7 +165,7 @@ class Anchor:
 
 
 def _finder(literals: Sequence[str], form: str) -> Callable[[int], int]:
-    """Return what finds the first of some literals in a form from an offset on; -1 where there is none any more."""
+    """Return a function that finds the next of some literals in a form from an offset on; -1 if none."""
     if len(literals) == 1:
         return partial(form.find, literals[0])
     places = {literal: place for literal in literals if (place := form.find(literal)) >= 0}
@@ -180,7 +181,7 @@ def _finder(literals: Sequence[str], form: str) -> Callable[[int], int]:
 
 
 def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -> Anchor:
-    """Return the anchor of an expression in the form where it tells most."""
+    """Return the most selective anchor of an expression, over all forms."""
     parsed = parse(pattern, flags)
     ignores_case = bool(parsed.state.flags & re.IGNORECASE)
     best = Anchor(forms[0], ("",))
@@ -190,16 +191,16 @@ def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -
         if worth(best) > _ENOUGH:
             break
     has_range = _RANGE_BEYOND.search(pattern) is not None
-    # `EDGE` is always among them: a rule whose words are all ASCII is not tried because a text has other characters
+    # `EDGE` is always included: a rule with ASCII words only is not tried just because a text has other characters
     known = frozenset({EDGE, *(char for char in pattern.lower() if not char.isascii())})
     beyond = frozenset[str]() if has_range else known
     return replace(best, bound=_bound(parsed), beyond=beyond)
 
 
 def worth(anchor: Anchor) -> float:
-    """Return how much an anchor tells: what its weakest literal does, less for each other one to look for.
+    """Return how selective an anchor is: as its least selective literal, reduced for each further literal.
 
-    Of two that are equal in this, the one with the longer literals tells more: `license` is rarer than `driver`.
+    If equal, longer literals are more selective: `license` is rarer than `driver`.
     """
     weights = anchor.form.weights
     each = [sum(weights.get(char, 1.0) for char in literal) for literal in anchor.literals]
@@ -208,7 +209,7 @@ def worth(anchor: Anchor) -> float:
 
 
 class _Walk:
-    """Walk one sequence of an expression: what has been read so far exactly, and the best anchor that was met."""
+    """Read one sequence of an expression: the literal read so far, and the best anchor so far."""
 
     def __init__(self, form: Form, *sequences: Parsed) -> None:
         self._form = form
@@ -229,7 +230,7 @@ class _Walk:
 
     @property
     def exact(self) -> Literals | None:
-        """All texts that the sequences match, folded; None where they are too many or unknown."""
+        """All texts that the sequences match, as mapped by the form; None if they are too many or unknown."""
         return self._read if self._is_exact else None
 
     def _node(self, kind: object, argument: object) -> None:
@@ -261,11 +262,11 @@ class _Walk:
         self.lead |= consumed_by([(kind, argument)]) if consumed is None else consumed
 
     def _widen(self, least: int, most: int) -> None:
-        """Count characters that were read."""
+        """Add to the number of characters read."""
         self._least, self._most = self._least + least, self._most + most
 
     def _assert(self, direction: int, parsed: Parsed) -> None:
-        """Take what must follow as an anchor; what must stand before tells of the text alone, not of a place."""
+        """Use what must follow as an anchor; what must precede is used only to decide whether to search a text."""
         best = _Walk(self._form, parsed).best
         self._suggest(best.literals, best.least, best.most if direction > 0 else None, best.lead)
 
@@ -276,7 +277,7 @@ class _Walk:
             self._forbid(*argument)  # type: ignore[misc]
 
     def _forbid(self, direction: int, parsed: Parsed) -> None:
-        """Keep that no letter stands beside a word: `inn` is in `beginning`."""
+        """Record that no letter is next to a word, as in `inn`, which `beginning` contains."""
         nodes = list(parsed)
         if not self._form.is_ascii or len(nodes) != 1 or nodes[0][0] not in ONE:
             return
@@ -289,13 +290,13 @@ class _Walk:
             self._break()
 
     def _branch(self, alternatives: Sequence[_Walk]) -> None:
-        """Take in a group: one of its alternatives stands there."""
+        """Read a group of alternatives."""
         walks = [walk for walk in alternatives if walk.is_possible]
         self.is_possible &= bool(walks)
         if all(walk.exact is not None for walk in walks):
             self._append(frozenset().union(*(walk.exact or () for walk in walks)))
             return
-        # the parser takes out what alternatives have in common in front: with it their heads tell more
+        # the parser moves a common prefix of the alternatives out of the group; with it, their heads are more selective
         heads = _joined(self._read, frozenset().union(*(walk.head for walk in walks)), self._form.most)
         self._offer(heads, frozenset().union(*(walk.lead for walk in walks)))
         self._break()
@@ -303,7 +304,7 @@ class _Walk:
         farthest = [anchor.most for anchor in anchors]
         literals = frozenset().union(*(anchor.literals for anchor in anchors))
         kept = _shortest(literals)
-        # one that is left out stands for the one within it, which may begin later
+        # a dropped literal is represented by the one inside it, which may begin later
         later = max(map(len, literals)) if kept != literals else 0
         self._suggest(
             kept,
@@ -316,14 +317,14 @@ class _Walk:
         width = repeated.getwidth()  # type: ignore[attr-defined]
         exact = _Walk(self._form, repeated).exact if least or most == 1 else None
         if exact is not None and not least and self._read != _EMPTY:
-            # what may be left out stands there or does not; in front of all it tells nothing
+            # an optional part may be there or not; at the very beginning it contributes nothing
             self._offer(self._read, self.lead)
             self._append(exact | _EMPTY)
             self._widen(0, width[1])
             return
         exact = exact if least else None
         read = min(least, _LONGEST) if exact is not None else 0
-        # each repetition by itself: only so it is known how far from the beginning a literal ends
+        # each repetition separately: only then is the distance of a literal from the beginning known
         for _ in range(read):
             self._append(exact)
             self._widen(*width)
@@ -334,12 +335,12 @@ class _Walk:
                 self._suggest(best.literals, best.least, best.most, best.lead)
         elif most != least or least > _LONGEST:
             self._break()
-            # whatever the number, the last ones stand right before what follows
+            # whatever the number of repetitions, the last ones directly precede what follows
             self._read = _times(exact, read, self._form.most)
         self._widen((least - read) * width[0], min((most - read) * width[1], 2 * FARTHEST))
 
     def _append(self, exact: Literals | None) -> None:
-        # an edge is looked for by the character beyond it, which must not be one that was read
+        # an edge is searched for as the character beyond it, which must not be one that was already read
         if exact and self._read != _EMPTY and any(literal.startswith(EDGE) for literal in exact):
             self._break()
         longer = _joined(self._read, exact, self._form.most) if exact else None
@@ -350,7 +351,7 @@ class _Walk:
             self._read = longer
 
     def _break(self) -> None:
-        """End what is known exactly: what comes now may stand anywhere behind."""
+        """End the literal read so far: its distance to the next part is unknown."""
         self._offer(self._read, self.lead)
         if self._is_exact:
             self.head = self._read
@@ -358,13 +359,13 @@ class _Walk:
         self._is_exact = False
 
     def _offer(self, literals: Literals | None, lead: Chars) -> None:
-        """Offer literals that begin with what has been read, which ends here: so it began as many characters ago."""
+        """Offer literals that begin with the one read so far, which ends here, so its beginning is known."""
         sizes = [len(literal) for literal in self._read]
         least, most = max(0, self._least - max(sizes)), max(0, self._most - min(sizes))
         self._keep(Anchor(self._form, tuple(sorted(literals or _EMPTY)), least, most, self.lead | lead))
 
     def _suggest(self, literals: Iterable[str], least: int, most: int | None, lead: Chars) -> None:
-        """Suggest the anchor of a part that begins here."""
+        """Offer the anchor of a part that begins here."""
         farthest = None if most is None else self._most + most
         self._keep(Anchor(self._form, tuple(sorted(literals)), self._least + least, farthest, self.lead | lead))
 
@@ -379,7 +380,7 @@ class _Walk:
 
 
 def _joined(heads: Literals, tails: Literals, most: int) -> Literals | None:
-    """Return every head with every tail; None where it is too much."""
+    """Return every head with every tail; None if these are too many or too long."""
     if len(heads) * len(tails) > most:
         return None
     both = frozenset([head + tail for head in heads for tail in tails])
@@ -387,7 +388,7 @@ def _joined(heads: Literals, tails: Literals, most: int) -> Literals | None:
 
 
 def _bound(parsed: Parsed) -> Chars:
-    """Return which characters an expression forbids right before a match in its first look behind."""
+    """Return the characters that an expression forbids directly before a match, in an initial lookbehind."""
     kind, argument = next(iter(parsed), (None, None))
     if kind is not op.ASSERT_NOT or argument[0] > 0:  # type: ignore[index]
         return frozenset()
@@ -406,5 +407,5 @@ def _times(exact: Literals, number: int, most: int) -> Literals:
 
 
 def _shortest(literals: Literals) -> Literals:
-    """Return the literals without those that hold another one."""
+    """Return the literals that contain no other of them."""
     return frozenset(one for one in literals if not any(other in one for other in literals if other is not one))

@@ -15,6 +15,7 @@ from itertools import product
 from typing import Final
 
 from ctxguard.pii.detect import people
+from ctxguard.pii.detect.listed import lower
 from ctxguard.pii.detect.people import Place
 from ctxguard.pii.detect.tables import columns
 from ctxguard.pii.rules.words import words
@@ -22,12 +23,12 @@ from ctxguard.pii.rules.words import words
 PERSON: Final = "PERSON"
 ADDRESS: Final = "ADDRESS"
 _WORD: Final = re.compile(r"[^\W\d_]+\d?(?![^\W_])")
-# The same in the small letters of our languages, and a table that leaves those of ASCII alone.
+# The same in the lower-case letters of our languages, and a table that maps the ASCII ones to themselves.
 _SPACED: Final = bytes(code if chr(code).isalnum() and code < 128 else 32 for code in range(256))
 _WORDS: Final = re.compile("[a-zß-öø-ÿĀ-ɏ]+\\d?")
-# Between the words of a phrase, and between those of a key.
+# Between the words of a phrase, and between the words of a JSON key.
 _GAP: Final = re.compile(r"[ _.’'/+-]{1,2}|")
-# What stands between a label and its value: `": "`, `:** `, `=`, `</b>`, `" value="`, ` is `.
+# Between a label and its value: `": "`, `:** `, `=`, `</b>`, `" value="`, ` is `.
 _JOINT: Final = (
     r"[\"'”’*_`)\]\\]{0,5}(?:</\w{1,10}>)?[ \t]{0,4}(?:\"[ \t]value=|::?|[-=]?>|=|\t|(?<=[ \t])(?:is|ist|est"
     r"|es|è|é|to|jest)(?=[ \t]))"
@@ -40,24 +41,24 @@ _CODE: Final = (
     r"(?P<value>(?:[A-Za-z]{1,3}[- ])?(?=[A-Za-z]{0,3}\d)[A-Za-z0-9]{2,5}"
     r"(?:[ -](?=[A-Za-z0-9]{0,2}\d)[A-Za-z0-9]{2,4})?(?: [A-Z]{2})?)(?![^\W_])"
 )
-# Behind a label that heads a column.
+# After a label that heads a column.
 _COLUMN: Final = re.compile(r"[\"'*_`)]{0,3}[ \t]{0,20}(?:[|,;\t\n\r]|\Z)")
 _BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What may follow a phrase.
+    """The text that may follow a phrase.
 
     Attributes:
-        label: what the value is.
-        behind: expression of what follows the phrase; its group `value` is judged.
+        label: label of the value.
+        behind: expression for the text after the phrase; its group `value` is judged.
         judge: returns the place of the finding in a value; None if there is none.
         how: see `people.name` and `people.address`.
         begins: whether the phrase must begin a line, a sentence, or a string.
-        beside: labels one of which must be near; None if none is required.
+        beside: labels one of which must be nearby; None if none is required.
         is_capital: whether the phrase must, or must not, begin with a capital; None allows both.
-        is_label: whether the phrase may be the heading of a column of a table.
+        is_label: whether the phrase may be the heading of a table column.
     """
 
     label: str
@@ -72,7 +73,7 @@ class Frame:
 
 @dataclass(slots=True)
 class Node:
-    """The words that may follow a word of a phrase, and the frames of phrases that end with it."""
+    """A word of a phrase: the words that may follow it, and the frames of the phrases that end with it."""
 
     following: dict[str, Node] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
@@ -103,10 +104,10 @@ def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
 
 
 def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
-    """Walk the phrases of a text in their order, the longest first where several begin with the same word."""
+    """Yield the phrases of a text in their order, the longest first if several begin with the same word."""
     tree = _tree().following
-    lowered = _lowered(text)
-    # few words of a text begin a phrase: search for these with `str.find`, at memory speed
+    lowered = lower(text)
+    # few words of a text begin a phrase: these are searched with `str.find`, at memory speed
     there = words_of(text)
     beginning = [word for word in tree.keys() & there if _may_go_on(tree[word], there)]
     starts = sorted(place for word in beginning for place in _places(word, lowered))
@@ -118,7 +119,7 @@ def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
 @lru_cache(maxsize=8)
 def words_of(text: str) -> set[str]:
     """Return the words of a text in lower case."""
-    lowered = _lowered(text)
+    lowered = lower(text)
     # for ASCII, translating bytes takes a third of the time
     if not lowered.isascii():
         return set(_WORDS.findall(lowered))
@@ -158,7 +159,7 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
     """Return the place of the value that follows a phrase; None if there is none."""
     if frame.is_capital is not None and frame.is_capital != text[start].isupper():
         return None
-    # `file_name`, `restaurant name`: a label of its own says whose name it is
+    # `file_name`, `restaurant name`: the word before says whose name it is
     if frame.beside is not None and (
         (text[start - 1 : start] in "_-." and start) or text[max(0, start - 2) : start - 1].isalnum()
     ):
@@ -168,7 +169,7 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
     match = frame.behind.match(text, end)
     if match is None:
         return None
-    # in an object with a `gender`, one word under `name` may be a product's; beside a `surname` it is a person's
+    # in an object with a `gender`, one word under `name` may be a product's; with a `surname` it is a person's
     is_quoted = (
         frame.beside is not None and frame.how != "closed" and text[start - 1 : start] in ('"', "'") and start > 0
     )
@@ -186,11 +187,11 @@ def _is_beginning(text: str, start: int) -> bool:
     return not before or before.endswith("  ") or (bare[-1:] in _BEGINS if bare else start < 3)
 
 
-_NEAR: Final = 200
+_NEAR: Final = 200  # characters around a phrase that count as nearby
 
 
 def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> bool:
-    """Return whether one of some labels is near, in the same object or paragraph."""
+    """Return whether one of some labels is nearby, in the same object or paragraph."""
     before = text[max(0, start - _NEAR) : start]
     behind = text[end : end + _NEAR]
     if text[start - 1 : start] == '"' or text[end : end + 1] == '"':
@@ -200,16 +201,9 @@ def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> 
     return beside.search(before) is not None or beside.search(behind) is not None
 
 
-def _lowered(text: str) -> str:
-    lowered = text.lower()
-    if len(lowered) == len(text):
-        return lowered
-    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
-
-
 def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
     """Return the label of the values in a column, by its heading, and the function that judges them."""
-    lowered = _lowered(cell.strip(" \t\"'*_`"))
+    lowered = lower(cell.strip(" \t\"'*_`"))
     match = _WORD.search(lowered)
     node = _tree().following.get(match[0]) if match is not None else None
     if match is None or node is None:
@@ -231,7 +225,7 @@ def _judging(frame: Frame, how: str) -> Callable[[str], Place | None]:
 
 
 def _spelled(listed: Sequence[str]) -> Iterator[str]:
-    """Walk the phrases of a list, each in its variants: `(first|last) name`."""
+    """Yield the phrases of a list, each in its variants: `(first|last) name`."""
     for one in listed:
         pieces = (piece.split("|") if number % 2 else [piece] for number, piece in enumerate(re.split(r"[()]", one)))
         yield from (" ".join("".join(chosen).split()) for chosen in product(*pieces))

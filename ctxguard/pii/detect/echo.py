@@ -1,7 +1,7 @@
 """Search for known names.
 
-A name is known once a text has introduced somebody by it. It is then searched for as it was written, in capitals, and
-by each of its words that is not an ordinary word: `Roe` after `Jane Roe` was introduced.
+A name becomes known when a text introduces somebody by it. Later texts are searched for it as it was written, in
+capitals, and for each of its words that is not an ordinary word: `Roe` after `Jane Roe` was introduced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ctxguard.pii.rules.words import words
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _NEVER_IN_A_NAME: Final = re.compile(r"[\d@_/\\:=]|[^\W\d_]\.[^\W\d_]{2}")
 _BETWEEN: Final = re.compile(r"[ \t\n.,'’-]{1,3}")
-_SHORTEST: Final = 3
+_SHORTEST: Final = 3  # letters of a name's word: shorter ones are common words
 # Up to so many words, searching for each is faster than splitting the text into words.
 _FEW: Final = 40
 _NEVER_ALONE: Final = frozenset(
@@ -39,7 +39,7 @@ class Names:
         return len(self._forms)
 
     def learn(self, values: Iterable[str]) -> Sequence[str]:
-        """Learn names, and return the forms that are new: the whole name first, then its words."""
+        """Learn names, and return the new forms: the whole name first, then its words."""
         new: list[str] = []
         for value in values:
             for form in _forms(view_of(value).text):
@@ -49,7 +49,7 @@ class Names:
         return new
 
     def find(self, text: str, *, until: int | None = None) -> Iterator[tuple[int, int]]:
-        """Walk the places of names in a text, the longest at each offset; only the first `until` forms count."""
+        """Yield the places of names in a text, the longest at each offset; only the first `until` forms count."""
         for word in self._there(text):
             forms = [form for number, form in self._beginning[word] if until is None or number < until]
             start = text.find(word) if forms else -1
@@ -60,7 +60,7 @@ class Names:
                 start = text.find(word, start + len(word))
 
     def _there(self, text: str) -> Iterable[str]:
-        """Return the words that begin a known name and may stand in a text."""
+        """Return the first words of known names that may occur in a text."""
         if len(self._beginning) <= _FEW:
             return [word for word in self._beginning if word in text]
         return self._beginning.keys() & set(_WORD.findall(text))
@@ -79,7 +79,7 @@ class Names:
 
 
 def _end(text: str, start: int, form: tuple[str, ...]) -> int:
-    """Return where a form ends that begins at an offset; 0 if it is not there."""
+    """Return the end of a form that begins at an offset; 0 if none does."""
     end = start
     for number, word in enumerate(form):
         gap = _BETWEEN.match(text, end) if number else None
@@ -94,7 +94,7 @@ def _end(text: str, start: int, form: tuple[str, ...]) -> int:
 
 
 def _forms(value: str) -> Iterator[tuple[str, ...]]:
-    """Walk the forms of a name: the whole name, and its words that are not ordinary words."""
+    """Yield the forms of a name: the whole name, and its words that are not ordinary words."""
     parts = tuple(_WORD.findall(value))
     if len(parts) > 1:
         yield tuple(map(_capital, parts))
@@ -104,9 +104,9 @@ def _forms(value: str) -> Iterator[tuple[str, ...]]:
 
 
 def is_part_of_name(part: str, name: str) -> bool:
-    """Tell whether every word of a text is a word of a name, in whatever order and case: `roe, jane` of `Jane Roe`.
+    """Return whether every word of a text is a word of a name, in any order and case: `roe, jane` of `Jane Roe`.
 
-    What no name is written with, as an e-mail address, a user's name, or a street with its number, has no such parts.
+    Texts with other characters, such as e-mail addresses, user names, and streets with numbers, are not names.
     """
     if _NEVER_IN_A_NAME.search(name) is not None:
         return False
@@ -119,7 +119,7 @@ def _capital(word: str) -> str:
 
 
 def _spellings(form: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """Return how a form may be written: with capitals, all in capitals; several words also all in small letters."""
+    """Return the spellings of a form: capitalized, all in capitals; if several words, also all in lower case."""
     spelled = {form, tuple(word.upper() for word in form)}
     if len(form) > 1:
         spelled.add(tuple(word.lower() for word in form))

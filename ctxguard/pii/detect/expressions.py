@@ -1,10 +1,11 @@
-"""Read a regular expression by the parser of `re`: what its matches are made of, how long they are, how they end."""
+"""Analyze a regular expression with the parser of `re`: which characters it matches, how many, and how matches end."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from math import inf, log10
 from re import _constants as op  # type: ignore[attr-defined]  # the one parser that reads what `re` reads
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Final, TypeAlias
@@ -14,7 +15,7 @@ Chars: TypeAlias = frozenset[int]
 Parsed: TypeAlias = Iterable[tuple[object, object]]
 
 BEYOND: Final = 256
-# Characters before a literal in which a match may begin; from farther away the whole text is searched.
+# Maximum distance from the beginning of a match to a literal; beyond it, the whole text is searched.
 FARTHEST: Final = 200
 # Nodes that match one character.
 ONE: Final = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
@@ -26,7 +27,7 @@ LOWER: Final = frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz")) | frozenset(ran
 LETTERS: Final = frozenset(range(0x61, 0x7B))
 ALL: Final[Chars] = frozenset(range(BEYOND + 1))
 _CATEGORIES: Final = {
-    # texts are normalized: of the digits of all scripts those of ASCII are left
+    # texts are normalized: of the digits of all scripts, only those of ASCII are left
     op.CATEGORY_DIGIT: DIGITS,
     op.CATEGORY_NOT_DIGIT: ALL - DIGITS,
     op.CATEGORY_SPACE: frozenset(ord(c) for c in LATIN if c.isspace()) | {BEYOND},
@@ -38,19 +39,19 @@ _NUMBER_SIGNS: Final = DIGITS | frozenset(map(ord, " .()/+-"))
 _NUMBER_ENDS: Final = DIGITS | frozenset(map(ord, "+()"))
 _NUMBER_WIDTHS: Final = range(6, 129)
 
-# each expression is looked at several times, and many rules share one
+# each expression is analyzed several times, and many rules share one
 parse: Final = lru_cache(maxsize=512)(parser.parse)
 
 
 def is_number(pattern: str, flags: int = 0) -> bool:
-    """Tell whether an expression is about the shape of a number: it matches the same whatever the digits and letters.
+    """Return whether an expression describes the shape of a number: the actual digits and letters do not matter.
 
-    It consumes digits and their separators alone, from six characters on. Such expressions are matched on shapes, which
-    come again and again, and not on texts, which do not.
+    It matches digits and their separators only, at least six characters. Such expressions are matched on shapes, in
+    which every digit is `0`: shapes repeat, and their matches are cached, while texts do not repeat.
     """
     parsed = parse(pattern, flags)
     least, most = parsed.getwidth()
-    # what must follow from its first character on says how short it can be, too
+    # a lookahead at the first character also sets a minimum length
     least = max([least, *(ahead[1].getwidth()[0] for kind, ahead in parsed if kind is op.ASSERT and ahead[0] > 0)])
     return (
         least in _NUMBER_WIDTHS
@@ -64,14 +65,14 @@ def is_number(pattern: str, flags: int = 0) -> bool:
 
 @lru_cache(maxsize=512)
 def tells_digits_apart(pattern: str) -> bool:
-    """Tell whether it matters to an expression which digits a text holds: `sha256`, but not `[a-z0-9]+`."""
+    """Return whether an expression distinguishes digits: `sha256` does, `[a-z0-9]+` does not."""
     return any(chars & DIGITS not in (frozenset(), DIGITS) for chars in _classes(parse(pattern)))
 
 
 def reach(pattern: str) -> int:
-    """Return how many characters from the beginning of a match an expression looks at, at most.
+    """Return the maximum number of characters, from the beginning of a match, that an expression depends on.
 
-    What it looks ahead for begins within the match or right behind it.
+    Its lookaheads begin within the match or directly after it.
     """
     parsed = parse(pattern)
     ahead = sum(argument[1].getwidth()[1] for kind, argument in _nodes(parsed) if kind in (op.ASSERT, op.ASSERT_NOT))  # type: ignore[index]
@@ -79,14 +80,14 @@ def reach(pattern: str) -> int:
 
 
 def stands_alone(pattern: str, farthest: int) -> bool:
-    """Tell whether an expression surely matches in a text between blank lines what it matches in the text alone.
+    """Return True only if an expression certainly matches the same in a text and in that text between blank lines.
 
-    It asks for no beginning and no end, forbids no end of a line, and does not run on over `farthest` characters.
+    So it has no anchors such as `^` and `$`, forbids no line break around it, and no repeat of `farthest` or more.
     """
     for kind, argument in _nodes(parse(pattern)):
         if kind is op.AT and "BOUNDARY" not in str(argument):
             return False
-        # what is forbidden around a match is judged by its far end: between blank lines it cannot be anything else
+        # a forbidden neighbor is judged by its outermost character: between blank lines that is always a line break
         if kind is op.ASSERT_NOT and ord("\n") in _edge(argument[1], -argument[0]):  # type: ignore[index]
             return False
         runs_on = kind in REPEATS and argument[1] >= farthest  # type: ignore[index]
@@ -95,8 +96,34 @@ def stands_alone(pattern: str, farthest: int) -> bool:
     return True
 
 
+def most_ways(pattern: str) -> float:
+    """Return in how many ways an expression may match at one place, at most, as a power of ten.
+
+    It is infinite where something is repeated without a limit. The product of the ways of all repeats is far above what
+    is tried in most texts, but a hostile text may come near it. What an atomic group, a possessive repeat or a look
+    around has matched is not tried in another way.
+    """
+    return _ways(parse(pattern))
+
+
+def _ways(parsed: Parsed) -> float:
+    total = 0.0
+    for kind, argument in parsed:
+        inner = [_ways(one) for one in inner_of(kind, argument)]
+        most = max(inner, default=0.0)
+        if kind in REPEATS:
+            least, limit = argument[:2]  # type: ignore[index]
+            most = inf if limit is parser.MAXREPEAT else limit * most + log10(limit - least + 1)
+        if kind is op.BRANCH:
+            most += log10(len(inner))
+        if kind in (op.POSSESSIVE_REPEAT, op.ATOMIC_GROUP, op.ASSERT, op.ASSERT_NOT) and most < inf:
+            most = 0.0
+        total += most
+    return total
+
+
 def _nodes(parsed: Parsed) -> Iterator[tuple[object, object]]:
-    """Walk all nodes of an expression, those within others too."""
+    """Yield all nodes of an expression, including nested ones."""
     for kind, argument in parsed:
         yield kind, argument
         for inner in inner_of(kind, argument):
@@ -104,7 +131,7 @@ def _nodes(parsed: Parsed) -> Iterator[tuple[object, object]]:
 
 
 def inner_of(kind: object, argument: object) -> Sequence[Parsed]:
-    """Return the sequences within a node."""
+    """Return the sequences nested in a node."""
     if kind is op.BRANCH:
         return argument[1]  # type: ignore[index, no-any-return]
     if kind is op.GROUPREF_EXISTS:
@@ -117,7 +144,7 @@ def inner_of(kind: object, argument: object) -> Sequence[Parsed]:
 
 
 def members_of(kind: object, argument: object) -> Chars:
-    """Return which characters a node of one character matches."""
+    """Return the characters that a one-character node matches."""
     if kind is op.ANY:
         return ALL
     if kind in (op.LITERAL, op.NOT_LITERAL):
@@ -143,7 +170,7 @@ def _range(first: int, last: int) -> Chars:
 
 
 def width_of(kind: object, argument: object) -> tuple[int, int]:
-    """Return how many characters a node matches, at least and at most."""
+    """Return the minimum and maximum number of characters that a node matches."""
     if kind in ONE:
         return 1, 1
     if kind is op.GROUPREF:
@@ -153,12 +180,12 @@ def width_of(kind: object, argument: object) -> tuple[int, int]:
 
 
 def _classes(parsed: Parsed) -> Iterator[Chars]:
-    """Walk the classes of characters that an expression speaks of, even where it only looks around."""
+    """Yield the character classes of an expression, including those in lookarounds."""
     return (members_of(kind, argument) for kind, argument in _nodes(parsed) if kind in ONE)
 
 
 def consumed_by(parsed: Parsed) -> Chars:
-    """Return which characters a match may be made of; small and capital letters are taken for each other."""
+    """Return the characters that a match may consist of, regardless of case."""
     consumed: Chars = frozenset()
     for kind, argument in parsed:
         if kind in ONE:
@@ -175,7 +202,7 @@ def in_both_cases(chars: Chars) -> Chars:
 
 
 def _edge(parsed: Iterable[tuple[object, object]], step: int) -> Chars:
-    """Return which characters a match may begin with (`step` 1) or end with (-1)."""
+    """Return the characters that a match may begin with (`step` 1) or end with (-1)."""
     edge: Chars = frozenset()
     for kind, argument in list(parsed)[::step]:
         if kind in (op.ASSERT, op.ASSERT_NOT, op.AT):
@@ -190,9 +217,9 @@ def _edge(parsed: Iterable[tuple[object, object]], step: int) -> Chars:
 
 
 def _is_shape(chars: Chars) -> bool:
-    """Tell whether a class is as good over a shape: it holds all digits or none, and so of small and capital letters.
+    """Return whether a class can be matched on shapes: it has all digits or none, and likewise for each letter case.
 
-    In a shape `?` stands for what is beyond Latin-1.
+    In a shape, `?` represents characters beyond Latin-1.
     """
     whole = all(chars & kind in (frozenset(), kind) for kind in (DIGITS, UPPER, LOWER))
     return whole and (ord("?") in chars) is (BEYOND in chars)

@@ -24,10 +24,10 @@ class _Form(NamedTuple):
     """The syntax of one kind of table.
 
     Attributes:
-        literals: a text without any of them holds no such table.
-        head: matches the headings (group `head`) and all up to the first row.
-        row: matches a row right behind the one before; its first group holds the cells.
-        cells: walks the cells of a row; its first group is the cell.
+        literals: a text without any of them contains no such table.
+        head: matches the headings (group `head`) and everything up to the first row.
+        row: matches a row directly after the previous one; its first group is the cells.
+        cells: iterates over the cells of a row; its first group is the cell.
     """
 
     literals: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Find what rules describe, in five steps: normalize, prefilter, match, judge, choose.
 
-A rule whose expression is about the shape of a number (most are) is matched on shapes, where every digit is `0`: the
-same few shapes come again and again, so what fits them is remembered. Any other rule is matched where a literal of its
-expression stands. `scan` leaves these two shortcuts out and matches each expression over the whole text.
+Most rules describe the shape of a number; they are matched on shapes, in which every digit is `0`. Shapes repeat, so
+their matches are cached. All other rules are matched near a literal of their expression. `scan` uses neither shortcut
+and matches each expression over the whole text.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ctxguard.pii.detect.anchors import SHAPE
 from ctxguard.pii.detect.echo import Names
+from ctxguard.pii.detect.listed import Listed
 from ctxguard.pii.detect.matcher import MEMO, WINDOW, Matcher
 from ctxguard.pii.detect.normalize import View, views_of
 from ctxguard.pii.detect.prefilter import Prefilter
@@ -26,24 +27,24 @@ from ctxguard.pii.spans import Span, resolve
 if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
 
-# Digits and their separators in a shape: every match of an expression about a number lies within one run, up to its
-# last digit or bracket. What stands behind that is taken along, so that no place is looked at from several beginnings.
+# Digits and their separators in a shape: every match of a number expression lies within one run, up to its last digit
+# or bracket. The rest of the run is included, so that it is not searched again from another beginning.
 _RUN: Final = re.compile(r"([0+(](?:[ ./(+-]*+[0)])*+)[ ./(+-]*+")
-_SHORTEST_RUN: Final = 6
-# Characters around a run that the boundaries of a number look at.
+_SHORTEST_RUN: Final = 6  # characters: no number rule matches fewer
+# Characters around a run that the boundaries of a number depend on.
 _AROUND: Final = 4
-# A longer run is a row of a table, whose shape does not come again.
+# A longer run is a row of a table, whose shape does not repeat.
 _LONG_RUN: Final = 60
 PERSON: Final = "PERSON"
 """Label of a name, which is searched for elsewhere once it is known."""
-# Score of a known name where nothing introduces it.
+# Score of a known name if nothing introduces it.
 _ECHO: Final = 0.5
 _PHONE: Final = "PHONE"
-# With so few rules, their words are searched one by one. `scan` judges by one rule at a time, so without a prefilter.
+# So few rules are searched for one by one. `scan` judges one rule at a time, so it uses no prefilter.
 _FEW: Final = 2
-# Each has an automaton, which takes far more memory than a verdict.
+# Each prefilter has an automaton, which takes far more memory than a cached decision.
 _MOST_PREFILTERS: Final = 512
-# A phone number with its area code has no fewer: with fewer left, what follows is no value of its own.
+# A phone number with area code has at least so many digits; with fewer, the remainder is not a number of its own.
 _PHONE_DIGITS: Final = 7
 _GAP: Final = " /,;|"
 _CLOSING: Final = re.compile(r"</[a-z][^<>]{0,38}>")
@@ -63,12 +64,12 @@ def engine_of(rules: tuple[Rule, ...], allow: frozenset[str], deny: tuple[tuple[
 
 
 class Engine:
-    """Find what rules describe. Safe to share between threads; what it remembers is bounded.
+    """Find what rules describe. Safe to share between threads; its caches are bounded.
 
     Args:
         rules: the rules, in their order of precedence.
-        allow: values in small letters that are no findings.
-        deny: values that always are, each with its label.
+        allow: values in lower case that are never findings.
+        deny: values that are always findings, each with its label.
 
     Raises:
         ConfigError: the validator of a rule cannot be imported.
@@ -80,10 +81,11 @@ class Engine:
         self._others = tuple(one for one in self._matchers if not one.is_number)
         self._prefilter = Prefilter([one.evidence for one in self._others])
         self._allow = allow
-        self._deny = tuple((re.compile(_whole_word(value), re.IGNORECASE), label) for value, label in deny)
+        self._denied = Listed(deny) if deny else None
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
         self._labels = frozenset((*labels, LITERAL, UNCHECKED))
         self._fits = lru_cache(MEMO)(self._fitting)
+        self._finds_number = lru_cache(MEMO)(self.find)
         self._echoes = tuple(one for one in self._matchers if one.rule.echo)
 
     @cached_property
@@ -108,7 +110,7 @@ class Engine:
                 spans = joined(first, spans, more)
         if not self._echoes or not (values := [text[one.start : one.end] for one in spans if one.label == PERSON]):
             return spans
-        # a name that is introduced at the end of a text is masked at its beginning, too
+        # a name that is introduced at the end of a text is also masked at its beginning
         return resolve((*spans, *self._named(Names(values), (first, *others))))
 
     def names(self, text: str) -> Sequence[str]:
@@ -132,8 +134,8 @@ class Engine:
 
     def _found_in(self, view: View, candidates: Callable[[View], Iterator[Candidate]]) -> tuple[Span, ...]:
         found = self._judged(view.text, candidates(view))
-        for pattern, label in self._deny:
-            found += ((len(self._matchers), Span(*match.span(), label)) for match in pattern.finditer(view.text))
+        if self._denied is not None:
+            found += ((len(self._matchers), span) for span in self._denied.find(view.text))
         return _chosen(view, found) if found else ()
 
     def _candidates(self, view: View) -> Iterator[Candidate]:
@@ -151,7 +153,7 @@ class Engine:
             if run[1] - run[0] < _SHORTEST_RUN:
                 continue
             start, end = max(0, run[0] - _AROUND), run[1] + _AROUND
-            # a long shape does not come again, and would evict others from the cache
+            # a long shape does not repeat, and would evict others from the cache
             is_row = end - start > _LONG_RUN
             fitting = self._fitting_row(view, run, shape[start:end]) if is_row else self._fits(shape[start:end])
             yield from ((fit, start + first, start + last) for fit, first, last in fitting)
@@ -164,7 +166,7 @@ class Engine:
             yield from (((one,), start, end) for start, end in one.everywhere(shape))
 
     def _opened(self, view: View) -> Iterator[Matcher]:
-        """Walk the rules, except those of numbers, that may match in a text."""
+        """Return the rules, except those of numbers, that may match in a text."""
         return (self._others[place] for place in self._prefilter.open(view))
 
     @cached_property
@@ -176,10 +178,10 @@ class Engine:
         return _by_place((one, one.everywhere(shape)) for one in self._numbers if one.may_match(shape))
 
     def _fitting_row(self, view: View, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
-        """Return where number rules match in a row of numbers, without candidates that have no word beside them.
+        """Return where number rules match in a row of numbers, without candidates that lack their context word.
 
-        A word stands beside the first or the last numbers of a row alone, so that most rules need not be tried on
-        the others.
+        Only the first and last numbers of a row have a word next to them, so most rules need not be tried on the
+        others.
         """
         before = View(view.text[max(0, run[0] - WINDOW) : run[0] + WINDOW])
         named = self._number_words.open(before)
@@ -212,30 +214,51 @@ class Engine:
                 found.append((one.order, Span(start, one.end(text, start + size), one.rule.label, one.rule.score)))
         return found
 
+    def judged(self, text: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
+        """Yield each match of a rule's expression, the rule, and why it is not a finding (empty if it is)."""
+        for view in views_of(text, self._can_write):
+            headings = Headings(view.text)
+            for one in self._matchers:
+                for start, end in one.everywhere(view.form(SHAPE.table) if one.is_number else view.text):
+                    size = one.judge(view.text, start, end)
+                    last = one.end(view.text, start + size) if size else end
+                    span = Span(start, last, one.rule.label, one.rule.score)
+                    reasons = [*self._against(one, view.text, span, headings)]
+                    reasons += [] if size else [one.fault(view.text, end)]
+                    yield from ((original, one.rule.name, reasons) for original in view.originals((span,)))
+            spans = self._denied.find(view.text) if self._denied is not None else ()
+            yield from ((span, "deny", ()) for span in view.originals(spans))
+
+    def _against(self, one: Matcher, text: str, span: Span, headings: Headings) -> Iterator[str]:
+        if not _allowed((one,), text, span.start, headings):
+            yield NO_WORD if one.rule.context else "a word before it says that it is something else"
+        if self._allow and self._allows(text[span.start : span.end].lower()):
+            yield "it is allowed"
+
     def _allows(self, value: str) -> bool:
         domain = value.rpartition("@")[2]
         return value in self._allow or (domain != value and f"@{domain}" in self._allow)
 
     def _can_write(self, label: str, number: str) -> bool:
-        """Return whether masking by these rules can have written a placeholder: it writes no number that a rule finds.
+        """Return whether masking with these rules can have written a placeholder: no rule matches the number in it.
 
         Any other text of that shape is searched like the rest of the text.
         """
-        return label in self._labels and not (number and self.find(number))
+        return label in self._labels and not (number and self._finds_number(number))
 
 
 def _is_in_uuid(text: str, start: int) -> bool:
-    """Return whether a group of a UUID but its first begins here: one UUID in five thousand has a number's groups."""
+    """Return whether a later group of a UUID begins here: in one UUID of five thousand, groups look like a number."""
     return any(start >= before and _UUID.match(text, start - before) is not None for before in _UUID_GROUPS)
 
 
 def _allowed(matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings) -> Sequence[Matcher]:
-    """Return the rules whose context words precede a candidate; in a table the context is the heading of its column."""
+    """Return the rules whose context words precede a candidate; in a table, the column's heading is the context."""
     if not _heeds_words(matchers):
         return matchers
     in_row = headings.before(start)
     if in_row is None:
-        # without blank lines, so that a text joined with others has the same context as alone
+        # blank lines are removed, so that a text joined with others has the same context as alone
         return _after(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
     heading, beside = in_row
     headed = _after(matchers, heading[-WINDOW:])
@@ -268,11 +291,11 @@ def _tells_digits_apart(matchers: tuple[Matcher, ...]) -> bool:
 
 @lru_cache(MEMO)
 def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
-    """Return the rules that accept the characters before a candidate. Cached: JSON keys are repeated often."""
-    # a word before a placeholder was the context of the masked value, not of what follows the placeholder
+    """Return the rules that accept the characters before a candidate. Cached: JSON keys repeat often."""
+    # a word before a placeholder was the context of the masked value, not of the text after the placeholder
     # JSON within JSON escapes its quotes
     lowered = before[before.rfind(BLANK) + 1 :].lower().replace('\\"', '"')
-    # the name in a closing tag is no context of what follows it
+    # the name in a closing tag is not context for the text after it
     if "</" in lowered:
         lowered = _CLOSING.sub("</b>", lowered)
     if len(matchers) > _FEW:
@@ -289,19 +312,19 @@ def _words_of(matchers: tuple[Matcher, ...]) -> Prefilter:
 
 
 def _chosen(view: View, found: Found) -> tuple[Span, ...]:
-    """Return the findings that are kept, as places of the original text."""
+    """Return the chosen findings, with their offsets in the original text."""
     if len(found) > 1:
         found.sort(key=_start)
         if any(one[1].end > other[1].start for one, other in pairwise(found)):
             found = _apart(view.text, found)
             found.sort(key=itemgetter(0))
-            # choose before mapping back: `%2B` is one character, and makes no finding longer
+            # choose before mapping back: `%2B` is one character, and must not make a finding longer
             return view.originals(resolve(map(_span, found)))
     return view.originals(map(_span, found))
 
 
 def joined(first: View, spans: Sequence[Span], more: Iterable[Span]) -> tuple[Span, ...]:
-    """Join the findings in two views of a text; one that cuts an escape gives way to one found in the decoded view."""
+    """Join the findings in two views of a text; one that splits an escape is dropped for one in the decoded view."""
     kept = [
         span
         for span in more
@@ -311,9 +334,9 @@ def joined(first: View, spans: Sequence[Span], more: Iterable[Span]) -> tuple[Sp
 
 
 def _apart(text: str, found: Found) -> Found:
-    """End a phone number where another finding begins that ends after it: a group of digits may belong to either.
+    """End a phone number where an overlapping finding begins that ends later: a digit group may belong to either.
 
-    Otherwise only the longer one would be kept, and the rest of the other would stay in the text.
+    Otherwise only the longer one would be kept, and the rest of the other would stay unmasked.
     """
     ordered = list(found)
     for place, (order, span) in enumerate(ordered):
@@ -334,6 +357,7 @@ def _number_before_next(text: str, ordered: Found, place: int) -> str:
     return ""
 
 
+NO_WORD: Final = "no word of its context stands before it"
 _span: Final = itemgetter(1)
 
 
@@ -343,9 +367,3 @@ def _start(found: tuple[int, Span]) -> int:
 
 def _is_whole(number: str) -> bool:
     return number[-1:] in _GAP and sum(map(str.isdigit, number)) >= _PHONE_DIGITS
-
-
-def _whole_word(value: str) -> str:
-    left = r"(?<!\w)" if value[:1].isalnum() else ""
-    right = r"(?!\w)" if value[-1:].isalnum() else ""
-    return left + re.escape(value) + right

@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 WINDOW: Final = 40
 """Characters before a candidate in which a context word counts."""
 MEMO: Final = 20_000
-"""Entries that one memory holds at most."""
-_FAR: Final = 1 << 30
+"""Maximum entries of a cache."""
+_FAR: Final = 1 << 30  # stands for an unlimited distance
 _RUN_SIGNS: Final = frozenset("0 .()/+-")
 Verdict: TypeAlias = Callable[..., bool | int]
 """Says yes or no, or how many of the characters are the finding."""
 
 
 class Matcher:
-    """A rule with its expressions compiled on first use, as most match in no text.
+    """A rule with its expressions compiled on first use, because most match in no text.
 
     Args:
         rule: the rule.
-        order: its place in the set; the first of equal findings is kept.
+        order: its position in the set; the first of equal findings is kept.
 
     Attributes:
-        words: its context words, before or behind a value; empty where it needs none.
-        heeds_words: whether it has words that must, or must not, precede a value.
-        tells_digits_apart: whether it matters which digits are among these words.
+        words: its context words, before or after a value; empty if it needs none.
+        heeds_words: whether some words must, or must not, precede a value.
+        tells_digits_apart: whether these words contain digits that matter.
 
     Raises:
         ConfigError: its validator cannot be imported.
@@ -55,12 +55,12 @@ class Matcher:
 
     @cached_property
     def anchor(self) -> Anchor:
-        """Where in a text a match may begin."""
+        """The literals near which a match may begin."""
         return _anchor(self.rule.pattern)
 
     @cached_property
     def evidence(self) -> Anchor:
-        """What a text must contain to be searched: a literal of the expression, or a context word if that is rarer."""
+        """The literals that a text to search must contain: of the expression, or its context words if rarer."""
         if self._walk is not None:
             return self.anchor
         words = [anchor_of(self.words, forms=(WORDS,))] if self.words else []
@@ -68,38 +68,38 @@ class Matcher:
 
     @cached_property
     def stands_alone(self) -> bool:
-        """True if it finds the same in a text alone and in that text between blank lines."""
-        # a match over many texts would be a finding in each of them, unless a validator rejects it
+        """Whether it matches the same in a text alone and in that text between blank lines."""
+        # a match across joined texts would be found in each of them, unless a validator rejects it
         farthest = WINDOW if self._validate is not None else _FAR
         return stands_alone(self.rule.pattern, farthest) and stands_alone(self.rule.tail, WINDOW)
 
     @cached_property
     def words_before(self) -> Anchor:
-        """What the characters before a match must contain."""
+        """The literals one of which the characters before a match must contain."""
         return anchor_of(self.rule.context, forms=(WORDS,))
 
     @cached_property
     def needs_word_before(self) -> bool:
-        """True where its context words do not consist of digits and their separators."""
+        """Whether its context words contain something other than digits and their separators."""
         return _tells_word(self.words_before)
 
     @cached_property
     def reach(self) -> int:
-        """Characters from the beginning of a match that the expression looks at, at most."""
+        """Maximum number of characters, from the beginning of a match, that the expression depends on."""
         return reach(self.rule.pattern)
 
     @cached_property
     def _shapes(self) -> tuple[str, ...]:
-        """Literals of which the shape of each match holds one; the empty one where they are not known."""
+        """Literals one of which is in the shape of each match; only the empty one if unknown."""
         literals = self.anchor.literals
         return literals if all(_RUN_SIGNS.issuperset(literal) for literal in literals) else ("",)
 
     def may_match(self, shape: str) -> bool:
-        """Return whether a shape contains a literal that every match of this rule of numbers has."""
+        """Return whether a shape contains a literal that every match of this number rule has."""
         return any(literal in shape for literal in self._shapes)
 
     def may_stand_before(self, text: str, start: int, end: int) -> bool:
-        """Return whether a match in a row of numbers may be followed by the words that the rule requires."""
+        """Return whether the words that the rule requires after a match may follow a row of numbers."""
         if not self.rule.behind or not _tells_word(self._words_behind) or self._words_behind.most is None:
             return True
         # the word follows the row, so the match ends near the end of the row
@@ -111,32 +111,32 @@ class Matcher:
         return anchor_of(self.rule.behind, forms=(WORDS,))
 
     def places(self, view: View) -> Iterator[tuple[int, int]]:
-        """Walk where the expression matches in a text, trying it around its anchor alone where that is known."""
+        """Yield the matches in a text, searching only around its anchor if that is known."""
         if self.anchor.most is None or self._walk is not None:
             yield from self.everywhere(view.text)
             return
         match_at, done = self._pattern.match, 0
         for start in self._starts(view):
-            # as `finditer` does it: no match begins within the one before
+            # as `finditer` does: no match begins within the previous one
             match = match_at(view.text, start) if start >= done else None
             if match is not None:
                 yield self._place(match)
                 done = max(match.end(), start + 1)
 
     def everywhere(self, text: str) -> Iterator[tuple[int, int]]:
-        """Walk where the expression matches in a text or a shape, or what the rule walks itself."""
+        """Yield the matches in a whole text or shape, or the places that the rule's own function yields."""
         if self._walk is not None:
             return iter(self._walk(text))
         return map(self._place, self._pattern.finditer(text))
 
     def stands_after(self, before: str) -> bool:
-        """Return whether the rule accepts a candidate after these characters, which are in lower case."""
+        """Return whether the rule accepts a candidate after these characters, given in lower case."""
         if self.rule.context and self._context.search(before) is None:
             return False
         return not self._quiet or self._silence.search(before) is None
 
     def judge(self, text: str, start: int, end: int) -> int:
-        """Return how many characters of a candidate are the finding; 0 where it is none."""
+        """Return how many characters of a candidate are the finding; 0 if it is not one."""
         if self.rule.behind and self._behind.match(text, end) is None:
             return 0
         # most candidates are rejected by their context; the validator may import a library
@@ -145,8 +145,13 @@ class Matcher:
         verdict = _verdict(self._validate, text[start:end], *self._arguments)
         return end - start if verdict is True else int(verdict)
 
+    def fault(self, text: str, end: int) -> str:
+        """Return why a judged candidate is not a finding."""
+        is_followed = not self.rule.behind or self._behind.match(text, end) is not None
+        return "its check digits or its form are wrong" if is_followed else "no word of its context stands behind it"
+
     def end(self, text: str, end: int) -> int:
-        """Return where a finding ends, including its tail: a phone number's extension."""
+        """Return the end of a finding including its tail, such as a phone number's extension."""
         more = self._tail.match(text, end) if self._tail is not None else None
         return end if more is None else more.end()
 

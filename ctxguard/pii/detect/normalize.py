@@ -1,8 +1,8 @@
-r"""Normalize a text as a reader sees it: full-width digits, dashes, invisible characters, escapes.
+r"""Normalize a text to what a reader sees: full-width digits, dashes, invisible characters, escapes.
 
 Rules are written for plain text. A `View` is that plain text, with a mapping back to the offsets of the original, so
-that `４１１１…`, `jane\u0040x.org`, `jane%40x.org`, `jane&#64;x.org` and a number cut by zero-width spaces are found
-where they stand.
+that `４１１１…`, `jane\u0040x.org`, `jane%40x.org`, `jane&#64;x.org` and a number split by zero-width spaces are found
+in the original.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u
 _ASCII: Final = bytes(range(128))
 _UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
 _SIGNS: Final = ("\\", "%", "&", "\x1b", "<", "[REDACTED")
-# What stands for one character. A double backslash and `%25` are the same escape written once more, as in JSON in JSON.
-# Signs that Markdown escapes count within a word, also several in a row, and before a number: elsewhere they belong to
-# an expression or a path.
-# Each expression begins with the sign that it is looked for by: `re` is many times faster then.
+# Spellings of one character. A double backslash and `%25` are the same escape, escaped again, as in JSON in JSON. Signs
+# that Markdown escapes count within a word, also several in a row, and before a number: elsewhere they belong to a
+# regular expression or a path.
+# Each expression begins with the character that it is searched by: that makes `re` many times faster.
 _ESCAPED: Final = (
     r"(?<=\\)(?:\\?u(?P<u>[0-9a-fA-F]{4})"
     r"|(?P<xs>x[c-fC-F][0-9a-fA-F](?:\\x[89abAB][0-9a-fA-F]){1,3})|x(?P<x>[0-9a-fA-F]{2})"
@@ -45,21 +45,21 @@ _PERCENT: Final = (
     r"|(?:25)?(?P<url>[0-7][0-9a-fA-F]))"
 )
 _FORM: Final = re.compile(f"%{_PERCENT}")
-# A color or a cursor movement of a terminal; its first sign may be spelled out, or lost.
+# A color or cursor code of a terminal; its first character may be spelled out, or lost.
 _TERMINAL: Final = re.compile(
     r"\[(?:(?:(?<=\x1b\[)|(?<=\^\[\[)|(?<=\\033\[)|(?<=\\e\[))[0-?]{0,32}[ -/]{0,4}[@-~]|\d{1,3}(?:;\d{1,3}){0,5}m)"
 )
 _TERMINAL_SIGNS: Final = ("\x1b", "^[", r"\033", r"\e")
 _LINE_ESCAPES: Final = (r"\n", r"\t", r"\r", r"\b", r"\f")
-# Typography turns hyphens into dashes; between letters or digits, or with blanks within a number, one may be either.
+# Typography turns hyphens into dashes; between letters or digits, or with blanks within a number, a dash may be either.
 _DASHED: Final = re.compile(rf"[{_DASHES}](?=[0-9A-Za-z(+]| [0-9(])(?:(?<=[0-9A-Za-z)].)|(?<=[0-9)] .))")
 # A key or a hardware address may begin with the letter of an escape: `\b0:56:…`.
 _LETTERED: Final = re.compile(
     r"\\(?<!\\\\)(?=[bf](?:[0-9A-Fa-f]{0,3}[:-]){2}|bc1[a-z0-9]{25}|[bfnrt][a-z0-9]{0,7}[_-](?=\w{0,15}\d)[\w-]{16})"
 )
 _PLUS: Final = re.compile(r"\+(?<=[0-9A-Z)]\+)[0-9(A-Z]")
-# In forms a plus is a blank: between groups of digits, letters before and behind them, in an account number, and
-# between groups of letters and digits, as in a Medicare number.
+# In form data a plus is a blank: between groups of digits, before and after letters, in an account number, and between
+# groups of letters and digits, as in a Medicare number.
 _PLUSES: Final = re.compile(
     r"(?<![A-Za-z0-9])(?<![A-Za-z0-9]/)"
     r"(?:(?:[A-Z]{1,3}\+|\+)?\(?\d{1,6}\)?(?:\+\(?\d{1,6}\)?(?:-\d{1,6})?){1,7}(?:\+[A-Z]{1,2})?"
@@ -76,7 +76,7 @@ class View:
 
     Attributes:
         text: the text.
-        plain: the text in Latin-1, with `?` for what has no place there.
+        plain: the text in Latin-1, with `?` for all other characters.
         is_whole: False if invisible characters were removed.
     """
 
@@ -88,7 +88,7 @@ class View:
         self._forms: dict[bytes, str] = {}
 
     def form(self, table: bytes) -> str:
-        """Return the text translated by a table; of the same length, so that offsets are the same."""
+        """Return the text translated by a table; its length stays the same, and so do offsets."""
         form = self._forms.get(table)
         if form is None:
             form = self._forms[table] = self.plain.translate(table).decode("latin-1")
@@ -109,14 +109,14 @@ class View:
 
 
 class _Shortened(View):
-    """A text that is shorter than the original, and where its characters come from.
+    """A text that is shorter than the original, and the origin of its characters.
 
     Args:
         text: the folded text.
-        cuts: offsets in the folded text at which something was left out or an escape was read.
+        cuts: offsets in the folded text at which something was removed or an escape was decoded.
         ends: offset in the original right after each cut.
-        escapes: how many characters of the original a character of the folded text was written with, by its offset,
-            where that is more than one.
+        escapes: number of characters in the original for a character of the folded text, by its offset, if more than
+            one.
         is_whole: False if invisible characters were removed.
     """
 
@@ -136,7 +136,7 @@ class _Shortened(View):
         return self._is_within(span.start) or self._is_within(span.end)
 
     def _is_within(self, offset: int) -> bool:
-        # an escape has two cuts, before and behind its character
+        # an escape has two cuts, before and after its character
         number = bisect_right(self._ends, offset)
         inside = 0 < number < len(self._ends) and self._cuts[number] == self._cuts[number - 1] + 1
         return inside and self._ends[number - 1] < offset and self._cuts[number - 1] in self._escapes
@@ -153,13 +153,13 @@ class _Shortened(View):
 
 
 def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
-    r"""Return the views of a text: one, or several where it can be read in several ways.
+    r"""Return the views of a text: several if it can be read in several ways.
 
-    What is not seen may stand within a value or at its edge, and `%41` may be a letter or follow a percent sign. In the
-    first view the one is left out and the other decoded, and a plus is a blank as in forms; in the second there is a
-    blank for the one, and the others stand as they are. In the same way a dash may be a hyphen of a value or end it,
-    and the letter of `\b` may be its first. Costs next to nothing where a text is ASCII without a sign of an escape or
-    a placeholder.
+    An invisible character may be inside a value or at its edge, and `%41` may be a letter or follow a percent sign. In
+    the first view, invisible characters are removed, escapes are decoded, and a plus is a blank as in form data; in the
+    second, invisible characters are blanks, and all others stay as they are. Likewise a dash may be a hyphen of a value
+    or end it, and the letter of `\b` may be its first. A text that is ASCII and contains no sign of an escape or a
+    placeholder is returned at next to no cost.
 
     Args:
         text: the text.
@@ -171,7 +171,7 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
 
 
 def _views(text: str, trusts: Trust | None, *, read: Callable[[str], Sequence[str]]) -> Sequence[View]:
-    # first of all, so that no rule finds anything in what masking wrote, and no escape within it is read
+    # first of all, so that no rule matches in placeholders of the masking, and no escape within one is decoded
     blanked = blank_placeholders(text, trusts)
     unseen = "".join(sorted(beyond_ascii(text) & _UNSEEN))
     is_form = "%" in text and _FORM.search(text) is not None
@@ -189,10 +189,10 @@ def beyond_ascii(text: str) -> set[str]:
 
 
 def _is_as_read(text: str) -> bool:
-    """Return whether a text surely has no escapes, no placeholders and no invisible characters."""
+    """Return True only if a text certainly has no escapes, no placeholders and no invisible characters."""
     if not text.isascii() or any(sign in text for sign in _SIGNS):
         return False
-    # a plus and a bracket are common, and seldom what they are looked for
+    # plus and bracket are common, and seldom part of an escape
     return ("+" not in text or _PLUS.search(text) is None) and ("[" not in text or _TERMINAL.search(text) is None)
 
 
@@ -207,7 +207,7 @@ def may_spell(text: str) -> bool:
 
 
 def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
-    r"""Walk the pseudonyms in a text as a reader sees it, with their places.
+    r"""Yield the pseudonyms in a text as a reader sees it, with their places.
 
     A page writes `&lt;EMAIL_1&gt;` and JSON `\u003cEMAIL_1\u003e`; a model that repeats them writes `<EMAIL_1>`.
     """
@@ -243,13 +243,13 @@ def _seen(text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[st
         cuts.append(size)
         ends.append(end)
     pieces.append(text[done:])
-    # after the escapes: what they stand for is folded, too
+    # after the escapes: the characters that they decode to are normalized, too
     plain = read("".join(pieces))
     return [_Shortened(one, cuts, ends, escapes, is_whole=is_whole) if cuts else View(one) for one in plain]
 
 
 def _hidden(text: str, unseen: str, *, is_form: bool) -> Iterator[re.Match[str]]:
-    """Walk the escapes and the invisible characters of a text."""
+    """Yield the escapes and the invisible characters of a text."""
     if unseen or is_form or "\\" in text or "&" in text:
         yield from _finder(unseen, is_form=is_form).finditer(text)
 
@@ -264,7 +264,7 @@ def _finder(unseen: str, *, is_form: bool) -> re.Pattern[str]:
 
 
 def _meant(match: re.Match[str]) -> str:
-    """Return the character of an escape; U+FFFD if it is none, or several."""
+    """Return the character of an escape; U+FFFD if it is not exactly one character."""
     kind, written = match.lastgroup, match[match.lastgroup or 0]
     if kind in (None, "mark", "sign"):
         return written
@@ -313,9 +313,9 @@ def _blank(match: re.Match[str]) -> str:
 def _folding() -> Mapping[str, str]:
     """Map every variant of an ASCII digit, letter, dash, space or sign to that character.
 
-    Circled, small, full-width and mathematical variants are included; superscripts are not: they mark notes.
+    Circled, small, full-width and mathematical variants are included; superscripts are not: they mark footnotes.
 
-    Digits of a script come in tens that begin at a code ending in 0 or 6; mathematical ones follow each other.
+    Digits of a script come in tens that begin at a code ending in 0 or 6; mathematical ones are consecutive.
     """
     table = dict.fromkeys(_HYPHENS, "-") | dict.fromkeys(_SPACES, " ") | dict.fromkeys("\u2018\u2019", "'")
     for zero in (*range(0x0660, 0x1FC00, 16), *range(0x0666, 0x1FC00, 16), *range(0x1D7CE, 0x1D800, 10)):
@@ -325,5 +325,5 @@ def _folding() -> Mapping[str, str]:
         plain = unicodedata.normalize("NFKC", chr(code))
         if len(plain) == 1 and plain.isascii():
             table.setdefault(chr(code), plain)
-    # `re` takes these for those where case is ignored
+    # `re` treats these as equal to an ASCII letter if case is ignored
     return table | {"\u0131": "i", "\u0130": "I", "\u017f": "s", "\u212a": "K"}

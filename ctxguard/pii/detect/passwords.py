@@ -1,4 +1,4 @@
-"""Judge what stands behind a word such as `password`: a password, and where it ends, or prose and code."""
+"""Judge the text after a word such as `password`: is it a password, and where does it end, or is it prose or code."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _VOWEL: Final = re.compile("[aeiouyAEIOUY]")
 
 
 def secret_value(value: str) -> bool:
-    """Tell what follows `password:` from prose and code: not a plain word, a variable, a call or a template."""
+    """Return whether the text after `password:` is a secret, not a plain word, a variable, a call or a template."""
     return _are_random_letters(value) or (
         len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or is_code(value))
     )
 
 
 def _are_random_letters(value: str) -> bool:
-    """Tell letters in both cases, maybe with a sign among them, from words put together: half of these lack a vowel."""
+    """Return whether mixed-case letters are random rather than joined words: half of the random pieces lack a vowel."""
     words = _WORDS.findall(value)
     return (
         _LETTERS.match(value) is not None
@@ -34,14 +34,14 @@ def _are_random_letters(value: str) -> bool:
     )
 
 
-# A sign that words do not have, or a change from small letters to capitals or digits, and back.
+# A sign that words do not contain, or a change from lower-case letters to capitals or digits, and back.
 _SIGN: Final = re.compile(r"[!#$%^&*+?~](?!\Z)|[0-9][!#$%^&*+~]\Z")
 _CLASSES: Final = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
 _IDENTIFIER: Final = re.compile(r"[0-9a-fA-F-]{16,}\Z|[\d%$]+\Z")
 
 
 def mixed_password(value: str) -> int:
-    """Return how many characters of what follows a password's name and a blank are one that no word looks like."""
+    """Return the length of a password after the word and a blank, if it cannot be taken for a word; else 0."""
     bare = _without_end(value).rstrip("?")
     mixes = any(map(str.isdigit, bare)) and any(map(str.isalpha, bare))
     if len(bare) < 7 or not mixes or _IDENTIFIER.match(bare) or is_example(bare):
@@ -49,17 +49,17 @@ def mixed_password(value: str) -> int:
     return len(bare) if _SIGN.search(bare) or len(_CLASSES.findall(bare)) > 4 else 0
 
 
-# No digit, and no sign that stands in no word and in no expression of a program.
+# No digit, and no sign other than those of words and of code.
 _WORDS_OF_CODE: Final = re.compile(r"[\[\]{}A-Za-z_.,;:()/|*=&?+-]+\Z")
 _CALL: Final = re.compile(r"[A-Za-z_][\w.]*[(\[][\w.,=()\[\]{}*:+/-]*\Z")
 _CODE_SIGNS: Final = re.compile(r"[)}\]][{(;)}]|[(\[{][)\]}]|\)\.")
-# Where the next setting begins: `;Database=`, `,port=`, `&user=`, and `;Initial` of `Initial Catalog`.
+# The beginning of the next setting: `;Database=`, `,port=`, `&user=`, and `;Initial` of `Initial Catalog`.
 _NEXT_SETTING: Final = re.compile(r"[,;&](?=[A-Za-z_][\w.-]{0,30}=)|;(?=[A-Za-z]+\Z)")
 _SENTENCE_ENDS: Final = ".,;:)]}"
 
 
 def bare_password(value: str) -> int:
-    """Return how many characters of what follows `password:` up to white space are a password; 0 where none."""
+    """Return the length of the password after `password:`, which ends at white space; 0 if there is none."""
     following = _NEXT_SETTING.search(value, 1)
     bare = value if following is None else value[: following.start()]
     bare = _without_end(bare)
@@ -71,7 +71,7 @@ def bare_password(value: str) -> int:
 
 
 def _without_end(value: str) -> str:
-    """Return a value without what ends the sentence or a bracket that was opened before it."""
+    """Return a value without the punctuation that ends the sentence, and without an unmatched closing bracket."""
     while value and value[-1] in _SENTENCE_ENDS:
         opened = {")": "(", "]": "[", "}": "{"}.get(value[-1])
         if opened is not None and value.count(opened) >= value.count(value[-1]):
@@ -81,15 +81,15 @@ def _without_end(value: str) -> str:
 
 
 def quoted_password(value: str) -> bool:
-    """Tell whether what stands in quotes behind `password:` is a password, and no text of a program about one."""
+    """Return whether the quoted text after `password:` is a password rather than a program's message about one."""
     if not any(map(str.isspace, value)):
-        # a word with an exclamation mark is one still
+        # a word with an exclamation mark is still a word
         return secret_value(value if any(map(str.isdigit, value)) else value.rstrip("!?"))
     words = value.split()
     return len(words) < 5 and not is_example(value) and any(map(_mixes, words))
 
 
 def _mixes(word: str) -> bool:
-    """Tell whether a word mixes letters and digits, as no text about passwords does."""
+    """Return whether a word mixes letters and digits, unlike the words of a message about passwords."""
     bare = word.strip("().,;:!?")
     return len(bare) > 3 and any(map(str.isdigit, bare)) and any(map(str.isalpha, bare))

@@ -22,7 +22,7 @@ _CONNECTING: Final = frozenset(
     ("and", "from", "i", "but", "und", "y", "et", "e", "en", "i", "ich", "je", "io", "ik", "eu")
 )
 _ABBREVIATIONS: Final = frozenset(("st", "jr", "sr", "mc", "wm", "geo", "chas", "jos", "thos", "ma", "fco", "ph"))
-_MOST_WORDS: Final = 6
+_MOST_WORDS: Final = 6  # of a name
 
 
 def name(value: str, how: str) -> Place | None:
@@ -30,9 +30,9 @@ def name(value: str, how: str) -> Place | None:
 
     Args:
         value: the text after a label or a phrase, up to the end of its line or field.
-        how: what a name must look like here. `field`: the whole value is a name, in any case. `said`: its first words
-            are. `words`: it begins with a capitalized word. `full`: with several. `closed`: with capitalized words that
-            punctuation follows. `line`: with capitalized words up to the end of the line.
+        how: the form that a name must have here. `field`: the whole value is a name, in any case. `said`: its first
+            words are. `words`: it begins with a capitalized word. `full`: with several. `closed`: with capitalized
+            words that punctuation follows. `line`: with capitalized words up to the end of the line.
     """
     title = _TITLES.match(value)
     start = title.end() if title else 0
@@ -58,7 +58,7 @@ def _ends_well(rest: str, how: str, *, is_lower: bool) -> bool:
     following = _WORD.match(bare)
     if how == "said" and is_lower:
         return following is not None and following[0] in _CONNECTING
-    # `Smith Family Practice` is no name, and `Mia Last name: Li` begins with one
+    # `Smith Family Practice` is not a name, and `Mia Last name: Li` begins with one
     if how == "field" and following is not None and following[0][0].isupper():
         return ":" in bare or "=" in bare
     return how != "closed" and not is_lower
@@ -151,10 +151,10 @@ POSTAL_CODE: Final = (
     r"|[A-Z]\d[A-Z] ?\d[A-Z]\d"
     rf"|[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}){END}"
 )
-# A dot ends a sentence, but for those in `St. Gallen` and `D.C.`
+# A dot ends a sentence, except in `St. Gallen` and `D.C.`
 _TOWN_WORD: Final = rf"(?:(?:{UP}[a-z]?|St[ae])\. ?)?(?:(?:{UP}\.){{2}}|{UP}(?:[\w'’-]|\.(?=\w)){{1,25}})"
 CITY: Final = rf"{_TOWN_WORD}(?:[ -](?:{OF}[ -]){{0,2}}{_TOWN_WORD}){{0,3}}"
-# A number follows no further word of a town: `10115 Berlin Order 17`.
+# A number does not follow a second word of a town: `10115 Berlin Order 17`.
 CODE_AND_CITY: Final = (
     rf"{POSTAL_CODE}(?:[ \t,]{{1,2}}{_TOWN_WORD}(?:[ -](?:{OF}[ -]){{0,2}}{_TOWN_WORD}{END}(?! ?#?\d)){{0,3}}"
     rf"(?: \([A-Z]{{2}}\))?)?"
@@ -165,7 +165,7 @@ _LINE_OF_ADDRESS: Final = re.compile(
     rf"(?:{CITY}[,.]? )?(?:[A-Z]{{2,3}}[,.]? )?{POSTAL_CODE}(?:,? {CITY})?(?:,? (?:{CITY}|[A-Z]{{2,3}}))?"
     rf"|(?i:apartment|apt|suite|ste|unit|floor|flat|room)\.? ?#?[\w-]{{1,6}}"
 )
-# Where an address ends in its line: behind postal code and town, and a country that ends the line.
+# The end of an address in its line: after postal code and town, and a country that ends the line.
 _CODED: Final = re.compile(rf"(?<=[ ,]){CODE_AND_CITY}(?:(?: [(]|, ?){CITY}[)]?(?=[ .;]{{0,2}}\Z))?")
 
 
@@ -198,12 +198,12 @@ def address(value: str, how: str) -> Place | None:
 def lines(more: Sequence[str], end: int = 0, *, is_coded: bool = False, is_labeled: bool = False) -> int:
     """Return where an address ends in the lines after its first.
 
-    It continues to the line of the postal code, and from there over lines in capitals: a town, a country. Any other
+    It continues to the line of the postal code, and from there over capitalized lines: a town, a country. Any other
     line after the postal code is not part of it, however short: `Order A-17`.
 
     Args:
         more: the lines.
-        end: where it ends if it does not continue, counted from the end of the first line.
+        end: its end if it does not continue, counted from the end of the first line.
         is_coded: whether the first line has the postal code.
         is_labeled: whether it follows the label of an address; lines of a few capitalized words are then towns.
     """

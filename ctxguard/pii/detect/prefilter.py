@@ -1,6 +1,6 @@
-"""Tell which of many expressions may match in a text.
+"""Find out which of many expressions may match in a text.
 
-In one pass of google-re2 (extra `fast`), else literal by literal. Both look for the same literals, see `anchors`.
+In one pass of google-re2 (extra `fast`), else literal by literal. Both search for the same literals, see `anchors`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 from ctxguard.pii.detect.anchors import EDGE, Anchor, Form
 from ctxguard.pii.detect.normalize import View
 
-_MEMORY: Final = 64 << 20
+_MEMORY: Final = 64 << 20  # bytes of RE2's automata
 
 
 class Prefilter:
-    """Tell which of some anchors a text holds, each by its place."""
+    """Find out which of some anchors occur in a text."""
 
     def __init__(self, anchors: Sequence[Anchor]) -> None:
         self._anchors = tuple(anchors)
@@ -25,7 +25,7 @@ class Prefilter:
         self._automata = _automata(self._anchors) if importlib.util.find_spec("re2") is not None else None
 
     def open(self, view: View) -> set[int]:
-        """Return the places of the anchors of which a text holds a literal."""
+        """Return the numbers of the anchors of which a text contains a literal."""
         found = set(self._one_by_one(view) if self._automata is None else self._automata(view.plain))
         if not self._of_ascii or view.text.isascii():
             return found
@@ -33,7 +33,7 @@ class Prefilter:
         return found.union(place for place, beyond in self._of_ascii if not beyond or not beyond.isdisjoint(chars))
 
     def _one_by_one(self, view: View) -> Iterator[int]:
-        # a handful of literals each: `in` runs at memory speed where a literal does not occur
+        # a handful of literals each: `in` runs at memory speed if a literal does not occur
         for place, anchor in enumerate(self._anchors):
             form = view.form(anchor.form.table)
             for literal in anchor.literals:
@@ -43,7 +43,7 @@ class Prefilter:
 
 
 def _automata(anchors: Sequence[Anchor]) -> Callable[[bytes], Iterable[int]]:
-    """Return what tells in one pass, or one for each form that is apart, which anchors a text holds."""
+    """Return one automaton for all anchors, or one for each form that is apart."""
     parts: dict[bytes, list[int]] = {}
     for place, anchor in enumerate(anchors):
         parts.setdefault(anchor.form.table if anchor.form.is_apart else b"", []).append(place)
@@ -57,7 +57,7 @@ def _re2_set(anchors: Iterable[Anchor]) -> Callable[[bytes], Sequence[int] | Non
 
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
-    # beyond its memory RE2 forgets what it has built and becomes many times slower
+    # beyond its memory limit, RE2 discards its states and becomes many times slower
     options.max_mem = _MEMORY
     every = re2.Set.SearchSet(options)
     for anchor in anchors:
@@ -68,7 +68,7 @@ def _re2_set(anchors: Iterable[Anchor]) -> Callable[[bytes], Sequence[int] | Non
 
 
 def _spelled(literal: str, form: Form) -> str:
-    """Return an expression over the text for a literal of one of its forms."""
+    """Return an expression over the original text for a literal of a form."""
     if literal[:1] == EDGE:
         return f"(?:^|[^A-Za-z]){_spelled(literal[1:], form)}"
     if literal[-1:] == EDGE:

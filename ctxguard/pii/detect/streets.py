@@ -45,7 +45,7 @@ _FRENCH: Final = re.compile(
 _NUMBER: Final = re.compile(
     rf" \d(?<=[^\W_][ ]\d|[,.º°][ ]\d)\d{{0,5}}(?: ?[A-Za-z](?![^\W_]))?(?:[-/–] ?\d{{1,4}}[a-z]?)?{END}| s/n{END}"
 )
-_BEFORE: Final = 90
+_BEFORE: Final = 90  # characters before a house number that are searched for its street
 _SIGNS: Final = re.compile(r"[^\w]")
 _ENDINGS: Final = tuple(words("street_endings"))
 _FIRST_WORDS: Final = frozenset(
@@ -70,7 +70,7 @@ _FLAT: Final = re.compile(r"[ASUF](?<=[ \n].)(?:pt|partment|uite|te|nit|lat|PT|U
 _BEFORE_FLAT: Final = re.compile(
     rf"(?:(?<![^\W_])\d{{1,6}}[A-Za-z]? )?(?:{_NAME} ){{0,4}}(?:{_NAME}|{_NAME} \d{{1,5}}[A-Za-z]?)\Z"
 )
-# Characters behind an address in which its further lines are looked for.
+# Characters after an address that are searched for its further lines.
 _LINES: Final = 200
 _UNIT: Final = (
     rf"(?:(?i:apartment|apt|suite|ste|unit|floor|flat|room|rm|piso|planta|appartement|appt|bât|interno|int"
@@ -87,7 +87,7 @@ _TAIL: Final = re.compile(
 _MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
 _LIVING: Final = frozenset(words("living"))
 _LIVES: Final = re.compile(rf" (?:{'|'.join(sorted(_LIVING))}) (?:at|in|on|à|au|en|op|em|na|no|przy|w)(?![^\W_])")
-_NAME_SIZE: Final = 60
+_NAME_SIZE: Final = 60  # characters before an address that are searched for a name
 # On an envelope, the address is below a name.
 _LINE_ABOVE: Final = re.compile(
     rf"(?:(?<![^\n])|(?<=\n> ))((?:{_NAME}[ ]){{1,3}}{_NAME})[ \t,]{{0,2}}\n{{1,2}}[> ]{{0,3}}\Z"
@@ -131,7 +131,7 @@ def _number_last(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _units(text: str) -> Iterator[tuple[int, int]]:
-    """Walk addresses that have the number of a flat, whatever their street is called."""
+    """Yield addresses with the number of a flat, whatever the street is called."""
     for match in _FLAT.finditer(text):
         begin = max(0, match.start() - _BEFORE)
         found = _BEFORE_FLAT.search(text[begin : match.start()].rstrip(" \n>,"))
@@ -140,7 +140,7 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
 
 
 def owners(text: str) -> Iterator[tuple[int, int]]:
-    """Walk the places of names by what follows: an e-mail address in brackets, where somebody lives, an address."""
+    """Yield the places of names by what follows them: an e-mail address in brackets, a residence, an address."""
     for start in chain(_mails(text), _homes(text)):
         found = _NAME_BEFORE.search(text[max(0, start - _NAME_SIZE) : start].rpartition("\n")[2])
         if found is not None:
@@ -160,7 +160,7 @@ def _homes(text: str) -> Iterator[int]:
 
 
 def _owner(value: str, start: int) -> Iterator[tuple[int, int]]:
-    """Walk the name that a text ends with: `Contact Jane Roe`."""
+    """Yield the name that a text ends with: `Contact Jane Roe`."""
     while value.count(" "):
         place = name(value, "full")
         if place is not None and place[1] == len(value):

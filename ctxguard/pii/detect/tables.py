@@ -30,8 +30,8 @@ _HEADINGS: Final = re.compile(
 )
 """A line that may head a table: short cells without digits."""
 _LETTER: Final = re.compile(r"[^\W\d_]")
-_MOST_COLUMNS: Final = 200
-_LONGEST: Final = 4_000
+_MOST_COLUMNS: Final = 200  # a line with more is not a heading
+_LONGEST: Final = 4_000  # characters of a heading line
 _BEFORE: Final = 60
 """Characters before a value that are looked at, at most."""
 
@@ -44,7 +44,7 @@ class _Table(NamedTuple):
         headings: the places of the headings of its columns.
         begin: the offset of its first row.
         end: the offset behind its last row.
-        is_sure: False if it may be prose: a sentence with a comma, continued on a line that has a comma, too.
+        is_sure: False if it may be prose: a sentence with a comma, continued on a line that also has one.
     """
 
     separator: str
@@ -58,7 +58,7 @@ _Lined = TypeVar("_Lined", _Table, Row)
 
 
 class Headings:
-    """Find the context of values in the tables of a text: the heading of the column, not the end of the row before."""
+    """The context of values in the tables of a text: the heading of the column, not the end of the previous row."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -83,7 +83,7 @@ class Headings:
 
         Returns:
             Each is followed by the part of the cell before the value; the second is empty if neither the first cell of
-            the row nor the one before the value has a word. None if the value is not in a row of a table.
+            the row nor the one before the value contains a word. None if the value is not in a row of a table.
         """
         if self._grid_rows and (grid := _around(self._grid_rows, start)) is not None:
             if self._row[0] != grid.begin:
@@ -92,7 +92,7 @@ class Headings:
         if not self._tables or (table := _around(self._tables, start)) is None:
             return None
         row = self._text.rfind("\n", 0, start) + 1
-        # a row has many values, so its cells are kept
+        # a row has many values, so its cells are cached
         if self._row[0] != row:
             self._row = row, _cells(self._text, row, table.separator)
         context = self._context(start, table.headings, self._row[1])
@@ -109,7 +109,7 @@ class Headings:
         cell = text[cells[column][0] : start]
         heading = f"{text[a:b]}: {cell}"
         beside = dict.fromkeys((cells[0], cells[column - 1])) if column else ()
-        # most rows are numbers, which are no context
+        # most rows are numbers, which give no context
         if not any(_LETTER.search(text, *place) for place in beside):
             return heading, ""
         return heading, f"{' '.join(text[c:d] for c, d in beside)}: {cell}"
@@ -122,7 +122,7 @@ def _around(tables: list[_Lined], start: int) -> _Lined | None:
 
 
 def _headings_at(text: str, begin: int) -> tuple[str, list[Place]] | None:
-    """Return the separator and the cells of the line at an offset; None if it cannot head a table."""
+    """Return the separator and the cells of the line at an offset; None if it cannot be a table's heading."""
     end = _line_end(text, begin)
     separator = next((one for one in _SEPARATORS if text.find(one, begin, end) >= 0), None)
     if separator is None or end - begin > _LONGEST:
@@ -132,7 +132,7 @@ def _headings_at(text: str, begin: int) -> tuple[str, list[Place]] | None:
 
 
 def _table_at(text: str, begin: int) -> _Table | None:
-    """Return the table headed by the line at an offset; None if it heads none."""
+    """Return the table whose headings are in the line at an offset; None if there is none."""
     if (head := _headings_at(text, begin)) is None:
         return None
     separator, headings = head
@@ -142,7 +142,7 @@ def _table_at(text: str, begin: int) -> _Table | None:
     while end < len(text):
         last = _line_end(text, end)
         row = text[end:last]
-        # a quoted cell or a number may hold more separators; the cells before it are still in their columns
+        # a quoted cell or a number may contain more separators; the cells before it are still in their columns
         is_row = _count(row, separator) >= many or _RULE.match(row)
         if last - end > _LONGEST or not row.strip() or not is_row:
             break
@@ -158,14 +158,14 @@ def _count(line: str, separator: str) -> int:
 def columns(
     text: str, start: int, done: list[int], heading: Callable[[str, str], tuple[str, Judge] | None]
 ) -> Iterator[tuple[str, Place]]:
-    """Walk the cells of a table that are found, with their labels.
+    """Yield the cells of the recognized columns of a table, with their labels.
 
     Args:
         text: the text.
-        start: where a heading stands.
-        done: ends with where the last table that was read ended; the end of this one is put there.
-        heading: returns the label of a column, by its heading and the line of all headings, and what judges its cells;
-            None where they are not looked at.
+        start: offset of a heading.
+        done: a list that ends with the end of the last table; the end of this one is appended.
+        heading: called with the heading of a column and the line of all headings; returns the column's label and the
+            function that judges its cells, or None to skip the column.
     """
     begin = text.rfind("\n", 0, start) + 1
     end = _line_end(text, begin)
@@ -204,7 +204,7 @@ def _cells(text: str, begin: int, separator: str) -> list[Place]:
         if match is None:
             return []
         cells.append(within(text, *match.span(1), ' \t"\r'))
-        # behind the last separator of a line nothing is left to match
+        # after the last separator of a line nothing is left to match
         is_last = match.end() == place
         place = match.end()
         if is_last or place >= len(text) or text[place - 1] != separator[-1]:
@@ -213,6 +213,6 @@ def _cells(text: str, begin: int, separator: str) -> list[Place]:
 
 
 def _are_headings(text: str, cells: list[Place]) -> bool:
-    """Tell whether a line heads a table: short cells, without digits and sentences."""
+    """Return whether a line is the heading of a table: short cells, without digits and sentences."""
     shown = [text[a:b] for a, b in cells if a < b]
     return all(len(cell) < 40 and not cell[0].isdigit() and ". " not in cell for cell in shown)

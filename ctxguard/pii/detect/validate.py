@@ -23,7 +23,7 @@ _ISSUER: Final = re.compile(
     r"|(?:352[89]|35[3-8]\d)\d{12,15}\Z|(?:2131|1800)\d{11}\Z"  # JCB
     r"|220[0-4]\d{12,15}\Z"  # Mir
 )
-# Maestro and RuPay: one long number in ten begins so, hence only in groups, or after a word.
+# Maestro and RuPay: one long number in ten has such a prefix, so it counts only in groups, or after a word.
 _DEBIT_ISSUER: Final = re.compile(r"(?:50\d\d|5[6-9]\d\d|6\d{3})\d{8,15}\Z")
 _DATE: Final = re.compile(
     r"(?:(?:19|20)\d\d([-/. ]|\. )(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12]\d|3[01])(?!\1?\d)"
@@ -32,7 +32,7 @@ _DATE: Final = re.compile(
 _COMPACT_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\Z")
 # No decimal begins with a 0 and another digit: `030.127246` is a phone number.
 _DECIMAL: Final = re.compile(r"(?!0\d)-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
-# What a list of changes begins its entries with: a version and its day.
+# The beginning of a change-log entry: a version and its day.
 _BEFORE_DATE: Final = re.compile(r"[\d .]+ \(?(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?\Z")
 _PAIRS: Final = re.compile(r"\d\d(?: \d\d){5,}\Z")  # bytes of a dump: no number is written in six pairs
 _YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
@@ -56,34 +56,34 @@ _OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
 # Shorter numbers with a leading 0 are part numbers as often as phone numbers; they need a word nearby.
 _NATIONAL_DIGITS: Final = 9
 _NANP_PREFIXES: Final = frozenset({"", "1", "01", "001"})
-# Version 1 addresses by length and letters alone: python-stdnum knows Bech32 but not Bech32m (BIP 350).
+# Taproot addresses (version 1) by length and letters alone: python-stdnum knows Bech32 but not Bech32m (BIP 350).
 _TAPROOT: Final = re.compile(r"bc1p[02-9ac-hj-np-z]{58}\Z")
 _REMOTE_USERS: Final = frozenset({"git", "hg", "svn"})
 
 
 def _digits(value: str) -> str:
-    """Return the digits of a folded text, where all are ASCII's."""
+    """Return the ASCII digits of a normalized text."""
     return value.encode("ascii", "ignore").translate(None, _NOT_DIGITS).decode()
 
 
 def stdnum(value: str, module: str) -> bool:
-    """Tell whether a module of python-stdnum takes the value: `stdnum(value, "de.idnr")`; not one digit repeated."""
+    """Return whether a module of python-stdnum accepts a value that is more than one repeated digit."""
     from importlib import import_module
 
     try:
         is_valid = import_module(f"stdnum.{module}").is_valid
         return len(set(value) - _SEPARATORS) > 1 and is_valid(value.replace(" ", "")) and not _counts_up(value)
-    except KeyError:  # of some places of birth python-stdnum knows the province alone, and stumbles over the county
+    except KeyError:  # python-stdnum knows some places of birth only by province, and raises for their counties
         return True
 
 
 def card(value: str) -> bool:
-    """Tell whether a card number has an issuer's prefix and length, and passes Luhn's check (ISO/IEC 7812).
+    """Return whether a card number has an issuer's prefix and length, and passes Luhn's check (ISO/IEC 7812).
 
-    Of 14 digits only Diners Club's count: other issuers of that length are rare, and dates with times are not.
+    Of 14 digits, only Diners Club's count: other issuers of that length are rare, while dates with times are common.
     """
     digits = _digits(value)
-    # the 14 digits of a date and a time pass the check as often as any others
+    # dates with times have 14 digits and pass the check as often as random digits
     if len(digits) == 14 and digits[0] != "3":
         return False
     issued = _ISSUER.match(digits) or (_DEBIT_ISSUER.match(digits) if digits != value else None)
@@ -91,24 +91,24 @@ def card(value: str) -> bool:
 
 
 def _counts_up(value: str) -> bool:
-    """Tell the row of a table from groups of one number: each is a little more than the one before."""
+    """Return whether groups are a table row rather than one number: each is slightly larger than the one before."""
     groups = re.split("[ -]", value)
-    # two groups that follow each other are a range, three a table
+    # two consecutive groups are a range, three a table
     if len(groups) < 3 or not value.replace(" ", "").replace("-", "").isdigit() or len(set(map(len, groups))) > 1:
         return False
     return all(0 < int(after) - int(before) < 10 ** (len(groups[0]) - 2) for before, after in pairwise(groups))
 
 
 def card_on_two_lines(value: str) -> bool:
-    """Tell whether digits with a line break among them are a card's; Maestro and RuPay begin as rows of numbers do."""
+    """Return whether digits with a line break are a card number, without Maestro and RuPay: rows begin like these."""
     return card(_digits(value))
 
 
 def iban_length(value: str) -> int:
-    """Return how many characters from the first are an IBAN (ISO 13616, mod 97), 0 where none."""
+    """Return how many leading characters are an IBAN (ISO 13616, mod 97), 0 if none."""
     from stdnum import iban
 
-    # the groups of a number may run on into words of four letters
+    # words of four letters may follow that look like further groups of the number
     for end in range(len(value), 14, -1):
         whole = end == len(value) or not value[end].isalnum()
         if whole and value[end - 1].isalnum() and iban.is_valid(value[:end], check_country=False):
@@ -117,18 +117,18 @@ def iban_length(value: str) -> int:
 
 
 def luhn(value: str) -> bool:
-    """Tell whether digits that follow a word like `card` pass Luhn's check, whatever their issuer."""
+    """Return whether digits that follow a word like `card` pass Luhn's check, whatever their issuer."""
     digits = _digits(value)
     return len(set(digits)) > 1 and stdnum(digits, "luhn")
 
 
 def us_ssn(value: str) -> bool:
-    """Tell whether the areas, groups and serials of a US social security number were ever given out (SSA rules)."""
+    """Return whether area, group and serial of a US social security number can have been issued (SSA rules)."""
     return stdnum(_digits(value), "us.ssn")
 
 
 def date(value: str) -> int:
-    """Return how many characters are a calendar date, with separators or without, at midnight if an hour follows."""
+    """Return how many leading characters are a calendar date; a time after it counts only if it is midnight."""
     day, hour, _ = value.partition(" 00:")
     if value.endswith(":") and not hour:
         return 0
@@ -136,27 +136,27 @@ def date(value: str) -> int:
 
 
 def is_address(value: str) -> bool:
-    """Tell whether dotted numbers are a host's or a network's IPv4 address, not this host's own or a bare mask.
+    """Return whether dotted numbers are an IPv4 address of a host or network, other than a local one or a bare mask.
 
-    Four single digits are the number of a version or a section far more often than an address.
+    Four single digits are far more often the number of a version or a section than an address.
     """
     address = _address(value)
     return address is not None and ("/" in value or not (_is_own(address) or len(value) == len("6.3.1.2")))
 
 
 def small_address(value: str) -> bool:
-    """Tell whether four single digits are an address where a word or a port says that they may be."""
+    """Return whether four single digits are an address, given that a word or a port suggests one."""
     address = _address(value)
     return address is not None and not _is_own(address)
 
 
 def is_local_address(value: str) -> bool:
-    """Tell whether dotted numbers are an IPv4 address of any kind."""
+    """Return whether dotted numbers are any IPv4 address."""
     return _address(value) is not None
 
 
 def address_length(value: str, kind: str = "remote") -> int:
-    """Return how many characters are an IPv6 address, with zone and prefix length; 0 where none or this host's own."""
+    """Return how many leading characters are an IPv6 address, with zone and prefix length; 0 if none or a local one."""
     for end in range(len(value), 1, -1):
         address = _address(value[:end])
         if address is not None and _ends_there(value, end):
@@ -172,14 +172,14 @@ def _ends_there(value: str, end: int) -> bool:
 
 
 def _is_telling(value: str, address: bytes) -> bool:
-    """Tell another host's address from this host's own, and from a name with `::` in it, as `ab::cd` in a program."""
+    """Return whether it is a remote address, not a local one or a name with `::` in code, such as `ab::cd`."""
     groups = [group for group in value.partition("%")[0].split(":") if group]
     long_or_many = len(groups) > 3 or any(len(group) > 2 for group in groups)
     return len(groups) > 1 and long_or_many and any(char.isdigit() for char in value) and not _is_own(address)
 
 
 def _address(value: str) -> bytes | None:
-    """Return the bytes of a network address, its prefix length left out; None where it is none."""
+    """Return the bytes of a network address, without its prefix length; None if it is not one."""
     host, _, prefix = value.partition("/")
     numbers = host.split(".")
     if len(numbers) == 4 and host.replace(".", "").isdigit():
@@ -195,16 +195,16 @@ def _address(value: str) -> bytes | None:
 
 
 def _is_own(address: bytes) -> bool:
-    """Tell an address of no host in particular: loopback, unspecified, `0.x`, or a mask as `255.255.255.0`."""
+    """Return whether an address is no remote host: loopback, unspecified, `0.x`, or a mask (`255.255.255.0`)."""
     if len(address) == 4:
         return address[0] in (0, 127) or address[:2] == b"\xff\xff"
     return int.from_bytes(address, "big") < 2
 
 
 def mac(value: str) -> bool:
-    """Tell whether a hardware address is one card's: not all zeros, not broadcast, written with one separator.
+    """Return whether a hardware address may be a device's: not all zeros, not broadcast, with one kind of separator.
 
-    With dots it has a letter: of twelve hexadecimal digits one in three hundred has none, of versions each.
+    With dots, it must contain a letter: one address in three hundred has none, but every version number.
     """
     digits = re.sub(r"[^0-9A-Fa-f]", "", value).lower()
     separators = set(re.sub(r"[0-9A-Fa-f]", "", value))
@@ -212,7 +212,7 @@ def mac(value: str) -> bool:
 
 
 def email(value: str) -> bool:
-    """Tell an e-mail address from a remote (`git@host`), a pinned package (`pkg@1.2.3`) and a file (`logo@2x.png`).
+    """Return whether it is an e-mail address, not a remote (`git@host`), package (`pkg@1.2`) or file (`logo@2x.png`).
 
     A file may be named after an address (`ann@corp.com.pdf`, `ann@corp.com-2024.tar.gz`).
     """
@@ -224,26 +224,26 @@ def email(value: str) -> bool:
 
 
 def _are_named_after_host(labels: list[str]) -> bool:
-    """Tell whether what a file is named after is a host: `corp.com.pdf`."""
+    """Return whether a file name begins with a host: `corp.com.pdf`."""
     host = [*dropwhile(_FILE_ENDINGS.__contains__, reversed(labels))]
     return len(host) > 1 and re.split("[_-]", host[0])[0] in _TOP_LEVEL and not re.fullmatch(r"\dx", labels[0])
 
 
-# Groups as cards, social security numbers and phone numbers have them.
+# Digit groups as in cards, social security numbers and phone numbers.
 _GROUPS: Final = ([4, 4, 4, 4], [3, 2, 4], [3, 3, 4], [1, 3, 3, 4])
 
 
 def dictated(value: str, kind: str) -> bool:
-    """Tell whether digits with pauses between them, in the usual groups or one by one, are a number of a kind."""
+    """Return whether spoken digits, in the usual groups or one by one, are a number of the given kind."""
     groups = [len(group) for group in re.findall(r"\d+", value)]
     judge, sizes = {"card": (card, (15, 16)), "us_ssn": (us_ssn, (9,)), "nanp_phone": (nanp_phone, (10, 11))}[kind]
     return sum(groups) in sizes and (groups in _GROUPS or set(groups) == {1}) and judge(_digits(value))
 
 
 def nanp_phone(value: str) -> bool:
-    """Tell whether area and exchange fit the North American plan, or are those that people make up (555, 123-456-7890).
+    """Return whether area and exchange fit the North American plan, or a typical invented one (555, 123-456-7890).
 
-    In the plan neither begins with 0 or 1.
+    In the plan, neither begins with 0 or 1.
     """
     digits = _digits(value)
     prefix, digits = digits[:-10], digits[-10:]
@@ -252,7 +252,7 @@ def nanp_phone(value: str) -> bool:
 
 
 def loose_phone(value: str) -> bool:
-    """Tell whether a number that follows a word like `phone` may be one: 6 to 15 digits, no date, decimals or range."""
+    """Return whether a number after a word like `phone` may be one: 6 to 15 digits, not a date, decimals or a range."""
     value = re.sub(" ?([/-]) ?", r"\1", value)
     count = len(_digits(value))
     is_other = any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE))
@@ -260,7 +260,7 @@ def loose_phone(value: str) -> bool:
 
 
 def _is_range(value: str) -> bool:
-    """Tell lines `1025-1027` from a number: as many digits on both sides, the second a little more."""
+    """Return whether it is a range such as lines `1025-1027`: equally long, the second slightly larger."""
     first, _, last = value.partition("-")
     if len(first) != len(last) or not (first + last).isdigit():
         return False
@@ -269,11 +269,12 @@ def _is_range(value: str) -> bool:
 
 
 def international_phone(value: str, wanted: str = "valid") -> int:
-    """Return how many characters after a `+` are a phone number of that country, 0 where none.
+    """Return how many characters after a `+` are a phone number of that country, 0 if none.
 
     Args:
         value: the candidate, from its `+` on.
-        wanted: `valid` takes a number in use, or one in groups of a possible length; `possible` the length alone.
+        wanted: `valid` accepts a number in use, or one in groups of a possible length; `possible` checks the length
+            alone.
     """
     import phonenumbers
 
@@ -292,14 +293,14 @@ def international_phone(value: str, wanted: str = "valid") -> int:
 
 
 def dialed_phone(value: str) -> bool:
-    """Tell whether digits with the prefix of international calls, `00`, are a number in use."""
+    """Return whether digits with the international prefix `00` are a number in use."""
     return value[:2] == "00" != value[2:4] and _is_valid_in("+" + value[2:], [None])
 
 
 def _has_possible_length(digits: str) -> bool:
-    """Tell whether digits are a country code and a number of a length that its plan has, without a 0 between them.
+    """Return whether digits are a country code and a number of a length in its plan, without a 0 between them.
 
-    Most are; to read a number in full takes phonenumbers ten times as long.
+    A quick first check: parsing a number in full with phonenumbers takes ten times as long.
     """
     import phonenumbers
 
@@ -313,7 +314,7 @@ def _has_possible_length(digits: str) -> bool:
 
 
 def national_phone(value: str, regions: str) -> int:
-    """Return how many characters are a phone number as it is written in one of the regions (`GB,DE`), 0 where none."""
+    """Return how many leading characters are a phone number as written in one of the regions (`GB,DE`), 0 if none."""
     if value.lstrip("(")[:1] != "0" or len(_digits(value)) < _NATIONAL_DIGITS:
         return 0
     if _OTHER_SHAPE.match(value) is not None or _PAIRS.match(value) is not None or not loose_phone(value):
@@ -322,12 +323,12 @@ def national_phone(value: str, regions: str) -> int:
 
 
 def plain_phone(value: str, regions: str) -> bool:
-    """Tell whether digits without separators are a phone number: with its country code, or in one of the regions."""
+    """Return whether digits without separators are a phone number: with country code, or in one of the regions."""
     return _is_valid_in("+" + value, [None]) or _is_valid_in(value, [*regions.split(","), "US", "CN", "ES", "BR"])
 
 
 def phone_of(value: str, region: str) -> bool:
-    """Tell whether a number as it is written in one region is a phone number there."""
+    """Return whether a number, as written in one region, is a phone number there."""
     return _is_valid_in(value, [region])
 
 
@@ -339,12 +340,12 @@ def _is_valid_in(value: str, regions: Iterable[str | None]) -> bool:
 
 
 def _group_ends(value: str) -> list[int]:
-    """Return the ends of the digit groups, the last first: a number that follows may not belong."""
+    """Return the ends of the digit groups, the last first: the last groups may belong to another number."""
     return [match.end() for match in re.finditer(r"\d+\)?", value)][::-1]
 
 
 def _parsed(value: str, region: str | None) -> PhoneNumber | None:
-    """Return a number read by its digits alone: to read past separators takes phonenumbers half as long again."""
+    """Parse a number from its digits alone: with separators, phonenumbers takes half as long again."""
     import phonenumbers
 
     try:
@@ -354,14 +355,14 @@ def _parsed(value: str, region: str | None) -> PhoneNumber | None:
 
 
 def crypto(value: str) -> bool:
-    """Tell whether a Bitcoin address passes its checksum (Base58Check, Bech32, Bech32m)."""
+    """Return whether a Bitcoin address passes its checksum (Base58Check, Bech32, Bech32m)."""
     return _TAPROOT.match(value) is not None or stdnum(value, "bitcoin")
 
 
 def chinese_id(value: str) -> bool:
-    """Tell whether a Chinese identity number has a province, a date and its check digit (GB 11643).
+    """Return whether a Chinese identity number has a province, a date and its check digit (GB 11643).
 
-    python-stdnum asks for a county that was there at birth, too; many people were numbered later.
+    python-stdnum also requires a county that existed at birth, but many people got their number later.
     """
     from stdnum.cn import ric
     from stdnum.exceptions import ValidationError
@@ -377,7 +378,7 @@ _INSURANCE_FACTORS: Final = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)
 
 
 def german_insurance(value: str) -> bool:
-    """Tell whether a German pension insurance number passes its check digit (VKVV, section 4)."""
+    """Return whether a German pension insurance number passes its check digit (VKVV, section 4)."""
     value = value.replace(" ", "")
     digits = f"{value[:8]}{ord(value[8]) - 64:02d}{value[9:11]}"
     total = sum(sum(divmod(int(digit) * factor, 10)) for digit, factor in zip(digits, _INSURANCE_FACTORS, strict=True))
@@ -385,22 +386,22 @@ def german_insurance(value: str) -> bool:
 
 
 def varied(value: str) -> bool:
-    """Tell a key that its prefix tells from a row of one letter; the example in a documentation is one."""
+    """Return whether the rest of a key with a known prefix is varied, unlike one repeated letter in documentation."""
     return len(set(value[4:])) > 6
 
 
 def generated(value: str) -> bool:
-    """Tell a key from a row of one letter and from the example in a provider's documentation."""
+    """Return whether a key is generated, rather than one repeated letter or a provider's documentation example."""
     return varied(value) and not is_example(value)
 
 
 def random_enough(value: str) -> bool:
-    """Tell a generated key from a word or an example: mixed characters, entropy above 3 bits a character (Shannon)."""
+    """Return whether a key looks random: a digit, more than 3 bits of entropy a character, no example."""
     return entropy(value) > 3.0 and any(char.isdigit() for char in value) and not is_example(value)
 
 
-# A dotted name, one of small letters, a constant, a variable, one whose last words begin with capitals, an address.
-# Or the name of a resource (`arn:`).
+# A dotted name, a lower-case name, a constant, a variable, a name whose last words are capitalized, a web address, or
+# the name of a resource (`arn:`).
 _CODE: Final = re.compile(
     r"\.?[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?\Z|[a-z_]+\Z|[A-Z]+(?:_[A-Z]+)+\d*\Z|\$[A-Za-z_]"
     r"|(?!\w*\d[a-z]|(?:\w*?\d+[A-Za-z]){2})\w*?(?:[A-Z](?=[a-z]*[aeiouy])[a-z]{2,}){2,}\Z|https?://|arn:"
@@ -408,19 +409,19 @@ _CODE: Final = re.compile(
 
 
 def named_secret(value: str) -> bool:
-    """Tell a secret that a name like `token` is given from an expression of a program."""
+    """Return whether the value of a name like `token` is a secret rather than an expression of a program."""
     return not is_code(value) and random_enough(value)
 
 
 def is_code(value: str) -> bool:
-    """Tell whether a value is an expression of a program, the name of a constant or an address on the web."""
+    """Return whether a value is an expression of a program, the name of a constant or an address on the web."""
     return _CODE.match(value) is not None
 
 
 def plate(value: str) -> bool:
-    """Tell whether what follows a word like `license plate` may be one: letters and digits, four or more in all."""
+    """Return whether the text after a word like `license plate` may be one: letters and digits, four or more."""
     signs = sum(map(str.isalnum, value))
-    return 4 <= signs <= 8 + value.count(" ") and 0 < sum(map(str.isdigit, value)) < signs
+    return 4 <= signs <= 8 + value.count(" ") + value.count("-") and 0 < sum(map(str.isdigit, value)) < signs
 
 
 _VIN_WEIGHTS: Final = (8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2)
@@ -430,7 +431,7 @@ _VIN_VALUES: Final = dict(
 
 
 def vehicle(value: str) -> bool:
-    """Tell whether the check digit of a vehicle identification number is right (49 CFR 565, North America, China)."""
+    """Return whether the check digit of a vehicle identification number is right (49 CFR 565, North America, China)."""
     digits = (int(char) if char.isdigit() else _VIN_VALUES[char] for char in value)
     total = sum(digit * weight for digit, weight in zip(digits, _VIN_WEIGHTS, strict=True))
     return "0123456789X"[total % 11] == value[8] and sum(map(str.isalpha, value)) > 2
@@ -440,7 +441,7 @@ _EXAMPLE: Final = re.compile(r"(?i)example|x{6}|0{8}|1234567890|abcdefgh|placeho
 
 
 def is_example(value: str) -> bool:
-    """Tell the example in a documentation from a key or a password."""
+    """Return whether a key or a password is a documentation example."""
     return _EXAMPLE.search(value) is not None
 
 

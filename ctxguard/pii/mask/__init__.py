@@ -1,1 +1,1 @@
-"""Hide what is found, and give it back."""
+"""Mask findings, and restore their values."""

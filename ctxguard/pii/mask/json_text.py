@@ -15,7 +15,7 @@ from ctxguard.pii.detect.matcher import WINDOW
 from ctxguard.pii.spans import Span
 
 _TOKEN: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|(-?\d[\d.eE+-]*)|([\[{])|[\]}]', re.DOTALL)
-"""A string, with the colon that makes it a key, a number, or what a scope begins or ends with."""
+"""A string, with the colon that makes it a key; a number; or the bracket of a scope."""
 _IN_LIST: Final = re.compile(r'[\[,]\s*(?:"[^"]*"|-?\d[\d.eE+-]*)\s*[,\]]')
 _KEY_END: Final = re.compile(r'"\s*:')
 _END: Final = attrgetter("end")
@@ -39,9 +39,9 @@ class JsonToken(NamedTuple):
     Attributes:
         start: offset of its first character, the quote included.
         end: offset after its last character.
-        value: the decoded string, or the number as it is written.
-        key: the object key whose value it is (or is in, for lists); empty if there is none.
-        is_key: True if it is an object key itself.
+        value: the decoded string, or the number as written.
+        key: the key of the object entry that is or contains the value; empty if there is none.
+        is_key: whether it is itself the key of an object entry.
         is_number: True if it is a number.
         scope: offset of the object or list that contains it; -1 if it is the whole text.
     """
@@ -67,14 +67,14 @@ def is_json(text: str) -> bool:
 
 
 def holds_json(value: str) -> bool:
-    """Return whether a string is a JSON object or list itself."""
+    """Return whether a string itself contains a JSON object or list."""
     return value.lstrip()[:1] in _SCOPES and is_json(value)
 
 
 def is_flat(text: str) -> bool:
     """Return whether a valid JSON text can be searched as plain text: no escapes, no list of strings or numbers.
 
-    In a list, the key is the context of all values, but only the first one is next to it.
+    The key before a list is the context of all its values, but in plain text it is next to the first one only.
     """
     return "\\" not in text and _IN_LIST.search(text) is None
 
@@ -89,7 +89,7 @@ def all_in_strings(text: str, spans: Sequence[Span]) -> bool:
         if quotes % 2 == 0:
             return False
         if end < done:
-            # once for each string, else a long one with many findings would take quadratic time
+            # once per string, else a long one with many findings would take quadratic time
             end = text.find('"', done)
             if _KEY_END.match(text, end):
                 return False
@@ -99,7 +99,7 @@ def all_in_strings(text: str, spans: Sequence[Span]) -> bool:
 
 
 def json_tokens(text: str) -> Iterator[JsonToken]:
-    """Walk the strings and numbers of a valid JSON text, in their order."""
+    """Yield the strings and numbers of a valid JSON text, in their order."""
     scopes: list[tuple[str, int]] = []
     key, scope = "", -1
     for match in _TOKEN.finditer(text):
@@ -119,7 +119,7 @@ def json_tokens(text: str) -> Iterator[JsonToken]:
 
 
 def rewrite_json(text: str, change: Callable[[JsonToken], str], tokens: Iterable[JsonToken]) -> str:
-    """Return the JSON text with changed strings and numbers replaced; the rest stays byte for byte.
+    """Return the JSON text with changed strings and numbers replaced; the rest stays the same, byte for byte.
 
     Args:
         text: a valid JSON text.
@@ -138,7 +138,7 @@ def rewrite_json(text: str, change: Callable[[JsonToken], str], tokens: Iterable
 
 
 def kept_apart(change: Callable[[JsonToken], str]) -> Callable[[JsonToken], str]:
-    """Return a change that gives no two keys of one object the same new name, so that no value is lost."""
+    """Return a change that never gives two keys of one object the same new name, so that no value is lost."""
     taken: set[tuple[int, str]] = set()
     numbers: Counter[tuple[int, str]] = Counter()
 
@@ -162,11 +162,11 @@ def touching(spans: Sequence[Span], token: JsonToken) -> Span | None:
 
 
 def touched(texts: Iterable[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
-    """Return the texts in which a rule may find something; in the others nothing is found.
+    """Return the texts in which a rule may find something; the others certainly have no findings.
 
     Args:
         texts: short texts.
-        find: searches by rules that find the same in a text alone and in that text between blank lines.
+        find: searches with rules that find the same in a text alone and in that text between blank lines.
     """
     waiting = list(dict.fromkeys(texts))
     found: set[str] = set()
@@ -187,7 +187,7 @@ def _touched(texts: Sequence[str], find: Callable[[str], Sequence[Span]]) -> set
 
 
 def _encoded(value: str) -> str:
-    """Encode a value as JSON; with as few escapes as possible, because they could look like something else."""
+    """Encode a value as JSON with as few escapes as possible, because rules could match in these."""
     if isinstance(value, JsonNumber):
         return str(value)
     return json.dumps(value, ensure_ascii=any("\ud800" <= char <= "\udfff" for char in value))

@@ -10,20 +10,20 @@ from ctxguard.pii.mask.vault import SessionVault, session_vault
 
 
 class Masker(MaskingRules):
-    """Mask texts by rules or detectors. Safe to share between threads; what it remembers is bounded.
+    """Mask texts by rules or detectors. Safe to share between threads; its caches are bounded.
 
     Args:
         rules: one rule set, detector or callable, or several; the order breaks ties.
-        strategy: how findings are hidden: one strategy, or one by label with `*` for the rest.
-        key: key of the hash strategy, at least 16 bytes.
-        vault: where pseudonyms live; None means that each session numbers its own, in memory.
-        escape: True also masks text that already looks like a placeholder, so that nobody gets a value out of the
+        strategy: how findings are masked: one strategy, or one per label with `*` for the rest.
+        key: key of the hash strategy, at least 16 bytes; None means the environment variable CTXGUARD_HASH_KEY.
+        vault: where the values of pseudonyms are stored; None means that each session numbers its own, in memory.
+        escape: True also masks text that already looks like a placeholder, so that nobody can read a value out of the
             vault by writing its placeholder; False leaves it, so that masking twice changes nothing.
         on_detector_error: what happens when a detector that is not a rule set fails: `raise`, or `redact` the whole
             text.
         timeout: seconds such a detector may take for a text.
-        cache: the findings by text; None means a cache of the masker's own. It changes speed, never a result; maskers
-            with the same rules may share one.
+        cache: the cache of findings by text; None creates one for this masker. It affects speed, never a result;
+            maskers with the same rules may share one.
 
     Attributes:
         is_stateless: True if the masked text does not depend on other texts.
@@ -32,7 +32,7 @@ class Masker(MaskingRules):
         is_joinable: True if many texts can be joined and searched at once (see `RuleSet.is_joinable`).
 
     Raises:
-        ConfigError: a setting is of another kind, a strategy is unknown, `hash` has no key, or a rule matches a
+        ConfigError: a setting has the wrong type, a strategy is unknown, `hash` has no key, or a rule matches a
             placeholder.
     """
 
@@ -44,7 +44,7 @@ class Masker(MaskingRules):
         return MaskSession(self)
 
     def with_vault(self, vault: SessionVault) -> Masker:
-        """Return a masker with the same rules whose placeholders live in a vault; redacting becomes pseudonymizing.
+        """Return a masker with the same rules whose placeholders are in a vault; redaction becomes pseudonymization.
 
         Args:
             vault: of one session.

@@ -1,9 +1,11 @@
-"""What a masker looks for, and what it writes in place of each finding."""
+"""The detectors of a masker, and the replacement for each finding."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Final
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detectors import OnDetectorError, Rules, detectors_of
@@ -15,6 +17,8 @@ from ctxguard.pii.rule_sets import STANDARD, RuleSet
 from ctxguard.pii.settings import check_text
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.tokens.text_cache import TextCache
+
+HASH_KEY_VARIABLE: Final = "CTXGUARD_HASH_KEY"
 
 
 class MaskingRules:
@@ -46,7 +50,7 @@ class MaskingRules:
         self._check_placeholders()
 
     def find(self, text: str) -> Sequence[Span]:
-        """Return what the detectors find together.
+        """Return the findings of all detectors together.
 
         Raises:
             DetectorError: a detector failed.
@@ -60,7 +64,7 @@ class MaskingRules:
         return found
 
     def find_joined(self, text: str) -> Sequence[Span]:
-        """Return what the detectors find together, without the cache."""
+        """Return the findings of all detectors together, without the cache."""
         if len(self.detectors) == 1:
             return self.detectors[0].find(text)
         return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
@@ -117,10 +121,12 @@ def _redactions(detectors: Iterable[Detector]) -> dict[str, str]:
 
 def _hash_key(key: str | bytes | None, strategy: Strategies) -> bytes:
     wanted = strategy == "hash" or (not isinstance(strategy, str) and "hash" in strategy.values())
+    key = os.environ.get(HASH_KEY_VARIABLE, "") if key is None and wanted else key
     data = key.encode() if isinstance(key, str) else key or b""
     if not isinstance(data, bytes) or (wanted and len(data) < 16):
         raise ConfigError(
-            "the hash strategy needs key=…, text or bytes, of at least 16 bytes, else values can be guessed",
+            f"the hash strategy needs key=… (or the variable {HASH_KEY_VARIABLE}), of at least 16 bytes, "
+            "else values can be guessed",
             setting="key",
         )
     return data

@@ -19,8 +19,8 @@ class Original:
     """The value of a placeholder.
 
     Attributes:
-        value: as it was first written. Not part of `repr`.
-        is_number: True if it was a number in JSON first, and must become one again.
+        value: as first written. Not part of `repr`.
+        is_number: True if it first occurred as a number in JSON, and must be restored as one.
     """
 
     value: str = field(repr=False)
@@ -47,12 +47,12 @@ def normalized(label: str, value: str) -> str:
     if label in _BY_SIGNS:
         return " ".join(folded.casefold().split())
     bare = "".join(char for char in folded.casefold() if char.isalnum())
-    # another rule finds a number with its plus than without, and restoring it must keep the plus
+    # rules find the same number with and without its plus, and restoring must keep the plus
     return f"+{bare}" if bare and folded.startswith("+") else bare or folded
 
 
 class MemoryPseudonyms:
-    """Number values in this process; numbers depend only on the texts that came before.
+    """Number values in this process; numbers depend only on the earlier texts.
 
     Args:
         first: The number of the first value of each label.
@@ -88,7 +88,7 @@ class MemoryPseudonyms:
 
         Args:
             otherwise: returns the replacement for a value without a placeholder, by its label.
-            until: how many placeholders count, the first ones; None means all.
+            until: how many of the placeholders count, the first ones; None means all.
         """
         return _Given(self, otherwise, until)
 

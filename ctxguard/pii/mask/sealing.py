@@ -1,4 +1,4 @@
-"""Seal records with a key: AES-256-GCM (NIST SP 800-38D), with what a record is about as associated data."""
+"""Encrypt records with a key: AES-256-GCM (NIST SP 800-38D), with the subject of a record as associated data."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_VARIABLE: Final = "CTXGUARD_VAULT_KEY"
-_KEY_BYTES: Final = 32
-_NONCE_BYTES: Final = 12
-_KEY_ID_BYTES: Final = 4
+_KEY_BYTES: Final = 32  # AES-256
+_NONCE_BYTES: Final = 12  # of GCM (NIST SP 800-38D)
+_KEY_ID_BYTES: Final = 4  # enough to tell a few keys apart
 _NO_KEY: Final = "a vault key is a text of 32 bytes in URL-safe base64, or a list of them; make one by new_key()"
 
 
 def new_key() -> str:
-    """Return a new random key, as `Vault` and the variable CTXGUARD_VAULT_KEY take it."""
+    """Return a new random key, for `Vault` and the environment variable CTXGUARD_VAULT_KEY."""
     return base64.urlsafe_b64encode(os.urandom(_KEY_BYTES)).decode()
 
 
 class KeyRing:
-    """Seal with the first of some keys, and open what any of them sealed.
+    """Encrypt with the first of some keys, and decrypt with any of them.
 
     Raises:
-        ConfigError: there is no key, or it is none of `new_key`.
+        ConfigError: there is no key, or one was not made by `new_key`.
         ImportError: cryptography is not installed.
     """
 
@@ -43,15 +43,15 @@ class KeyRing:
         return len(self._boxes)
 
     def seal(self, plain: bytes, about: str) -> bytes:
-        """Return a sealed record; it opens only together with what it is about."""
+        """Return an encrypted record; it can only be decrypted together with its subject."""
         return self._boxes[0].seal(plain, about.encode())
 
     def open(self, sealed: bytes, about: str) -> bytes:
-        """Return what was sealed.
+        """Return the decrypted record.
 
         Raises:
-            OtherKeyError: none of the keys sealed it.
-            VaultError: it is damaged, or about something else.
+            OtherKeyError: it was encrypted with none of the keys.
+            VaultError: it is damaged, or has another subject.
         """
         for box in self._boxes:
             if sealed.startswith(box.id):
@@ -62,11 +62,11 @@ class KeyRing:
 
 
 class OtherKeyError(VaultError):
-    """A record was sealed with a key that was not given; it may hold any value."""
+    """A record was encrypted with a key that was not given; it may contain any value."""
 
 
 class _Box:
-    """Seal and open with one key."""
+    """Encrypt and decrypt with one key."""
 
     def __init__(self, key: bytes) -> None:
         self._cipher = _cipher(hmac.digest(key, b"ctxguard vault seal", hashlib.sha256))

@@ -46,15 +46,15 @@ class MaskSession(GivesBack):
         """Return a text masked; one that is JSON as a whole stays JSON.
 
         Raises:
-            DetectorError: a detector failed, or finds something in whatever its findings are replaced with.
+            DetectorError: a detector failed, or matches in the replacements of its own findings.
         """
         return self._next(text, escapes=self._escapes)
 
     def own(self, text: str) -> str:
-        """Mask a text that the model or a stage wrote, not a person or a tool: its placeholders stay.
+        """Mask a text that the model or a stage wrote, rather than a person or a tool: its placeholders stay.
 
-        Those that a person or a tool wrote earlier in this conversation are escaped here, too: if values were restored
-        in the model's answer, such a placeholder in it is a quotation of that person.
+        But if a person or a tool wrote the same placeholder earlier in this conversation, it is escaped: in the model's
+        answer, it quotes that person, and no value must be restored for it.
 
         Raises:
             DetectorError: see `text`.
@@ -62,7 +62,7 @@ class MaskSession(GivesBack):
         return self._next(text, escapes=False)
 
     def together(self, texts: Sequence[str], *, is_own: bool) -> list[str]:
-        """Mask the texts of one message, over which a value may be split.
+        """Mask the texts of one message; a value may be split over several of them.
 
         Raises:
             DetectorError: see `text`.
@@ -72,7 +72,7 @@ class MaskSession(GivesBack):
 
     @property
     def known(self) -> tuple[int, int]:
-        """How many forms of names and how many placeholders there are so far, for `again`."""
+        """Return how many forms of names and how many placeholders there are so far, for `again`."""
         return len(self._names), len(self._memory)
 
     def learn(self, text: str) -> None:
@@ -91,7 +91,7 @@ class MaskSession(GivesBack):
 
         Args:
             text: the masked text.
-            known: the names and placeholders that count, as `known` returned them at that point of the conversation.
+            known: the names and placeholders that count: the result of `known` at that point of the conversation.
 
         Raises:
             DetectorError: see `text`.
@@ -102,8 +102,8 @@ class MaskSession(GivesBack):
     def drafted(self, text: str) -> str:
         """Mask a text that is not part of the conversation: a summary, a note of a stage.
 
-        Values of the conversation get their placeholders. Without a vault, any other value is redacted: the next value
-        of the conversation would get the same number.
+        Values of the conversation get their placeholders. Without a vault, any other value is redacted: the next new
+        value of the conversation would get the same number.
 
         Raises:
             DetectorError: see `text`.
@@ -119,7 +119,7 @@ class MaskSession(GivesBack):
         return self.text(text)
 
     def name(self, text: str) -> str:
-        """Mask a participant's name; the result has only letters, digits, `_` and `-`, as providers require."""
+        """Mask a participant's name; the result contains only letters, digits, `_` and `-`, as providers require."""
         masked = self.text(text)
         return text if masked == text else _UNNAMED.sub("_", masked).strip("_") or "REDACTED"
 
@@ -128,10 +128,10 @@ class MaskSession(GivesBack):
         return self._memory if self._masker.vault is None else self._masker.vault
 
     def _given(self, until: int | None = None) -> Pseudonyms:
-        """Return placeholders that are not numbered anew: those given so far, or all of the vault.
+        """Return the existing placeholders without assigning new ones: those so far, or all of the vault.
 
         Args:
-            until: how many of those given in memory count, the first ones; None means all.
+            until: how many of those in memory count, the first ones; None means all.
         """
         vault = self._masker.vault
         return self._memory.given(self._masker.redaction, until=until) if vault is None else vault
@@ -151,7 +151,7 @@ class MaskSession(GivesBack):
         return masked
 
     def _masked(self, masking: TextMasking, text: str) -> str:
-        """Mask a text; where that fails, take back the placeholders that were given for it."""
+        """Mask a text; if that fails, remove the placeholders that were assigned for it."""
         given = len(self._memory)
         try:
             return masking.masked(text)

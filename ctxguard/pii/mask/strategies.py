@@ -1,4 +1,4 @@
-"""How a finding is hidden: redacted, pseudonymized, hashed, or shown in part."""
+"""How a finding is masked: redacted, pseudonymized, hashed, or shown in part."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NEVER_SHOWN: Final = frozenset({"SECRET", "PASSWORD", "PRIVATE_KEY", "URL_CREDE
 
 
 def strategy_of(strategies: Strategies, label: str) -> Strategy:
-    """Return how a label is hidden."""
+    """Return the strategy for a label."""
     return strategies if isinstance(strategies, str) else strategies.get(label, strategies.get("*", "redact"))
 
 
 def known_strategies(strategies: Strategies) -> Strategies:
-    """Return the strategies, or name the label for which there is no such strategy."""
+    """Return the strategies; raise for a label with an unknown strategy."""
     by_label = strategies if isinstance(strategies, Mapping) else {"*": strategies}
     for label, chosen in by_label.items():
         if chosen not in get_args(Strategy):
@@ -41,10 +41,10 @@ def hashed(label: str, value: str, key: bytes) -> str:
 
 
 def partly_shown(label: str, value: str) -> str | None:
-    """Return a value with most of it starred, or None where no part of it may be shown.
+    """Return a value with most of it starred, or None if no part of it may be shown.
 
-    Of an e-mail address the first letter and the domain stay, of anything else the last four letters or digits, or a
-    quarter where it is short.
+    The first letter and the domain of an e-mail address stay; of any other value, the last four letters or digits, or a
+    quarter if it is short.
     """
     if label in _NEVER_SHOWN:
         return None

@@ -29,23 +29,23 @@ from ctxguard.pii.mask.unmask import restore, restore_arguments
 from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM
 from ctxguard.pii.spans import Span, resolve
 
-_ROUNDS: Final = 16
+_ROUNDS: Final = 16  # after so many, a rule must be matching its own replacements
 _PARTIAL_ROUNDS: Final = 3
 """After so many rounds values are masked in full: the part that was shown kept matching."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextMasking:
-    """How one text of a conversation is masked.
+    """The masking of one text of a conversation.
 
     Attributes:
         rules: the detectors, and the replacement for each finding.
-        names: names that the conversation has made known.
+        names: the known names of the conversation.
         pseudonyms: the placeholders of values.
-        escapes: whether placeholders that the text spells stand for themselves: a person or a tool wrote them.
-        literals: placeholders that a person or a tool spelled earlier; they always stand for themselves.
+        escapes: whether placeholders in the text are masked as well, because a person or a tool wrote it.
+        literals: placeholders that a person or a tool wrote earlier; they are always masked.
         until: how many forms of `names` count, the first ones; None means all.
-        spelled: the placeholders that the text was found to spell, where it `escapes`.
+        spelled: the placeholders that were found in the text, if it `escapes`.
     """
 
     rules: MaskingRules
@@ -100,7 +100,7 @@ class TextMasking:
         return "".join((*pieces, text[done:]))
 
     def _masked_plain(self, text: str, spans: Sequence[Span] | None = None, *, key: str = "") -> str:
-        """Mask until nothing is found: text next to a new placeholder may match where it did not before.
+        """Mask until nothing is found: next to a new placeholder, text may match that did not match before.
 
         Args:
             text: the text.
@@ -139,7 +139,7 @@ class TextMasking:
         return self.rules.hidden(label, Original(value, is_number), self.pseudonyms, in_full=in_full)
 
     def _masked_json(self, text: str, spans: Sequence[Span]) -> str:
-        """Mask the values of JSON, then replace whole values in which the JSON text still has findings."""
+        """Mask the values of JSON; then replace whole values in which the JSON text still has findings."""
         masked = self._masked_in_strings(text, spans)
         if masked is None:
             masked = self._masked_tokens(text, spans)
@@ -153,7 +153,7 @@ class TextMasking:
     def _masked_in_strings(self, text: str, spans: Sequence[Span]) -> str | None:
         """Mask findings that lie inside strings; None if the strings must be masked one by one.
 
-        They must be if a rule may find more in a string alone: `^[0-9]{6}$`.
+        They must be if a rule may find more in a string alone, such as `^[0-9]{6}$`.
         """
         spelled = self.escapes or bool(self.literals)
         if not self.rules.is_joinable or not is_flat(text) or (spelled and may_spell(text)):
@@ -185,7 +185,7 @@ class TextMasking:
         return rewrite_json(text, change, tokens)
 
     def _asked(self, tokens: Sequence[JsonToken], spans: Sequence[Span]) -> list[JsonToken]:
-        """Return the tokens that may have findings, placeholders, or JSON in them; all others stay as they are."""
+        """Return the tokens that may contain findings, placeholders, or JSON; all others stay as they are."""
         find, spelled = self._find_joined, self.escapes or bool(self.literals)
         known = {
             token.start
@@ -215,7 +215,7 @@ class TextMasking:
         return self._masked_plain(value, spans, key=token.key)
 
     def _hit(self, token: JsonToken, spans: Sequence[Span]) -> str:
-        """Replace a whole token that still has a finding in the JSON text: its surroundings identify it."""
+        """Replace a whole token that still has a finding in the JSON text: it matches together with its context."""
         hit = touching(spans, token)
         if hit is None or PLACEHOLDER.fullmatch(token.value) is not None:
             return token.value

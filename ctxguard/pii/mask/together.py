@@ -32,17 +32,17 @@ def mask_together(
     mask: Callable[[str], str],
     hidden: Callable[[str, str], str],
 ) -> list[str]:
-    """Mask texts; each part of a value that is split is replaced by the replacement of the value.
+    """Mask texts; each part of a split value is replaced by the replacement of the whole value.
 
     Args:
-        texts: What the model reads, in order.
-        find: Finds in a text.
+        texts: The texts in the order in which the model reads them.
+        find: Returns the findings in a text.
         mask: Masks one text.
         hidden: Returns what replaces a value, given its label and the value.
     """
     cut: dict[str, tuple[str, str]] = {}
     marked = list(texts)
-    # all of them, for values in many shares, and two by two: the end of a third text may hide the first share
+    # all texts together, for values in many pieces, and each pair: the end of a third text may hide the first piece
     groups = [*([tuple(range(len(texts)))] if len(texts) > 2 else []), *pairwise(range(len(texts)))]
     for numbers, separator in product(groups, _SEPARATORS):
         for span, value, shares in list(_cut_values([(n, marked[n]) for n in numbers], separator, find)):
@@ -60,7 +60,7 @@ def mask_together(
 def _cut_values(
     texts: Sequence[tuple[int, str]], separator: str, find: Callable[[str], Sequence[Span]]
 ) -> Iterator[tuple[Span, str, list[_Piece]]]:
-    """Walk the values that are split, the last first, each with the places of its parts."""
+    """Yield the split values, the last first, each with the places of its parts."""
     pieces = list(_pieces(texts))
     joints = [separator if was.number != now.number else _BETWEEN for was, now in pairwise(pieces)]
     starts = list(accumulate((len(p.text) + len(j) for p, j in zip(pieces, joints, strict=False)), initial=0))

@@ -1,16 +1,17 @@
-"""Keep the values of placeholders: encrypted at rest, separate for each session.
+"""Store the values of placeholders: encrypted at rest, separate for each session.
 
-A record is sealed with the session and its own name, so that it cannot be moved to another session. The numbers that
-were assigned are kept separately, without values and without expiry: a placeholder in an old message never comes to
-mean another person's value.
+A record is encrypted together with the session and its own name, so that it cannot be moved to another session. The
+assigned numbers are stored separately, without values and without expiry: a placeholder in an old message never gets
+the value of another person.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
@@ -35,20 +36,30 @@ class Vault:
     """The values of many sessions in a store. Safe for many threads and, with a shared store, for many workers.
 
     Args:
-        store: where sealed records live.
-        key: a key of `new_key`, or several: the first seals, all open, so that keys can be changed. None means the
-            environment variable CTXGUARD_VAULT_KEY (several separated by commas).
-        ttl: seconds that each value is kept, counted from when it was first masked; using it does not prolong this.
-            Then it is gone, in sessions that are open, too, and the same value gets a new placeholder. None means that
-            values are kept until they are erased.
+        store: where encrypted records are stored.
+        key: a key from `new_key`, or several: the first encrypts, all decrypt, so that keys can be rotated. None means
+            the environment variable CTXGUARD_VAULT_KEY (several separated by commas).
+        ttl: seconds for which each value is stored, counted from when it was first masked; using it does not prolong
+            this. Then it is deleted, also in open sessions, and the same value gets a new placeholder. None means that
+            values are stored until they are erased.
+        tools: which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
+            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
 
     Raises:
-        ConfigError: there is no key, or it is none of `new_key`; the store is none, or `ttl` is not above 0.
+        ConfigError: there is no key, or one was not made by `new_key`; `store` is not a store, or `ttl` is not above 0.
         ImportError: cryptography is not installed.
     """
 
-    def __init__(self, store: Store, *, key: str | Sequence[str] | None = None, ttl: float | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        key: str | Sequence[str] | None = None,
+        ttl: float | None = None,
+        tools: Mapping[str, bool] = MappingProxyType({}),
+    ) -> None:
         seconds(ttl, "ttl")
+        self._tools = tools
         self._store = _opened(store)
         self._ttl = ttl
         self._keys = KeyRing(key)
@@ -67,23 +78,26 @@ class Vault:
             ConfigError: the name is not a string, or empty.
         """
         opened = SessionVault(self._records(session))
+        opened.tools = self._tools
         self._open_sessions.add(opened)
         return opened
 
     def forget(self, session: str, value: str | None = None) -> int:
-        """Erase a session, or one value of it; return how many records went.
+        """Erase a session, or one value of it; return how many records were erased.
 
-        A value is what was masked: in its own spelling or another one that gets the same placeholder, under each label.
-        With a person's name go its parts, which have records of their own: with `Jane Roe` also `Jane` and `Roe`. An
-        address has no parts: with `jane.roe@site.org` the name `Jane Roe`, whose else it may be, does not go.
-        What this vault opened forgets at once; another worker that read a value before keeps it until it ends, or until
-        its `ttl` is over. Of each label the highest number that was given stays, so that none is given again.
+        A value is given in its own spelling or another one with the same placeholder; it is erased under every label.
+        With a person's name, its parts are erased, which have records of their own: with `Jane Roe` also `Jane` and
+        `Roe`. An address has no parts: with `jane.roe@site.org`, the name `Jane Roe` is not erased, because it may be
+        another person's. This vault's open sessions forget the value at once; another worker that has read it keeps it
+        until it ends, or until its `ttl` is over. The highest assigned number of each label is kept, so that none is
+        assigned again.
 
         Raises:
-            VaultError: records of the session cannot be opened and may hold the value: they were sealed with another
-                key, or are damaged. What could be found is erased. A whole session is erased without its key.
-            StoreError: the records are deleted, but the log of the database still holds them (sealed), because another
-                connection is reading it; call `sweep()` of the store later.
+            VaultError: records of the session cannot be decrypted and may contain the value: they were encrypted with
+                another key, or are damaged. All records that could be found are erased. Erasing a whole session needs
+                no key.
+            StoreError: the records are deleted, but the log of the database still contains them (encrypted), because
+                another connection is reading it; call `sweep()` of the store later.
         """
         records = self._records(session)
         try:
@@ -96,25 +110,25 @@ class Vault:
         try:
             return self.session(session).forget(value)
         finally:
-            # deleting one record leaves it in the log of a database, and one whose time is over is still there
+            # a deleted record is still in the log of a database, and so is an expired one
             sweep: Callable[[], object] | None = getattr(self._store, "sweep", None)
             if sweep is not None:
                 sweep()
 
     def note(self, session: str, data: bytes) -> None:
-        """Seal a note about a session, over an earlier one. `forget` leaves it: it should hold no value."""
+        """Store an encrypted note about a session, over an earlier one. `forget` keeps it, so put no value in it."""
         self._records(_NOTE + session).write(_NOTE, data)
 
     def noted(self, session: str) -> bytes | None:
-        """Return the note about a session; None where there is none.
+        """Return the note about a session; None if there is none.
 
         Raises:
-            VaultError: it was sealed with another key, or is damaged.
+            VaultError: it was encrypted with another key, or is damaged.
         """
         return self._records(_NOTE + session).read(_NOTE)
 
     def rotate(self, session: str) -> int:
-        """Seal every record of a session anew by the first key; return how many there are."""
+        """Encrypt every record of a session anew with the first key; return how many there are."""
         records = self._records(session)
         self._records(_NOTE + session).reseal(_NOTE)
         return sum(map(records.reseal, records.names()))
@@ -124,7 +138,7 @@ class Vault:
 
 
 def session_vault(vault: object) -> SessionVault | None:
-    """Return the vault of a session, or None; refuse anything else, such as the vault of all sessions."""
+    """Return the vault of a session, or None; reject anything else, such as the vault of all sessions."""
     if vault is None or isinstance(vault, SessionVault):
         return vault
     raise ConfigError(
@@ -135,8 +149,8 @@ def session_vault(vault: object) -> SessionVault | None:
 class SessionVault(GivesBack):
     """The values of one session; get one from `Vault.session`.
 
-    Placeholders are numbered by first appearance, and a number never changes its meaning: the worker that writes a
-    record first wins, and the others read it.
+    Placeholders are numbered by first appearance, and a number never changes its value: the first worker to write a
+    record wins, and the others read it.
     """
 
     def __init__(self, records: SessionRecords) -> None:
@@ -155,7 +169,7 @@ class SessionVault(GivesBack):
     def erasures(self) -> int:
         """Return a number that grows whenever values of the session are erased or expire.
 
-        As long as it stays the same, a text that was masked before would be masked to the same text again.
+        As long as it stays the same, masking a text again gives the same result.
         """
         with self._lock:
             if self._records.expire and self._is_loaded:
@@ -168,7 +182,7 @@ class SessionVault(GivesBack):
         """Return the placeholder of a value; a new one, written to the store, if it has none.
 
         Raises:
-            VaultError: records of the session were sealed with another key, so that the value may have one already.
+            VaultError: records of the session were encrypted with another key, so that the value may have one already.
         """
         with self._lock:
             self._load()
@@ -182,7 +196,7 @@ class SessionVault(GivesBack):
         """Return the value of a placeholder, or None if it was never assigned, or was erased.
 
         Raises:
-            VaultError: the record cannot be opened.
+            VaultError: the record cannot be decrypted.
         """
         with self._lock:
             self._load()
@@ -208,13 +222,13 @@ class SessionVault(GivesBack):
         return self
 
     def forget(self, value: str) -> int:
-        """Erase a value, and the parts of a name; their placeholders have no value any more and are not assigned again.
+        """Erase a value, and the parts of a name; their placeholders lose their values and are never assigned again.
 
         Returns:
             How many records were erased.
 
         Raises:
-            VaultError: records cannot be opened and may hold the value, too.
+            VaultError: records cannot be decrypted and may contain the value, too.
         """
         with self._lock:
             self._load()
@@ -232,7 +246,7 @@ class SessionVault(GivesBack):
             return len(gone)
 
     def _is_part(self, key: tuple[str, str], value: str) -> bool:
-        """Return whether a record holds a value, or a part of it where it is a name."""
+        """Return whether a record contains a value, or a part of it if it is a name."""
         label, held = key
         return held == normalized(label, value) or (label == PERSON and is_part_of_name(held, value))
 
@@ -247,12 +261,12 @@ class SessionVault(GivesBack):
             self._erasures += 1
 
     def _refresh(self, name: str) -> None:
-        """Drop a record that has expired since it was read."""
+        """Discard a record that has expired since it was read."""
         if self._records.read(name) is None:
             self._drop(name)
 
     def _drop(self, name: str) -> None:
-        """Drop the value of a placeholder; its number is not assigned again."""
+        """Discard the value of a placeholder; its number is not assigned again."""
         self._originals[name] = None
         self._placeholders = {key: one for key, one in self._placeholders.items() if one != name}
         self._erasures += 1
@@ -271,7 +285,7 @@ class SessionVault(GivesBack):
         return self._placeholders[key]
 
     def _catch_up(self) -> None:
-        """Read what other workers assigned meanwhile; a number whose record is gone counts as assigned, too."""
+        """Read the numbers that other workers have assigned meanwhile, including those whose record was deleted."""
         for highest in self._records.given():
             label, number = label_and_number(highest)
             for missed in range(self._counts.get(label, 0) + 1, number + 1):
@@ -279,7 +293,7 @@ class SessionVault(GivesBack):
             self._count(highest)
 
     def _load(self) -> None:
-        """Read the session's records once; a number whose record is gone counts as assigned, too."""
+        """Read the session's records once; a number whose record was deleted still counts as assigned."""
         if self._is_loaded:
             return
         self._is_loaded = True
@@ -320,7 +334,7 @@ class SessionVault(GivesBack):
 
 
 def _plain(label: str, original: Original) -> bytes:
-    """Return the plain content of a record."""
+    """Return the decrypted content of a record."""
     return json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
 
 

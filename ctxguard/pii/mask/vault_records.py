@@ -1,4 +1,4 @@
-"""The sealed records of one session in a store, the numbers that were assigned, and notes on erasures."""
+"""The encrypted records of one session in a store, the assigned numbers, and notes about erasures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NUMBERS: Final = "-numbers"
 """Suffix of the namespace of the numbers that a session has assigned."""
 _ERASED: Final = "-erased"
-"""Suffix of the namespace of notes on erasures, which hold no value."""
+"""Suffix of the namespace of notes on erasures, which contain no value."""
 _EVERYTHING: Final = "*"
 _NOTE_BYTES: Final = 4
 """Random bytes in such a note, so that no two are equal."""
@@ -28,8 +28,8 @@ class SessionRecords:
 
     Args:
         store: the store.
-        keys: seal and open them.
-        ttl: seconds that each is kept; None means until it is erased.
+        keys: encrypt and decrypt them.
+        ttl: seconds for which each is stored; None means until it is erased.
         session: the name of the session; only a hash of it is stored.
 
     Raises:
@@ -57,65 +57,65 @@ class SessionRecords:
         return [name for name in self._store.keys(self.namespace) if PSEUDONYM.fullmatch(name) is not None]
 
     def listed(self) -> set[str]:
-        """Return the names of all records, those with damaged names too."""
+        """Return the names of all records, including damaged names."""
         return set(self._store.keys(self.namespace))
 
     def unreadable(self, unread: Sequence[str]) -> set[str]:
-        """Return the records that cannot be read: those in `unread` that are there, and those with damaged names."""
+        """Return the records that cannot be read: those in `unread` that still exist, and those with damaged names."""
         listed = self.listed()
         return listed.intersection(unread) | {name for name in listed if PSEUDONYM.fullmatch(name) is None}
 
     def read(self, name: str) -> bytes | None:
-        """Open one record; None where there is none.
+        """Decrypt one record; None if it does not exist.
 
         Raises:
-            VaultError: no key opens it, or it is damaged.
+            VaultError: no key decrypts it, or it is damaged.
         """
         sealed = self._store.get(self.namespace, name)
         return None if sealed is None else self._keys.open(sealed, self._about(name))
 
     def write(self, name: str, plain: bytes) -> None:
-        """Seal a record, over an earlier one."""
+        """Encrypt and store a record, replacing an earlier one."""
         self._store.put(self.namespace, name, self._keys.seal(plain, self._about(name)), ttl=self._ttl)
 
     def write_new(self, name: str, plain: bytes) -> bytes:
-        """Seal a record unless there is one; return the plain content of the stored record."""
+        """Encrypt and store a record unless there is one; return the decrypted content of the stored record."""
         sealed = self._keys.seal(plain, self._about(name))
         standing = self._store.put_new(self.namespace, name, sealed, ttl=self._ttl)
-        return self._keys.open(standing, self._about(name))
+        return plain if standing == sealed else self._keys.open(standing, self._about(name))
 
     def erase(self, name: str) -> None:
-        """Erase a record; a worker that is resealing it at the same time sees the note, and erases it, too."""
+        """Erase a record; a worker that is encrypting it anew at the same time sees the note, and erases it, too."""
         self._note_erasure(name)
         self._store.delete(self.namespace, name)
 
     def erase_all(self) -> int:
-        """Erase all records and return how many there were; the assigned numbers are kept."""
+        """Erase all records and return how many there were; the assigned numbers stay stored."""
         self.numbered()
         self._note_erasure(_EVERYTHING)
         return self._store.delete_namespace(self.namespace)
 
     def reseal(self, name: str) -> bool:
-        """Reseal one record with the first key; False if it was erased at the same time, so that it stays erased."""
+        """Encrypt one record anew with the first key; False if it was erased at the same time, and so stays erased."""
         noted = self._erasures(name)
         plain = self.read(name)
         if plain is None:
             return False
         self.write(name, plain)
-        # an erasure is noted first: one without a note until now deletes the record that was just written
+        # an erasure is noted first: so if there is a note now, the record that was just written is deleted
         if self._erasures(name) == noted:
             return True
         self._store.delete(self.namespace, name)
         return False
 
     def keep_number(self, name: str) -> None:
-        """Record, without expiry, that a placeholder was assigned."""
+        """Store, without expiry, that a placeholder was assigned."""
         self._store.put_new(self.namespace + _NUMBERS, name, b"")
 
     def given(self) -> list[str]:
         """Return the placeholder with the highest assigned number of each label.
 
-        The lower ones are redundant and are deleted here, which keeps the list short.
+        Lower numbers are redundant and are deleted here, which keeps the list short.
         """
         kept = list(self._store.keys(self.namespace + _NUMBERS))
         highest = _highest(kept)
@@ -124,10 +124,10 @@ class SessionRecords:
         return highest
 
     def numbered(self) -> tuple[list[str], list[str]]:
-        """Record the assigned numbers; return the placeholders with a record, and the highest number of each label.
+        """Store the assigned numbers; return the placeholders with a record, and the highest number of each label.
 
-        Numbers are listed before records, because a record is written before its number: so each assigned number either
-        has its record in the list, or has none.
+        Numbers are listed before records, because a record is written before its number: so the record of each listed
+        number is listed, too, unless it was deleted.
         """
         kept = self.given()
         names = self.names()
@@ -137,11 +137,11 @@ class SessionRecords:
         return names, highest
 
     def _about(self, name: str) -> str:
-        """Return the associated data of a record."""
+        """Return the associated data of a record: its session and name."""
         return f"{self.namespace}\0{name}"
 
     def _note_erasure(self, name: str) -> None:
-        """Note that a record, or all of the session, is about to be erased."""
+        """Store a note that a record, or the whole session, is about to be erased."""
         self._store.put(self.namespace + _ERASED, name, os.urandom(_NOTE_BYTES), ttl=self._ttl)
 
     def _erasures(self, name: str) -> tuple[bytes | None, bytes | None]:

@@ -1,8 +1,9 @@
-"""Rules for numbers that are told by the name before them: documents, accounts, registers, vehicles.
+"""Rules for numbers that are recognized by the name before them: documents, accounts, registers, vehicles.
 
-Their names are words of the data files, as people and keys write them. In a blank may stand a hyphen, an underscore, or
-nothing; marks on letters may be missing. The last word may have an ending, and so may one with `*`; a short name ends
-a word. A name with ` №` counts only beside a word such as `number`, before it or behind it: `account no`, `nr konta`.
+Their names are words of the data files, as people and JSON keys write them. A blank may also be a hyphen, an
+underscore, or nothing; accents may be missing. The last word may have an ending, and so may one with `*`; a short name
+must end a word. A name with ` №` counts only next to a word such as `number`, before or after it: `account no`, `nr
+konta`.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ _LABELS: Final = (
     "national_id", "passport", "driver_license", "tax_id", "medical_id", "bank_account", "company_id"
 )  # fmt: skip
 _GAP: Final = "[ _-]?"
-# Names that make a rule: what a text must hold is then one of at most two hundred literals.
+# Names per rule: a text must then contain one of at most two hundred literals to be searched.
 _AT_ONCE: Final = 60
 _MARK: Final = " №"
-# Up to this length a name is no part of a word; from `_LONG` on it may be the end of one.
+# Up to this length, a name must be a word of its own; from `_LONG` on, it may also end one.
 _SHORT: Final = 7
-_LONG: Final = 8
+_LONG: Final = 8  # letters: names of this length do not end other words by accident
 _NO_LETTER_BEFORE: Final = r"(?<![^\W_])"
 _NO_LETTER_AFTER: Final = r"(?![^\W\d_])"
 _SECTION: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 def document_rules() -> Iterator[Rule]:
-    """Walk the rules of `documents.toml`, behind those for the names of documents."""
+    """Yield the rules of `documents.toml`, after those for the names of documents."""
     file = RuleFile("documents")
     for label in _LABELS:
         yield from _named_rules(file, label)
@@ -67,7 +68,7 @@ def _before_value(names: str) -> str:
 
 
 def _any_of(names: Sequence[str]) -> str:
-    """Return an expression for names of documents, with and without the marks on their letters."""
+    """Return an expression for names of documents, with and without their accents."""
     return "|".join(map(_written, dict.fromkeys([*names, *map(_without_marks, names)])))
 
 
@@ -79,16 +80,16 @@ def _without_marks(name: str) -> str:
 def _written(name: str) -> str:
     parts = name.split(" ")
     written = _GAP.join(re.escape(part.rstrip("*")) + r"\w{0,6}" * part.endswith("*") for part in parts)
-    # a look to the left for each of them: so the edge is part of the literal that texts are searched for
+    # a lookbehind for each of them: so the word border is part of the literal that texts are searched for
     if len(parts) > 1 or len(name) < _LONG:
         written = _NO_LETTER_BEFORE + written
     return written + (_NO_LETTER_AFTER if len(name) < _SHORT and len(parts) == 1 else "")
 
 
 def _numbered(names: Sequence[str]) -> str:
-    """Return an expression for names that count only beside a word such as `number`.
+    """Return an expression for names that count only next to a word such as `number`.
 
-    The word stands before the name (`numéro de compte`) or behind it (`compte no`), after up to four more letters.
+    The word is before the name (`numéro de compte`) or after it (`compte no`), after up to four more letters.
     """
     number = rf"(?:{{numbers}}){_NO_LETTER_AFTER}"
     before = rf"{_NO_LETTER_BEFORE}{number}[\W_]{{1,3}}(?:(?:{{OF}})[\W_]{{1,2}}){{0,2}}"

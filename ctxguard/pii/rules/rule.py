@@ -1,4 +1,4 @@
-"""What a rule is: an expression, a validator, the words around it, and a label."""
+"""The definition of a rule: an expression, a validator, context words, and a label."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from ctxguard.errors import ConfigError
 from ctxguard.pii.placeholders import label_of, redaction
 
 _TEXTS: Final = ("name", "label", "pattern", "context", "behind", "quiet", "tail")
-_EXPRESSIONS: Final = ("pattern", "context", "behind", "quiet", "tail")
+EXPRESSIONS: Final = ("pattern", "context", "behind", "quiet", "tail")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Describe how one kind of personal data looks.
+    """One pattern of personal data.
 
-    Where in a text the expression is tried at all is worked out from the expression itself; it costs least where it
-    holds a literal (`TCK-[0-9]{6}`) or is made of digits and their separators.
+    Where a text is searched is derived from the expression itself; it is fastest if it contains a literal
+    (`TCK-[0-9]{6}`) or consists of digits and their separators.
 
     Attributes:
         name: its own name, unique in a set.
         label: what it finds; capital letters and underscores.
-        pattern: regular expression over the normalized text, where digits, dashes and spaces of all scripts are those
-            of ASCII. A group named `value` is the finding, if there is one. Keep repeats bounded: time must be linear.
+        pattern: regular expression over the normalized text, in which digits, dashes and spaces of all scripts are
+            replaced by those of ASCII. If there is a group named `value`, it is the finding. Keep repeats bounded: time
+            must be linear.
         validate: `module:function` (or `module:function:argument`) or a module-level function that judges the matched
-            text: yes, no, or how many of its characters are the finding; None takes every match.
-        context: words one of which must stand within the 40 characters before, as a regular expression over small
-            letters; empty where none is needed.
-        behind: words one of which must stand right behind, as a regular expression over small letters; empty where none
-            is needed.
-        quiet: words right before that make it something else, as a regular expression over small letters.
-        tail: regular expression of what belongs to a finding if it follows (an extension).
+            text: yes, no, or how many of its characters are the finding; None accepts every match.
+        context: words one of which must be among the 40 characters before, as a lower-case regular expression; empty if
+            none is needed.
+        behind: words one of which must be directly after, as a lower-case regular expression; empty if none is needed.
+        quiet: words directly before that rule out a finding, as a lower-case regular expression.
+        tail: regular expression for text after a finding that belongs to it (an extension).
         score: confidence in a finding, 0 to 1.
-        placeholder: what redaction writes; None means `[REDACTED_<LABEL>]`.
-        walk: `module:function` or a function that walks where candidates stand in a text, as pairs of offsets, in
-            texts that hold what `pattern` asks for; None where the candidates are the matches of `pattern`.
-        echo: whether a finding, which has the label `PERSON`, makes a name known: its words are looked for in the rest
-            of the text, and in what follows of its conversation.
+        placeholder: the replacement for redaction; None means `[REDACTED_<LABEL>]`.
+        walk: `module:function` or a function that yields the candidates in a text, as pairs of offsets, for texts with
+            the literals of `pattern`; None if the candidates are the matches of `pattern`.
+        echo: whether a finding, which has the label `PERSON`, makes a name known: its words are then searched for in
+            the rest of the text, and in the later texts of its conversation.
 
     Raises:
         ConfigError: a field has the wrong type, or an expression does not compile; rule and field are named.
@@ -64,21 +64,23 @@ class Rule:
 
     @property
     def redaction(self) -> str:
-        """What redaction writes in place of a finding."""
+        """The replacement of a finding for redaction."""
         return self.placeholder if self.placeholder is not None else redaction(self.label)
 
 
 def _faults(rule: Rule) -> Iterator[tuple[str, str]]:
-    """Walk what is wrong with a rule: the field, and a message."""
+    """Yield what is wrong with a rule: the field, and a message."""
     for setting in _TEXTS:
         value: object = getattr(rule, setting)
         if not isinstance(value, str):
             yield setting, f"{setting} of rule {rule.name} must be a string, not {value!r}"
     if not rule.pattern:
         yield "pattern", f"pattern of rule {rule.name} is empty and would match everywhere; say what it finds"
+    if not isinstance(rule.score, int | float) or not 0 <= rule.score <= 1:
+        yield "score", f"score of rule {rule.name} must be a number from 0 to 1, not {rule.score!r}"
     if not _can_judge(rule.validate):
         yield "validate", f"validate of rule {rule.name} must be 'module:function' or a function, not {rule.validate!r}"
-    for setting in _EXPRESSIONS:
+    for setting in EXPRESSIONS:
         source = getattr(rule, setting)
         try:
             re.compile(source)

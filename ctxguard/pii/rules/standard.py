@@ -1,4 +1,4 @@
-"""The rules that come with the library, by what they are about."""
+"""The rules of the library, by topic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ctxguard.pii.rules.files import RuleFile
 from ctxguard.pii.rules.rule import Rule
 
 REGIONS: Final = ("GB", "DE", "FR", "IT", "NL", "AU", "JP", "KR", "CH", "AT", "BE", "SE", "IL", "IN", "ZA")
-"""Regions whose national numbers begin with 0, so that they can be told without a word nearby."""
+"""Regions whose national numbers begin with 0, so that they are recognizable without a context word."""
 _KNOWN_HOSTS: Final = "|".join(rf"(?<=\.{ending})" for ending in TOP_LEVEL.split("|"))
 
 
@@ -19,7 +19,7 @@ def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
     """Return rules for phone numbers.
 
     Args:
-        regions: countries (ISO 3166, two letters) whose national numbers are found without a word nearby.
+        regions: countries (ISO 3166, two letters) whose national numbers are found without a context word.
     """
     return RuleFile("phones", REGIONS=",".join(regions)).rules()["rules"]
 

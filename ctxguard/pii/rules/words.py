@@ -1,6 +1,7 @@
-"""The words by which a text says what a value is, language by language: `ctxguard/data/words/cs.toml` and others.
+"""The context words by which values are recognized, by language: `ctxguard/data/words/cs.toml` and others.
 
-Each file has the sections of `schema.json` beside it, which says what a section holds and how its words are written.
+The sections of each file are described by `schema.json`, which says what a section contains and how its words are
+written.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def words(section: str) -> tuple[str, ...]:
     """Return the words of one section in all languages, each once.
 
     Raises:
-        ConfigError: a language's file cannot be read, or breaks the schema.
+        ConfigError: the file of a language cannot be read, or violates the schema.
     """
     return tuple(dict.fromkeys(word for language in _languages() for word in language.get(section, ())))
 
@@ -59,7 +60,7 @@ def language_of(path: Path) -> Mapping[str, Sequence[str]]:
 
 @cache
 def read_toml(path: Path) -> Mapping[str, Any]:
-    """Return the content of a TOML file, which is read once.
+    """Return the content of a TOML file, which is read only once.
 
     Raises:
         ConfigError: it cannot be read, or is not TOML.

@@ -13,7 +13,7 @@ from ctxguard import Stabilizer
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.errors import BudgetExceededError
 from ctxguard.testing import law_findings
-from ctxguard.tokens import REPLY_TOKENS
+from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 from ctxguard_langchain import LangChainAdapter
 from ctxguard_openai import OpenAIAdapter
 

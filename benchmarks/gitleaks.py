@@ -1,4 +1,4 @@
-"""Read a gitleaks rule file as a rule set: its hundreds of token formats, kept up to date by its makers."""
+"""Read a gitleaks rule file as a rule set: its authors maintain hundreds of token formats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INLINE_FLAGS = re.compile(r"\(\?(?!P)([ims]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class _Random:
-    """Take a value whose entropy, in bits a character, is high enough. A class, so that rules pickle."""
+    """Accept a value whose entropy, in bits a character, is high enough. A class, so that rules can be pickled."""
 
     least: float
     stopped: tuple[str, ...] = ()
@@ -39,8 +39,8 @@ class _Random:
 def load_gitleaks(path: str | Path, *, label: str = "SECRET") -> RuleSet:
     """Return the rules of a gitleaks configuration file (`gitleaks.toml`, version 8).
 
-    Entropy and allow lists become validators; rules about file paths alone are left out. Keywords are not needed: what
-    a text must hold is worked out from the expressions.
+    Entropy and allow lists become validators; rules about file paths alone are left out. Keywords are not needed: the
+    literals that a text must contain are derived from the expressions.
 
     Args:
         path: the file.
@@ -67,7 +67,7 @@ def _rule(one: Mapping[str, object], label: str, everywhere: tuple[str, ...]) ->
 
 
 def _translated(pattern: str, name: str) -> str:
-    r"""Return Go's expression as Python writes it: flags to their scope, `\\z`, and the first group as the finding."""
+    r"""Return Go's expression in Python's syntax: flags with their scope, `\\z`, and the first group as the finding."""
     named = _named(_in_python(pattern))
     try:
         return re.compile(named).pattern
@@ -76,13 +76,13 @@ def _translated(pattern: str, name: str) -> str:
 
 
 def _named(pattern: str) -> str:
-    """Name the first group of an expression `value`; brackets in a class or behind a backslash open none."""
+    """Name the first group of an expression `value`; brackets in a class or after a backslash do not open a group."""
     opened = next((match.start() for match in _PART.finditer(pattern) if match[0] == "("), None)
     return pattern if opened is None else f"{pattern[:opened]}(?P<value>{pattern[opened + 1 :]}"
 
 
 def _in_python(pattern: str) -> str:
-    """Write what the two languages spell differently; flags in the middle come to hold for the whole."""
+    """Convert the syntax that differs between the languages; flags in the middle are applied to the whole."""
     for name, members in _POSIX.items():
         pattern = pattern.replace(name, members)
     pattern = pattern.replace(r"\z", r"\Z")

@@ -1,0 +1,10 @@
+from ctxguard.formats.chat import OpenAIAdapter as OpenAIAdapter
+from ctxguard.formats.responses import ResponsesAdapter as ResponsesAdapter
+from ctxguard.wire.clients import guarded as guarded
+from ctxguard_openai.requests import astabilize_input as astabilize_input
+from ctxguard_openai.requests import astabilize_messages as astabilize_messages
+from ctxguard_openai.requests import astabilize_request as astabilize_request
+from ctxguard_openai.requests import recall_tool as recall_tool
+from ctxguard_openai.requests import stabilize_input as stabilize_input
+from ctxguard_openai.requests import stabilize_messages as stabilize_messages
+from ctxguard_openai.requests import stabilize_request as stabilize_request

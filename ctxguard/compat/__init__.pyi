@@ -1,0 +1,17 @@
+from ctxguard.compat.context_manager import ContextManager as ContextManager
+from ctxguard.compat.metrics import CompressionEvent as CompressionEvent
+from ctxguard.compat.metrics import ContextMetrics as ContextMetrics
+from ctxguard.config import CompressionLevel as CompressionLevel
+from ctxguard.config import ContextConfig as ContextConfig
+from ctxguard.stages.message_compressor import ConsoleMessageCompressor as ConsoleMessageCompressor
+from ctxguard.stages.message_compressor import MessageCompressor as MessageCompressor
+from ctxguard.stages.message_compressor import SnapshotCompressor as SnapshotCompressor
+from ctxguard.strategies import CheckpointManager as CheckpointManager
+from ctxguard.strategies import ImportanceScorer as ImportanceScorer
+from ctxguard.strategies import IntelligentPruner as IntelligentPruner
+from ctxguard.strategies import PruningRules as PruningRules
+from ctxguard.strategies import SlidingWindow as SlidingWindow
+from ctxguard.strategies.checkpoints import BrowserState as BrowserState
+from ctxguard.strategies.checkpoints import Checkpoint as Checkpoint
+from ctxguard.strategies.checkpoints import PageState as PageState
+from ctxguard_langchain import ContextManagedAgent as ContextManagedAgent

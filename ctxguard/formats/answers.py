@@ -1,0 +1,350 @@
+"""The content of a model's response, as items: texts, reasoning, calls. One class for each API with read-back.
+
+An item is what the API lists: an output item, a content block, a part; in Chat Completions, a message without its
+calls, or one of the calls. A `Weave` follows a streamed response: it hides the calls of one tool, and lets a second
+response continue where the first stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.fields import Path, arguments_as_text, get, member_at
+from ctxguard.artifacts import ToolCall
+from ctxguard.formats.format import Api, Body, Event, Format, records_of
+
+Item = dict[str, Any]
+
+
+class Weave:
+    """Follow the streamed responses to one request of a client: feed each event, then look at `items`.
+
+    Args:
+        answers: The description of the API's responses.
+        name: The tool whose calls are hidden.
+
+    Attributes:
+        items: The model's output in this response so far, including hidden calls.
+        is_over: Whether the response has ended.
+        goes_on: Whether it ended with only hidden calls, so that its end was hidden, too.
+        renamed: The id of the response for the client, and that of the provider, if it stores responses.
+        round: Number of the response, from 0 on.
+        shown: Items of earlier responses that the client has received.
+    """
+
+    def __init__(self, answers: Answers, name: str) -> None:
+        self.answers, self.name = answers, name
+        self.round = -1
+        self.renamed: tuple[str, str] | None = None
+        self.shown: list[Item] = []
+        self.items: list[Item] = []
+        self.again()
+
+    def again(self) -> None:
+        """Start the next response."""
+        self.shown += [item for item in self.items if not self._is_hidden(item)]
+        self.items, self.hidden, self.goes_on, self.is_over = [], set[int](), False, False
+        self.round += 1
+
+    def feed(self, event: Event) -> Event | None:
+        """Return an event as the client gets it, the very event if nothing is hidden; None for a hidden one."""
+        raise NotImplementedError
+
+    def _is_hidden(self, item: Body) -> bool:
+        call = self.answers.call(item)
+        return call is not None and call.name == self.name
+
+    def _ends(self) -> bool:
+        """Return whether the client gets the end of this response: not if all its calls are hidden."""
+        calls = [self._is_hidden(item) for item in self.items if self.answers.call(item) is not None]
+        self.is_over, self.goes_on = True, bool(calls) and all(calls)
+        return not self.goes_on
+
+    def _place(self, number: int) -> int:
+        """Return the number that an item has for the client."""
+        return len(self.shown) + number - sum(other < number for other in self.hidden)
+
+
+class Answers:
+    """The description of the responses of one API.
+
+    Attributes:
+        api: The name of the API.
+        weave: The class that follows its streams.
+        place: The place of the items in a response.
+        member: The history message that contains items under the last key of the place; None if each item is one.
+        calls: The places of the name, the arguments, and the id of a call in an item.
+        types: The types of items that are calls of the client's tools; empty if calls have no type of their own.
+    """
+
+    api: ClassVar[Api]
+    weave: ClassVar[type[Weave]]
+    place: ClassVar[Path]
+    member: ClassVar[Mapping[str, object] | None] = None
+    calls: ClassVar[tuple[Path, Path, Path]] = (("name",), ("input",), ("id",))
+    types: ClassVar[tuple[str, ...]] = ()
+
+    def tool(self, schema: Body) -> Body:
+        """Return a function in the form of the API's tools."""
+        raise NotImplementedError
+
+    def with_tool(self, kind: Format, body: Body, schema: Body) -> Body:
+        """Return a request with one more function among its tools, the last one."""
+        place = kind.tools_at(body)[:1]
+        return {**body, str(place[0]): [*records_of(member_at(body, place)), self.tool(schema)]}
+
+    def is_one(self, body: Body) -> bool:
+        """Return whether a request asks for one response, rather than several alternatives."""
+        return body.get("n") in (None, 1) and get(body.get("generationConfig"), "candidateCount") in (None, 1)
+
+    def items(self, answer: Body) -> list[Item]:
+        """Return the items of a response."""
+        return [dict(item) for item in records_of(member_at(answer, self.place))]
+
+    def call(self, item: Body) -> ToolCall | None:
+        """Return the call in an item, with its arguments as JSON; None if it calls no tool of the client."""
+        name, arguments, identity = (member_at(item, path) for path in self.calls)
+        if not isinstance(name, str) or (self.types and item.get("type") not in self.types):
+            return None
+        return ToolCall(name, arguments_as_text(arguments), identity if isinstance(identity, str) else None)
+
+    def members(self, items: Iterable[Item]) -> list[Item]:
+        """Return the history messages for these items."""
+        return list(items) if self.member is None else [{**self.member, str(self.place[-1]): list(items)}]
+
+    def answer(self, answer: Body, items: Sequence[Item]) -> Body:
+        """Return a response with other items."""
+        return copy_with(answer, {self.place: list(items)})
+
+
+class _ChatWeave(Weave):
+    def again(self) -> None:
+        super().again()
+        self._calls: dict[int, Item] = {}
+
+    def feed(self, event: Event) -> Event | None:
+        choice = next(iter(records_of(event.get("choices"))), None)
+        said = get(choice, "delta")
+        if choice is None or not isinstance(said, Mapping):
+            return None if self.goes_on else event
+        if not self.items:
+            self.items = [{"role": "assistant", "content": None}]
+        told = {key: value for key, value in said.items() if key != "tool_calls" and not (self.round and key == "role")}
+        _add_to(self.items[0], told)
+        listed = records_of(said.get("tool_calls"))
+        calls = [new for call in listed if (new := self._called(call)) is not None]
+        is_over = choice.get("finish_reason") is not None
+        if (is_over and not self._ends()) or (listed and not (calls or is_over or any(told.values()))):
+            return None
+        if not self.round and not self.hidden:
+            return event
+        return copy_with(event, {("choices", 0, "delta"): {**told, **({"tool_calls": calls} if calls else {})}})
+
+    def _called(self, call: Body) -> Item | None:
+        """Return a piece of a call with its number for the client; None for a hidden one."""
+        index = int(str(call.get("index") or 0))
+        if index not in self._calls:
+            self._calls[index] = {"id": None, "type": "function"}
+            self.items.append(self._calls[index])
+        known = self._calls[index]
+        for key, value in call.items():
+            if isinstance(value, Mapping):
+                _add_to(known.setdefault(key, {}), value)
+            elif value is not None and key != "index":
+                known[key] = value
+        if self._is_hidden(known):
+            self.hidden.add(index)
+            return None
+        return {**call, "index": index - sum(other < index for other in self.hidden)}
+
+
+def _add_to(record: Item, more: Body) -> None:
+    """Append pieces of text to a record; any other value replaces the old one."""
+    for key, value in more.items():
+        if isinstance(value, str) and isinstance(record.get(key), str) and key != "role":
+            record[key] += value
+        elif value is not None:
+            record[key] = value
+
+
+class ChatAnswers(Answers):
+    """The responses of Chat Completions."""
+
+    api = "chat"
+    weave = _ChatWeave
+    place = ("choices", 0, "message")
+    calls = (("function", "name"), ("function", "arguments"), ("id",))
+
+    def tool(self, schema: Body) -> Body:
+        """Return a function in the form of the API's tools."""
+        return {"type": "function", "function": schema}
+
+    def items(self, answer: Body) -> list[Item]:
+        """Return the message without its calls, then each call."""
+        message = member_at(answer, self.place)
+        said = [{k: v for k, v in one.items() if k != "tool_calls"} for one in records_of(message)]
+        return [*said, *map(dict, records_of(get(message, "tool_calls") or ()))]
+
+    def members(self, items: Iterable[Item]) -> list[Item]:
+        """Return one message: the texts in order, then the calls."""
+        message: Item = {"role": "assistant", "content": None}
+        for item in items:
+            more = item if "role" in item else {"tool_calls": [*message.get("tool_calls", ()), item]}
+            _add_to(message, more)
+        return [message]
+
+    def answer(self, answer: Body, items: Sequence[Item]) -> Body:
+        """Return a response with other items."""
+        return copy_with(answer, {self.place: self.members(items)[0]})
+
+
+class _ResponsesWeave(Weave):
+    _last = -1
+    _id: object = None
+
+    def feed(self, event: Event) -> Event | None:
+        number = event.get("sequence_number")
+        shown = self._shown(event, str(event.get("type")))
+        if shown is None or not isinstance(number, int):
+            return shown
+        self._last = self._last + 1 if self.hidden or self.round else number
+        return shown if shown.get("sequence_number") == self._last else {**shown, "sequence_number": self._last}
+
+    def _shown(self, event: Event, kind: str) -> Event | None:
+        item, index, answer = event.get("item"), event.get("output_index"), event.get("response")
+        if isinstance(index, int):
+            if isinstance(item, dict) and self._is_hidden(item):
+                self.hidden.add(index)
+            if isinstance(item, dict) and kind.endswith(".done"):
+                self.items.append(item)
+            place = self._place(index)
+            return None if index in self.hidden else event if place == index else {**event, "output_index": place}
+        if not isinstance(answer, dict):
+            return event
+        self._id = self._id or answer.get("id")
+        if kind not in ("response.completed", "response.incomplete", "response.failed"):
+            return None if self.round else event
+        is_hidden = kind != "response.failed" and not self._ends()
+        if is_hidden or not (self.round or self.hidden):
+            return None if is_hidden else event
+        self.renamed = (str(self._id), str(answer.get("id")))  # clients reject a response whose id changes
+        visible = [*self.shown, *(one for one in self.items if not self._is_hidden(one))]
+        return {**event, "response": {**answer, "id": self._id, "output": visible}}
+
+
+class ResponsesAnswers(Answers):
+    """The responses of the Responses API."""
+
+    api = "responses"
+    weave = _ResponsesWeave
+    place = ("output",)
+    calls = (("name",), ("arguments",), ("call_id",))
+    types = ("function_call", "custom_tool_call")
+
+    def tool(self, schema: Body) -> Body:
+        """Return a function in the form of the API's tools; in a strict one, no parameter could be optional."""
+        return {"type": "function", **schema, "strict": False}
+
+
+class _AnthropicWeave(Weave):
+    def again(self) -> None:
+        super().again()
+        self._pieces: list[str] = []
+
+    def feed(self, event: Event) -> Event | None:
+        kind, index = event.get("type"), event.get("index")
+        if kind == "message_start":
+            return None if self.round else event
+        if isinstance(index, int):
+            self._take(event, index)
+            if index in self.hidden:
+                return None
+            return event if self._place(index) == index else {**event, "index": self._place(index)}
+        if kind == "message_delta" and member_at(event, ("delta", "stop_reason")) is not None:
+            self._ends()
+        return None if self.goes_on else event
+
+    def _take(self, event: Event, index: int) -> None:
+        """Add the content of an event to its block."""
+        block, said = event.get("content_block"), event.get("delta")
+        if isinstance(block, dict):
+            self.items.append(dict(block))
+            self._pieces = []
+            if self._is_hidden(block):
+                self.hidden.add(index)
+        elif isinstance(said, dict):
+            told = {key: value for key, value in said.items() if key not in ("type", "partial_json", "citation")}
+            _add_to(self.items[-1], told)
+            self._pieces.append(str(said.get("partial_json", "")))
+            if "citation" in said:
+                self.items[-1]["citations"] = [*(self.items[-1].get("citations") or ()), said["citation"]]
+        elif event.get("type") == "content_block_stop" and any(self._pieces):
+            self.items[-1]["input"] = json.loads("".join(self._pieces))
+
+
+class AnthropicAnswers(Answers):
+    """The responses of Anthropic's Messages."""
+
+    api = "anthropic"
+    weave = _AnthropicWeave
+    place = ("content",)
+    member: ClassVar[Mapping[str, object]] = {"role": "assistant"}
+    types = ("tool_use",)
+
+    def tool(self, schema: Body) -> Body:
+        """Return a function in the form of the API's tools."""
+        return {"name": schema["name"], "description": schema["description"], "input_schema": schema["parameters"]}
+
+
+class _GeminiWeave(Weave):
+    def feed(self, event: Event) -> Event | None:
+        candidate = next(iter(records_of(event.get("candidates"))), None)
+        if candidate is None:
+            return None if self.goes_on else event
+        parts = records_of(member_at(candidate, ("content", "parts")))
+        self.items += map(dict, parts)
+        visible = [part for part in parts if not self._is_hidden(part)]
+        is_over = candidate.get("finishReason") is not None
+        is_hidden_end = is_over and not self._ends()
+        if not is_hidden_end and len(visible) == len(parts):
+            return event
+        if not visible and (is_hidden_end or not is_over):
+            return None
+        kept = {key: value for key, value in candidate.items() if key != "finishReason" or not is_hidden_end}
+        return {**event, "candidates": [{**kept, "content": {"role": "model", "parts": visible}}]}
+
+
+class GeminiAnswers(Answers):
+    """The responses of Gemini."""
+
+    api = "gemini"
+    weave = _GeminiWeave
+    place = ("candidates", 0, "content", "parts")
+    member: ClassVar[Mapping[str, object]] = {"role": "model"}
+    calls = (("functionCall", "name"), ("functionCall", "args"), ("functionCall", "id"))
+
+    def with_tool(self, kind: Format, body: Body, schema: Body) -> Body:
+        """Return a request with one more function among its tools: the API takes one list of functions."""
+        tools = records_of(body.get("tools"))
+        for number, tool in enumerate(tools):
+            for key in ("functionDeclarations", "function_declarations"):
+                if isinstance(listed := tool.get(key), list):
+                    return copy_with(body, {("tools", number, key): [*listed, schema]})
+        return super().with_tool(kind, {**body, "tools": tools}, schema)
+
+    def tool(self, schema: Body) -> Body:
+        """Return a function in the form of the API's tools."""
+        return {"functionDeclarations": [schema]}
+
+
+_ANSWERS: Final[Mapping[str, Answers]] = {
+    one.api: one for one in (ChatAnswers(), ResponsesAnswers(), AnthropicAnswers(), GeminiAnswers())
+}
+
+
+def answers_of(kind: Format) -> Answers | None:
+    """Return the description of a format's responses; None for an API without read-back."""
+    return _ANSWERS.get(kind.api)

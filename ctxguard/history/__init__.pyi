@@ -1,0 +1,17 @@
+from ctxguard.history.conversation import AUTHORITY as AUTHORITY
+from ctxguard.history.conversation import MESSAGES as MESSAGES
+from ctxguard.history.conversation import ExchangeSpan as ExchangeSpan
+from ctxguard.history.conversation import History as History
+from ctxguard.history.pairing import Exchange as Exchange
+from ctxguard.history.pairing import Pairing as Pairing
+from ctxguard.history.pairing import exchanges as exchanges
+from ctxguard.history.pairing import pair as pair
+from ctxguard.history.records import CHECKPOINT as CHECKPOINT
+from ctxguard.history.records import RECALLED as RECALLED
+from ctxguard.history.records import SUMMARY as SUMMARY
+from ctxguard.history.records import TRAIL as TRAIL
+from ctxguard.history.records import Record as Record
+from ctxguard.history.records import is_asked as is_asked
+from ctxguard.history.records import is_synthetic as is_synthetic
+from ctxguard.history.records import record_title as record_title
+from ctxguard.history.records import write_record as write_record

@@ -1,0 +1,110 @@
+"""Find the values of fields by names that users give: in JSON, tables, forms, tags, and `key: value` text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from ctxguard.pii.detect.grids import grid_rows, within
+from ctxguard.pii.detect.people import Place
+from ctxguard.pii.detect.tables import columns
+
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+|\*")
+_JOINT: Final = re.compile(
+    r"(?P<quote>\\{0,3}[\"'])?[*`_)\].]{0,4}(?:</\w{1,10}>)?"
+    r"[ \t]{0,4}(?P<sign>[\"'][ \t]value=|:|[-=]?>|=|(?<=[ \t])is(?=[ \t]))[*_]{0,2}[ \t]{0,12}"
+)
+_IN_LIST: Final = re.compile(r"(?:\[|,)\s{0,40}(?=[^\s\[{])")
+_QUOTED: Final = re.compile(r"(\\{0,3}[\"'`])(?P<value>(?:(?!\1)[^\n]){1,400})\1")
+_TAGGED: Final = re.compile(r"(?P<value>[^<>\n]{1,200})(?=</)")
+_REST: Final = r"[^\s\"'<>{}\[\]|,;&\\`*()]"
+# A word, and further ones that have a digit or begin with a capital, and are not fields themselves.
+_FEW: Final = re.compile(rf"(?P<value>{_REST}{{1,200}}(?:[ ](?=\S?[A-Z\d]){_REST}{{1,60}}(?<![:=])(?![\w:=]))*)")
+# All of a line, up to the next field, to two blanks or to a sign that ends a value.
+_LINE: Final = re.compile(r"(?P<value>(?:(?![ ,;]{1,4}[^\W\d][\w-]{0,40}[ \t]?[:=])(?!  )[^\n\t\"<>{}\[\]|;&]){1,200})")
+_LINE_BEGINS: Final = re.compile(r"[\s>*#_-]{0,12}\Z")
+_HEADS: Final = re.compile(r"[\"'*_`)]{0,3}[ \t]{0,20}(?:[|,;\t\n\r]|(?<=  )|\Z)")
+_NO_VALUE: Final = re.compile(
+    r"(?i:null|none|nil|true|false|undefined|n/?a|str(?:ing)?|int(?:eger)?|number|float|bool(?:ean)?|text)\Z|[\W_]*\Z"
+)
+
+
+def name_expression(name: str) -> str:
+    """Return an expression for the name of a field: `customer_no` is `Customer No`, `customerNo`, `customer-no`, too.
+
+    `*` matches any letters, digits and underscores.
+    """
+    words = [r"\w{1,40}" if word == "*" else re.escape(word) for word in _WORD.findall(name)]
+    return rf"(?i:(?<![^\W_])(?<![^\W_][_.-]){'[ _-]?'.join(words)}(?![^\W_]|[_.-][^\W_]))"
+
+
+@lru_cache(maxsize=1024)
+def _compiled(name: str) -> re.Pattern[str]:
+    return re.compile(name_expression(name))
+
+
+@dataclass(frozen=True, slots=True)
+class FieldValues:
+    """Yield the values of a field in a text. A class, so that rules can be pickled.
+
+    Attributes:
+        name: the name of the field, see `name_expression`.
+    """
+
+    name: str
+
+    def __call__(self, text: str) -> Iterator[Place]:
+        """Yield the places, including those in tables."""
+        name, tables = _compiled(self.name), [0]
+        for row in grid_rows(text):
+            wanted = [number for number, place in enumerate(row.headings) if name.fullmatch(text, *place)]
+            cells = row.cells(text) if wanted else []
+            yield from (cells[number] for number in wanted if number < len(cells) and _is_value(text, *cells[number]))
+        for match in name.finditer(text):
+            joint = _JOINT.match(text, match.end())
+            if joint is not None:
+                yield from _behind(text, match.start(), joint)
+            elif match.start() >= tables[-1] and _HEADS.match(text, match.end()):
+                yield from (place for _, place in columns(text, match.start(), tables, self._heading))
+
+    def _heading(self, cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
+        del line
+        is_named = _compiled(self.name).fullmatch(cell.strip(" \t\"'*_`"))
+        return (self.name, _whole) if is_named else None
+
+
+def _whole(cell: str) -> Place | None:
+    return (0, len(cell)) if _is_value(cell, 0, len(cell)) else None
+
+
+def _behind(text: str, start: int, joint: re.Match[str]) -> Iterator[Place]:
+    """Yield the values after the name of a field: one, or those of a list."""
+    place = joint.end()
+    listed = _IN_LIST.match(text, place) if text[place : place + 1] == "[" else None
+    forms = (_QUOTED, _FEW if listed or joint["quote"] or joint["sign"] == "is" else _form(text, start, joint["sign"]))
+    while True:
+        place = place if listed is None else listed.end()
+        value = next(filter(None, (form.match(text, place) for form in forms)), None)
+        if value is None:
+            return
+        found = within(text, *value.span("value"), " \t.,:\r")
+        if _is_value(text, *found):
+            yield found
+        listed = _IN_LIST.match(text, value.end()) if listed else None
+        if listed is None:
+            return
+
+
+def _form(text: str, start: int, sign: str) -> re.Pattern[str]:
+    """Return an expression for an unquoted value of the field."""
+    if sign.endswith(">"):
+        return _TAGGED
+    line = text.rfind("\n", 0, start) + 1
+    return _LINE if start - line <= 12 and _LINE_BEGINS.match(text, line, start) else _FEW
+
+
+def _is_value(text: str, begin: int, end: int) -> bool:
+    return begin < end and _NO_VALUE.match(text, begin, end) is None

@@ -1,0 +1,106 @@
+"""Your own rules, from the section `pii` of the configuration file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, Protocol
+
+from ctxguard.errors import ConfigError
+from ctxguard.pii.detect.expressions import most_ways
+from ctxguard.pii.detect.fields import FieldValues, name_expression
+from ctxguard.pii.detect.matcher import Matcher
+from ctxguard.pii.mask.masker import Masker
+from ctxguard.pii.mask.strategies import Strategy
+from ctxguard.pii.rule_sets import RuleSet, country_rules
+from ctxguard.pii.rules.files import RuleFile
+from ctxguard.pii.rules.rule import EXPRESSIONS, Rule
+from ctxguard.pii.rules.standard import RULES_BY_COUNTRY
+
+_MOST_WAYS: Final = 4.0
+"""Ten thousand, as a power of ten: with more, one place in a hostile text may take a millisecond."""
+_NEEDED: Final = ("name", "label", "pattern")
+
+
+class OwnSettings(Protocol):
+    """The section `pii` of a configuration, see `ctxguard.config.PiiConfig`."""
+
+    rules: list[dict[str, Any]] | None
+    fields: dict[str, str] | None
+    deny: dict[str, list[str]] | None
+    allow: list[str] | None
+    countries: list[str] | None
+    strategy: Strategy | dict[str, Strategy] | None
+
+
+def own_rules(given: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
+    """Return rules by their fields, which are those of the rules in the library.
+
+    Raises:
+        ConfigError: a field is missing, unknown or invalid, or an expression may take too long; `setting` is the number
+            of the rule and the field.
+    """
+    file = RuleFile("the configuration", {})
+    rules = []
+    for number, one in enumerate(given):
+        try:
+            rules.append(_rule(file, one))
+        except ConfigError as error:
+            raise ConfigError(str(error), setting=f"{number}.{error.setting}") from None
+    return tuple(rules)
+
+
+def _rule(file: RuleFile, given: Mapping[str, Any]) -> Rule:
+    missing = next((field for field in _NEEDED if not given.get(field)), None)
+    if missing is not None:
+        raise ConfigError(f"a rule has a name, a label and a pattern; {missing} is missing", setting=missing)
+    rule = file.rule(**given)
+    rule.__post_init__()
+    Matcher(rule, 0)  # its functions are imported
+    if "check" in given and not _is_number_of_stdnum(given["check"]):
+        told = f"check of rule {rule.name} names no number of python-stdnum: {given['check']!r}"
+        raise ConfigError(f"{told}; write luhn, br.cpf, de.idnr, …", setting="check")
+    for setting in EXPRESSIONS:
+        if (ways := most_ways(getattr(rule, setting))) > _MOST_WAYS:
+            told = "can match one text in too many ways, which takes long; shorten repeats, or write {1,64}+ for {1,64}"
+            if ways == float("inf"):
+                told = "repeats something without a limit, which takes long; in place of *, + and {2,} write {1,64}"
+            raise ConfigError(f"{setting} of rule {rule.name} {told}", setting=setting)
+    return rule
+
+
+def _is_number_of_stdnum(name: object) -> bool:
+    try:
+        return hasattr(import_module(f"stdnum.{name}"), "is_valid")
+    except ImportError:
+        return False
+
+
+def with_own(base: RuleSet, settings: OwnSettings) -> RuleSet:
+    """Return a rule set with the rules, fields, words and countries of a configuration; its own rules come first."""
+    own = [*own_rules(settings.rules or ()), *_fields(settings.fields or {})]
+    kept: Sequence[Rule] = base.rules
+    if settings.countries is not None:
+        chosen = country_rules(*settings.countries).rules
+        others = {rule for rules in RULES_BY_COUNTRY.values() for rule in rules}.difference(chosen)
+        kept = list(dict.fromkeys([*(rule for rule in base.rules if rule not in others), *chosen]))
+    deny = [(word, label) for label, words in (settings.deny or {}).items() for word in words]
+    allow = base.allow.union(settings.allow or ())
+    return RuleSet(f"{base.name}|own", (*own, *kept), allow=allow, deny=(*base.deny, *deny))
+
+
+def _fields(labels: Mapping[str, str]) -> Iterator[Rule]:
+    for name, label in labels.items():
+        yield Rule(f"field {name}", label, name_expression(name), walk=FieldValues(name))
+
+
+def own_masker(masker: Masker, settings: OwnSettings) -> Masker:
+    """Return a masker with the rules of a configuration in addition to those of another, and with its strategies."""
+    sets = [one for one in masker.detectors if isinstance(one, RuleSet)][:1] or [RuleSet("none")]
+    others = [one for one in masker.detectors if one is not sets[0]]
+    return Masker(
+        [with_own(sets[0], settings), *others],
+        strategy=settings.strategy or masker.strategy,
+        vault=masker.vault,
+        escape=masker.escape,
+    )

@@ -1,0 +1,12 @@
+from ctxguard.strategies.checkpoints import CheckpointManager as CheckpointManager
+from ctxguard.strategies.fill_budget import DropVerboseOutput as DropVerboseOutput
+from ctxguard.strategies.fill_budget import FillBudget as FillBudget
+from ctxguard.strategies.importance import ImportanceScorer as ImportanceScorer
+from ctxguard.strategies.intelligent_pruner import IntelligentPruner as IntelligentPruner
+from ctxguard.strategies.intelligent_pruner import PruningRules as PruningRules
+from ctxguard.strategies.keep import Choice as Choice
+from ctxguard.strategies.keep import Keep as Keep
+from ctxguard.strategies.keep import Past as Past
+from ctxguard.strategies.merge_similar import MergeSimilar as MergeSimilar
+from ctxguard.strategies.sliding_window import PreservationRule as PreservationRule
+from ctxguard.strategies.sliding_window import SlidingWindow as SlidingWindow

@@ -1,0 +1,120 @@
+"""Record every request line by line before it is sent: counts and a keyed hash of the body, never a value."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from errno import ENOSPC
+from pathlib import Path
+from threading import Lock
+from time import time_ns
+from typing import Final, TypeAlias
+
+from ctxguard.errors import AuditError, ConfigError, reason_of
+from ctxguard.pii import Detector, RuleSet
+from ctxguard.pii.placeholders import PLACEHOLDER
+
+Audit: TypeAlias = Callable[[Mapping[str, object], bytes | None], object]
+"""Called with the record of a request, and the body to be sent; None if there is no body, or it is not read."""
+KEY_VARIABLES: Final = ("CTXGUARD_AUDIT_KEY", "CTXGUARD_VAULT_KEY")
+_LEAST_KEY: Final = 16  # characters: a shorter key could be guessed
+_ROLES: Final = frozenset({"user", "assistant", "system", "developer", "tool", "model"})
+
+
+class AuditLog:
+    """Append a line of JSON for each request to a file. Safe for several threads and processes.
+
+    A line is on the disk before the request is sent. If it cannot be written, the request is refused.
+
+    Args:
+        path: the file. A full file is renamed by adding the time to its name.
+        key: keys the hashes of bodies, at least 16 characters; None means CTXGUARD_AUDIT_KEY, else CTXGUARD_VAULT_KEY.
+        max_bytes: size from which on a new file is begun.
+
+    Raises:
+        ConfigError: there is no key.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, key: str | None = None, max_bytes: int = 100_000_000) -> None:
+        self.path = Path(path)
+        self._max_bytes = max_bytes
+        self._lock = Lock()
+        given = key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), "")
+        if len(given) < _LEAST_KEY:
+            told = f"an audit needs a secret of {_LEAST_KEY} characters or more in {KEY_VARIABLES[0]}, to hash bodies"
+            raise ConfigError(told, setting="key")
+        self._key = hmac.digest(given.encode(), b"ctxguard audit", hashlib.sha256)
+
+    def __call__(self, record: Mapping[str, object], body: bytes | None) -> None:
+        """Write one line.
+
+        Raises:
+            AuditError: it cannot be written.
+        """
+        sent = None if body is None else self._hash(body)
+        line = {"time": datetime.now(UTC).isoformat(), **record, "sent": sent, "bytes": len(body or b"")}
+        try:
+            with self._lock:
+                self._append(json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            told = f"{self.path}: {reason_of(error)}; nothing is sent that cannot be recorded: free some space"
+            raise AuditError(told) from error
+
+    def _append(self, line: bytes) -> None:
+        with open(self.path, "ab+", buffering=0, opener=_private) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 1))
+            # one write for each line, so that those of several processes do not mix
+            line = line if file.read(1) in (b"", b"\n") else b"\n" + line
+            if file.write(line) != len(line):
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+            os.fsync(file.fileno())
+        if size + len(line) > self._max_bytes:
+            self.path.replace(f"{self.path}.{time_ns()}")
+
+    def sent(self, body: bytes) -> Iterator[Mapping[str, object]]:
+        """Yield the records of requests with exactly these bytes, including those in full files.
+
+        Raises:
+            AuditError: the file cannot be read.
+        """
+        wanted = self._hash(body).encode()
+        for path in sorted(self.path.parent.glob(f"{self.path.name}*")) or [self.path]:
+            try:
+                lines = [line for line in path.read_bytes().splitlines() if wanted in line]
+            except OSError as error:
+                raise AuditError(f"{path}: {reason_of(error)}; name a file that --audit wrote") from error
+            yield from map(json.loads, lines)
+
+    def _hash(self, body: bytes) -> str:
+        return hmac.new(self._key, body, hashlib.sha256).hexdigest()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def hidden_values(body: Mapping[str, object]) -> dict[str, dict[str, int]]:
+    """Count the placeholders in a body by label and place: the top-level key, and the role of the message."""
+    counts: dict[str, Counter[str]] = {}
+    for key, value in body.items():
+        for member in value if isinstance(value, list) else (value,):
+            role = member.get("role") if isinstance(member, dict) else None
+            place = f"{key}.{role}" if role in _ROLES else key
+            for found in PLACEHOLDER.finditer(json.dumps(member, ensure_ascii=False)):
+                counts.setdefault(found[1] or found[2] or found[3] or "ANY", Counter())[place] += 1
+    return {label: dict(places) for label, places in sorted(counts.items())}
+
+
+def version_of(detectors: Sequence[Detector]) -> str:
+    """Return a name for the version of some rules: it changes if any of them changes."""
+    told = [
+        (one.name, one.rules, sorted(one.allow), one.deny) if isinstance(one, RuleSet) else one.name
+        for one in detectors
+    ]
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:12]

@@ -1,0 +1,121 @@
+"""Meter the tokens that providers report in their responses, as these pass: by model, credential, and session."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ctxguard.adapting.fields import member_at
+from ctxguard.errors import WireError
+from ctxguard.formats.format import records_of
+from ctxguard.report.telemetry import export
+from ctxguard.wire.events import EventSplitter, data_of
+
+if TYPE_CHECKING:
+    from ctxguard.wire.metrics import Metrics
+    from ctxguard.wire.sessions import Owner
+
+_MOST: Final = 8_000_000
+"""Bytes of a response or of an event that are searched; token counts in longer ones are not found."""
+_PLACES: Final = (("usage",), ("usageMetadata",), ("response", "usage"), ("message", "usage"))
+"""Places of the token counts in responses and their events."""
+_INNER: Final = ("prompt_tokens_details", "input_tokens_details", "tokens")
+"""Places of the counts' details."""
+_NAMES: Final = {
+    "input": "input_tokens prompt_tokens promptTokenCount inputTokens",
+    # Anthropic and Amazon count these separately from the rest of the input
+    "read": "cache_read_input_tokens cacheReadInputTokens",
+    "written": "cache_creation_input_tokens cacheWriteInputTokens",
+    "cached": "cached_tokens cachedContentTokenCount",
+    "thoughts": "thoughtsTokenCount",  # Gemini counts this separately from the rest of the output
+    "output": "output_tokens completion_tokens candidatesTokenCount outputTokens",
+}
+_KINDS: Final = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+_SHOWN: Final = 8
+"""Characters of a hash that are shown."""
+_UNSAFE: Final = re.compile(r"[^\w./:@+-]")
+
+
+def label_of(model: str, owner: Owner) -> str:
+    """Return the labels under which billed tokens are counted, with hashes of the credential and of the session."""
+    named = hashlib.sha256(f"{owner.scope} {owner.session}".encode("utf-8", "surrogatepass")).hexdigest()[:_SHOWN]
+    session = "" if owner.session is None else f'session="{named}",'
+    return f'model="{_UNSAFE.sub("_", model[:64])}",key="{owner.scope[:_SHOWN]}",{session}kind'
+
+
+def usage_of(answer: object) -> dict[str, int]:
+    """Return the tokens that a response or an event reports; empty if it reports none.
+
+    `input` is the total, `cached` and `written` are the tokens read from a cache and written to one.
+    """
+    places = (member_at(answer, place) for place in _PLACES)
+    used = next((record for record in places if isinstance(record, Mapping)), {})
+    counts: Counter[str] = Counter()
+    for record in (used, *(inner for name in _INNER if isinstance(inner := used.get(name), Mapping))):
+        known = {name: count for name, count in record.items() if name in _KINDS and isinstance(count, int)}
+        for name, count in known.items():
+            counts[_KINDS[name]] = max(count, counts[_KINDS[name]])  # some gateways report it under two names
+    beside = counts["read"] + counts["written"]
+    found = {"input": counts["input"] + beside, "cached": counts["cached"] + counts["read"]}
+    return {**found, "written": counts["written"], "output": counts["output"] + counts["thoughts"]} if used else {}
+
+
+class Billed:
+    """Find the token counts that a provider reports in a response as it passes, and add them up.
+
+    Args:
+        metrics: Receives the counts.
+        label: The labels of the counts, see `label_of`.
+    """
+
+    def __init__(self, metrics: Metrics, label: str = "kind") -> None:
+        self._metrics, self._label = metrics, label
+        self._begun, self._is_lost = b"", False
+        self._splitter: EventSplitter | None = None
+        self._most: dict[str, int] = {}
+
+    def feed(self, chunk: bytes) -> None:
+        """Search some of the body."""
+        if self._is_lost:
+            return
+        if self._splitter is None:
+            self._begun += chunk[: _MOST - len(self._begun)]
+            if self._begun.lstrip()[:1] in (b"", b"{", b"["):
+                return
+            self._splitter, chunk = EventSplitter(_MOST), self._begun
+        try:
+            self._note(raw for raw in self._splitter.feed(chunk) if b"sage" in raw)
+        except WireError:  # no events, or one that is too large: reported elsewhere
+            self._is_lost = True
+
+    def close(self) -> None:
+        """Add the reported tokens to the metrics."""
+        if self._splitter is not None:
+            self._note([self._splitter.close() + b"\n\n"])
+        else:
+            self._note_whole()
+        for kind, count in self._most.items():
+            self._metrics.add("billed_tokens_total", self._label, kind, count=count)
+            export("billed.tokens", count, {"kind": kind})
+        self._begun, self._most, self._splitter = b"", {}, None
+
+    def _note_whole(self) -> None:
+        try:
+            answer = json.loads(self._begun or b"null")
+        except (ValueError, RecursionError):
+            return
+        for one in records_of(answer):  # some streams of Gemini are one list
+            self._take(one)
+
+    def _note(self, events: Iterable[bytes]) -> None:
+        for event in filter(None, map(data_of, events)):
+            self._take(event)
+
+    def _take(self, answer: Mapping[str, object]) -> None:
+        """Record reported counts; the events of a stream repeat growing counts."""
+        for kind, count in usage_of(answer).items():
+            self._most[kind] = max(count, self._most.get(kind, 0))

@@ -1,0 +1,365 @@
+"""Let a model read shortened or evicted texts: a tool whose calls the guard answers without involving the client.
+
+The guard acts as a client itself. It appends the model's message and the result to the original history, and sends both
+as another request, which is masked and fitted like every other. The client gets a shorter form of a turn with such
+calls; in later requests it is replaced by the turn as it was sent, so that pairs and prefix stay intact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ctxguard.adapting.fields import member_at, parse_json
+from ctxguard.adapting.recent import Recent
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
+from ctxguard.content import recall_tool
+from ctxguard.draft import Ask
+from ctxguard.errors import WireError
+from ctxguard.files.results import RECALL_SCHEMA
+from ctxguard.formats.answers import Answers, Item, Weave, answers_of
+from ctxguard.formats.gemini_parts import NO_ID
+from ctxguard.pii import MaskSession
+from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
+from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
+from ctxguard.stages.lexical import passages_for
+from ctxguard.stores import MemoryStore
+from ctxguard.wire.asked import Turn, WireRequest
+from ctxguard.wire.checking import BodyCheck, BodyTexts
+from ctxguard.wire.replies import Reply, as_json
+
+if TYPE_CHECKING:
+    from ctxguard.content.views import Count
+    from ctxguard.formats.format import Body, Format
+    from ctxguard.report import Report
+    from ctxguard.stabilizer import Stabilizer
+    from ctxguard.stores import Store
+    from ctxguard.wire.metrics import Metrics
+
+MOST_ROUNDS: Final = 6
+"""Consecutive read-backs that are answered; then the model is told once to stop, and the next one ends the response."""
+MOST_CALLS: Final = 8
+"""Calls of one message that are answered."""
+_SIZE: Final = 2_000
+"""Maximum tokens that one call may return, and"""
+_SHARE: Final = 4
+"""the part of the budget that it may take, a quarter."""
+_MEMORY: Final = 256_000_000
+"""Bytes in the store in memory; the oldest texts are evicted first."""
+_TURNS: Final = "read-back"
+"""Namespace in a store of turns with hidden calls, masked."""
+_UNBOUNDED: Final = 10**12
+_UNREAD: Final = ("/count_tokens", "/input_tokens", "/compact", ":countTokens")
+"""Endings of the paths of requests that no model answers."""
+_HANDLE: Final = "The handle that a shortened result names, or that stands in brackets in the list of earlier steps."
+_PARAMETERS: Final = cast("dict[str, Any]", RECALL_SCHEMA["parameters"])
+Plain = Callable[[list[Item]], Generator[Ask, object, list[Item]]]
+SCHEMA: Final = {
+    "name": "recall",
+    "description": "Read what was shortened or has left this conversation: lines of a text by its handle, or the "
+    "passages that match a query best.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            **_PARAMETERS["properties"],
+            "handle": {"type": "string", "description": _HANDLE},
+            "query": {"type": "string", "description": "Words to search for, in place of a handle."},
+        },
+    },
+}
+"""The tool that is added to requests."""
+
+
+class ReadBack:
+    """Offer the tool, and remember turns with hidden calls.
+
+    Args:
+        store: Contains the full texts and the turns, all of them masked; None means one in memory.
+        metrics: Counts the answered calls.
+    """
+
+    def __init__(self, store: Store | None, metrics: Metrics) -> None:
+        self.store: Store = MemoryStore(max_bytes=_MEMORY) if store is None else store
+        self.metrics = metrics
+        self._turns: Recent[str, list[Item] | None] = Recent(4_096)
+
+    def storing(self, stabilizer: Stabilizer) -> Stabilizer:
+        """Return a stabilizer whose stages save full texts, so that their shortened forms name a handle."""
+        stages = [copy(stage) for stage in stabilizer.stages]
+        for stage in stages:
+            if isinstance(stage, (BoundToolOutput, StableWindow)) and stage.store is None:
+                stage.store = self.store
+        return stabilizer.with_(stages=stages)
+
+    def reading(self, kind: Format, request: WireRequest, body: Body, scope: str) -> Reading | None:
+        """Start with a request; None if the tool is not offered in it."""
+        form = None if request.path.rstrip("/").endswith(_UNREAD) else answers_of(kind)
+        return None if form is None or not form.is_one(body) else Reading(self, kind, form, request, body, scope)
+
+    def name(self, kind: Format, body: Body) -> str:
+        """Return the name of the tool in a request of a client."""
+        tools = json.dumps(member_at(body, kind.tools_at(body)[:1]))
+        return "ctxguard_recall" if '"name": "recall"' in tools else "recall"
+
+    def remember(self, scope: str, key: str | None, turn: Turn) -> None:
+        """Store a turn under the form in which the client has it."""
+        if key is not None:
+            self._turns.put(f"{scope} {key}", list(turn.plain))
+            self.store.put(_TURNS, f"{scope} {key}", as_json(turn.masked))
+
+    def expanded(self, kind: Format, body: Body, scope: str, plain: Plain) -> Generator[Ask, object, Body]:
+        """Return a request in which the client's form of stored turns is replaced by the sent form.
+
+        Args:
+            kind: The format of the request.
+            body: The request.
+            scope: Stands for the credential.
+            plain: Puts values back into what an earlier process stored.
+        """
+        native = kind.native(body)
+        artifacts: list[Artifact] = []
+        is_changed, before, called = False, "", set[str | None]()
+        for is_said, group in groupby(kind.read(native), key=lambda artifact: artifact.kind is Kind.ASSISTANT):
+            run = list(group)
+            key = _turn_key(before, run) if is_said else _result_key(run, called)
+            found = [] if key is None else (yield from self._known(f"{scope} {key}", plain))
+            artifacts += kind.read(found) if found else ()
+            artifacts += run if not (found and is_said) else ()
+            is_changed, before = is_changed or bool(found), run[-1].text
+            called.update(call.id for artifact in run for call in artifact.calls)
+        return kind.written(body, kind.write(native, artifacts)) if is_changed else body
+
+    def _known(self, name: str, plain: Plain) -> Generator[Ask, object, list[Item]]:
+        found = self._turns.get(name)
+        if found is None:
+            stored = self.store.get(_TURNS, name)
+            found = [] if stored is None else (yield from plain(json.loads(stored)))
+            self._turns.put(name, found)
+        return found
+
+
+def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
+    """Return an identifier of a model's turn: the id of its first call, else its text and the message that it answers.
+
+    White space is ignored: clients join and trim streamed text.
+    """
+    calls = [call for artifact in run for call in artifact.calls]
+    ids = [call.id for call in calls if call.id and call.id != BY_POSITION and not call.id.startswith(NO_ID)]
+    if ids:
+        return f"call {ids[0]}"
+    said = "".join("".join(text.split()) for artifact in run for text in _said(artifact))
+    if not (said or calls):
+        return None
+    told = json.dumps([before, said, [(call.name, call.arguments) for call in calls]])
+    return f"said {hashlib.blake2b(told.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+
+
+def _said(artifact: Artifact) -> list[str]:
+    """Return what a client is sure to keep: no reasoning."""
+    parts = (Part("text", artifact.content),) if isinstance(artifact.content, str) else artifact.content
+    return [part.text or "" for part in parts if part.kind in ("text", "refusal")]
+
+
+def _result_key(run: Sequence[Artifact], called: set[str | None]) -> str | None:
+    """Return an identifier of a result whose call is on the server."""
+    return next((f"result {a.answers}" for a in run if a.kind is Kind.TOOL and a.answers not in called), None)
+
+
+@dataclass(slots=True)
+class Reading:
+    """Answers the hidden calls in the responses to one request of a client.
+
+    Attributes:
+        book: Stores the turns and the full texts.
+        kind: The format of the request.
+        form: The description of its responses.
+        request: The original request.
+        body: Its body; from `begun` on with the tool and the whole history.
+        scope: Stands for the credential.
+        name: The name of the tool.
+        count: Counts the tokens of a text.
+        sent: The body that was sent.
+        report: What was done with it.
+        reply: Puts values back; None where there is nothing to put back.
+    """
+
+    book: ReadBack
+    kind: Format
+    form: Answers
+    request: WireRequest
+    body: Body
+    scope: str
+    name: str = field(init=False)
+    count: Count = field(init=False)
+    sent: bytes = field(init=False)
+    report: Report = field(init=False)
+    reply: Reply | None = field(init=False)
+
+    def begun(self, stabilizer: Stabilizer, check: BodyCheck) -> Generator[Ask, object, Body]:
+        """Return the body with the tool, and with the client's form of stored turns replaced by the sent form."""
+        self.count = stabilizer.counter.counter.count
+        if self.request.turn is not None:  # a continuation by the guard itself
+            self.name = self.request.turn.name
+            return self.body
+        previous = self.body.get("previous_response_id")
+        stored = self.book.store.get(_TURNS, f"{self.scope} answer {previous}") if previous else None
+        if stored is not None:
+            self.body = {**self.body, "previous_response_id": stored.decode()}
+        self.name = self.book.name(self.kind, self.body)
+        body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
+
+        def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
+            last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
+            masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
+            beside = BodyTexts.of(self.kind, body, check, stabilizer.counter).beside
+            history = beside.joined(self.kind.read(self.kind.native(body)))
+            masks = (yield from masking.flow(history)).report.masks
+            session = next(
+                (one for mask in masks if isinstance(one := getattr(mask, "__self__", None), MaskSession)), None
+            )
+            return members if session is None else cast("list[Item]", Reply(self.kind, session).restored(members))
+
+        self.body = yield from self.book.expanded(self.kind, body, self.scope, plain)
+        return self.body
+
+    def done(self, sent: bytes, report: Report, reply: Reply | None) -> None:
+        """Take in what was sent."""
+        self.sent, self.report, self.reply = sent, report, reply
+
+    def weave(self) -> Weave:
+        """Return an object that follows a streamed response."""
+        return self.form.weave(self.form, self.name)
+
+    def whole(self, answer: bytes) -> bytes:
+        """Return a response for the client: with the earlier text of the turn, and without hidden calls."""
+        body = parse_json(answer.decode("utf-8", "replace"))
+        if not isinstance(body, dict):
+            return answer
+        items = self.form.items(body)
+        before = () if self.request.turn is None else self.request.turn.shown
+        visible = [*before, *(item for item in items if not self._is_ours(item))]
+        return answer if visible == items else as_json(self.form.answer(body, visible))
+
+    def follow_whole(self, answer: bytes) -> WireRequest | None:
+        """Do the same as `follow` for a response that is one JSON text."""
+        body = parse_json(answer.decode("utf-8", "replace"))
+        return self.follow(self.form.items(body)) if isinstance(body, dict) else None
+
+    def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
+        """Return the request that continues after a response, with its calls answered; None if it is the client's turn.
+
+        Args:
+            items: The items of the response.
+            renamed: The id of the response for the client, and for the provider.
+
+        Raises:
+            WireError: The model reads back again after it was told to stop.
+        """
+        if renamed is not None:
+            self.book.store.put(_TURNS, f"{self.scope} answer {renamed[0]}", renamed[1].encode())
+        calls = [call for item in items if (call := self.form.call(item)) is not None]
+        ours = [call for call in calls if call.name == self.name]
+        turn = self.request.turn
+        if turn is None:
+            if not ours:
+                return None
+            history = self.kind.read(self.kind.native(self.body))
+            turn = Turn(self.name, before=history[-1].text if history else "")
+        is_hidden = bool(ours) and len(ours) == len(calls)
+        if is_hidden and turn.rounds > MOST_ROUNDS:
+            asked = f"the model asked {turn.rounds} times in a row to read back what has left"
+            raise WireError(f"{asked}; ask again, or with a larger budget", status=502)
+        told = self.form.members(self._kept(items))
+        results = self._results(ours, turn.rounds)
+        turn = Turn(
+            self.name,
+            turn.rounds + 1,
+            turn.before,
+            (*turn.shown, *(item for item in items if not self._is_ours(item))),
+            (*turn.plain, *self._plain(told), *self._plain(results)),
+            (*turn.masked, *told, *results),
+        )
+        if is_hidden:
+            held = self.body.get(self.kind.history)
+            before = held if isinstance(held, list) else self.kind.native(self.body)
+            listed = [*(before if isinstance(before, list) else [held]), *turn.plain[-len(told) - len(results) :]]
+            body = {**self.body, self.kind.history: listed}
+            return replace(self.request, body=as_json(body), turn=turn)
+        visible = self.kind.read(self._plain(self.form.members(turn.shown)))
+        self.book.remember(self.scope, _turn_key(turn.before, visible), turn)
+        for call in calls if results else ():
+            pending = Turn(plain=tuple(self._plain(results)), masked=tuple(results))
+            self.book.remember(self.scope, f"result {call.id}", pending)
+        return None
+
+    def _is_ours(self, item: Item) -> bool:
+        call = self.form.call(item)
+        return call is not None and call.name == self.name
+
+    def _kept(self, items: Sequence[Item]) -> list[Item]:
+        """Return items in the form that the provider accepts: it recognizes unstored items by their seal alone."""
+        is_lost = self.kind.api == "responses" and self.body.get("store") is False
+        return [i for i in items if not (is_lost and i.get("type") == "reasoning" and not i.get("encrypted_content"))]
+
+    def _plain(self, members: Sequence[Item]) -> list[Item]:
+        return list(members) if self.reply is None else cast("list[Item]", self.reply.restored(list(members)))
+
+    def _results(self, calls: Sequence[ToolCall], rounds: int) -> list[Item]:
+        texts = [self._result(call, number, rounds) for number, call in enumerate(calls)]
+        results = [Artifact(Kind.TOOL, text, answers=c.id, name=c.name) for c, text in zip(calls, texts, strict=True)]
+        return list(self.kind.write([], results)) if results else []
+
+    def _result(self, call: ToolCall, number: int, rounds: int) -> str:
+        """Return the masked result of a call."""
+        asked = parse_json(call.arguments)
+        if rounds >= MOST_ROUNDS:
+            return f"[no more: {rounds} read-backs in a row are the limit; go on with what you have]"
+        if number >= MOST_CALLS:
+            return f"[no more: {MOST_CALLS} read-backs at once are the limit; ask for the rest in the next step]"
+        given = {k: v for k, v in asked.items() if v not in (None, "")} if isinstance(asked, dict) else {}
+        kind = "handle" if "handle" in given else "query"
+        self.book.metrics.add("read_backs_total", "by", kind)
+        if kind == "handle":
+            return self._read(given)
+        query = given.get("query")
+        return self._found(query) if isinstance(query, str) else "[give a handle or a query]"
+
+    def _size(self) -> int:
+        return max(1, min(_SIZE, self.report.budget // _SHARE))
+
+    def _read(self, given: Mapping[str, Any]) -> str:
+        """Return lines of a text; the text alone if the whole is requested and not too long."""
+        store, handle = self.book.store, str(given["handle"])
+        if (
+            handle.encode("utf-8", "replace") not in self.sent
+        ):  # what another conversation left is nobody's business here
+            return f"[nothing is saved under handle {handle[:80]!r}]"
+        data = store.get(NAMESPACE, handle)
+        if data is None:  # a store that is full drops the oldest
+            text = next((a.text for a in self.report.masked if handle_of(a.text) == handle), None)
+            data = None if text is None else store.put_new(NAMESPACE, handle, text.encode("utf-8", "surrogatepass"))
+        text = None if data is None else data.decode("utf-8", "surrogatepass")
+        if text is not None and len(given) == 1 and self.count(text) <= self._size():
+            return text
+        lines = {name: given[name] for name in ("first_line", "last_line", "contains") if name in given}
+        return recall_tool(store, max_tokens=self._size())(handle, **lines)
+
+    def _found(self, query: str) -> str:
+        """Return the passages of what has left that match a query best, each with the handle of its text."""
+        left = [artifact for artifact in self.report.left if artifact.text]
+        texts = [artifact.text for artifact in left]
+        told, tokens = "", 0
+        for number, passage in passages_for(texts, query):
+            handle = handle_of(texts[number])
+            piece = f"[{left[number].kind.value}, handle {handle}]\n{passage}\n"
+            tokens += self.count(piece)
+            if tokens > self._size():
+                break
+            self.book.store.put_new(NAMESPACE, handle, texts[number].encode("utf-8", "surrogatepass"))
+            told += piece
+        return told or "[nothing that has left this conversation matches]"
