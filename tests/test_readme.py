@@ -72,14 +72,15 @@ def rows_of(page, first):
     return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table if not line.startswith("|---")]
 
 
-def test_the_comparison_is_that_of_the_page_with_all_of_it():
-    ours = rows_of(README, "| | ctxguard | `trim_messages`")
-    measured = {row[0]: row[1:] for row in rows_of(ROOT / "docs" / "comparison.md", "| | holds |")}
-    rows = ("ctxguard", "LangChain trim", "LangChain summarize", "PydanticAI processor", "headroom")
-    assert len(ours) == 11
-    assert {measured[row][2] for row in rows} == {"0%"}  # broken pairs, told in one row with other faults
-    for line, column in zip(ours[1:8], (0, 1, 3, 4, 5, 6, 7), strict=True):
-        assert [cell.split()[0] for cell in line[1:]] == [measured[row][column] for row in rows], line[0]
+def test_the_comparison_is_that_of_the_page():
+    ours = rows_of(README, "| | holds |")
+    page = rows_of(ROOT / "docs" / "comparison.md", "| | holds |")
+    columns = [0, *(page[0].index(name) for name in ours[0][1:])]
+    measured = {row[0]: [row[column] for column in columns] for row in page}
+    assert {"holds", "support", "gain", "newest sent", "bill", "prefix kept"} < set(ours[0]), "both judges are shown"
+    assert len(ours) > 8
+    for row in ours:
+        assert row == measured[row[0]]
 
 
 def test_the_bill_of_the_session_in_the_picture_is_the_real_one(reader_folder):
