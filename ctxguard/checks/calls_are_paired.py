@@ -34,9 +34,11 @@ class CallsArePaired:
         calls, abandoned = _Calls(), _Calls()
         for position, artifact in enumerate(draft.artifacts):
             if artifact.kind is not Kind.TOOL:
-                abandoned.add(calls.unanswered())
-                calls = _Calls()
-                calls.add((f"artifacts[{position}].calls[{n}]", call) for n, call in enumerate(artifact.calls))
+                if calls.was_used:
+                    abandoned.add(calls.unanswered())
+                    calls = _Calls()
+                if artifact.calls:
+                    calls.add((f"artifacts[{position}].calls[{n}]", call) for n, call in enumerate(artifact.calls))
             elif calls.take(artifact):
                 continue
             elif artifact.answers is not None and abandoned.take(artifact):
@@ -52,6 +54,11 @@ class _Calls:
 
     def __init__(self) -> None:
         self._by_id: dict[str | None, deque[tuple[str, ToolCall]]] = {}
+
+    @property
+    def was_used(self) -> bool:
+        """Whether there was ever a call: most messages have none, and need no new book."""
+        return bool(self._by_id)
 
     def add(self, placed: Iterable[tuple[str, ToolCall]]) -> None:
         for place, call in placed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, pairwise
 from math import log1p
 from typing import Final, TypeAlias
@@ -68,15 +69,16 @@ class LexicalIndex:
         self._read()
         found = {term: self._found[term] for term in set(_terms(query)) if term in self._found}
         scores: defaultdict[int, float] = defaultdict(float)
-        mean, looked_at = max(1, self._total) / max(1, len(self._sizes)), 0
+        sizes, looked_at = self._sizes, 0
+        per_word = 1.2 * 0.75 * max(1, len(sizes)) / max(1, self._total)  # k1 · b, by the mean size
         for term in sorted(found, key=lambda term: (len(found[term]), term))[:_MOST_TERMS]:
             # Frequent words match nearly every document: expensive, and of little information.
             looked_at += len(found[term])
             if scores and looked_at > _MOST_FOUND:
                 break
-            rarity = log1p((len(self._sizes) - len(found[term]) + 0.5) / (len(found[term]) + 0.5))
+            rarity = log1p((len(sizes) - len(found[term]) + 0.5) / (len(found[term]) + 0.5))
             for number, times in found[term][-_MOST_FOUND:]:
-                scores[number] += rarity * 2.2 * times / (times + 1.2 * (0.25 + 0.75 * self._sizes[number] / mean))
+                scores[number] += rarity * 2.2 * times / (times + 0.3 + per_word * sizes[number])
         return scores
 
     def _read(self) -> None:
@@ -90,7 +92,12 @@ class LexicalIndex:
 
 
 def _terms(text: str) -> Iterator[str]:
-    return (_ENDINGS.sub("", word) for word in words(text))
+    return map(_stem, words(text))
+
+
+@lru_cache(1 << 16)
+def _stem(word: str) -> str:
+    return _ENDINGS.sub("", word)
 
 
 def passages_of(text: str, size: int) -> list[str]:

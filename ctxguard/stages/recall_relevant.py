@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
@@ -130,7 +131,7 @@ class RecallGate:
             return False
         _take(self._index, self._history, question)
         scores = self._index.matches(self._history.members(question)[0].text)
-        best = sorted(scores, key=lambda n: (-scores[n], -n))[:_JUDGED]
+        best = nlargest(_JUDGED, scores, key=lambda n: (scores[n], n))
         gone = sum(scores[n] for n in best if n < end and n not in kept)
         return bool(best) and gone >= self._threshold * sum(scores[n] for n in best)
 

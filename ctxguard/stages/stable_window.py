@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Action, Ask, Draft, Follower, LeftOut, StageResult
 from ctxguard.errors import BESIDE, BudgetExceededError
-from ctxguard.history import AUTHORITY, History
+from ctxguard.history import AUTHORITY, ExchangeSpan, History
 from ctxguard.settings import opened
 from ctxguard.stages.bound_tool_output import NAMESPACE
 from ctxguard.stages.cutting import Cutter
@@ -81,6 +81,7 @@ class _Window:
         self._squeezer = Squeezer(self._ledger, bounds_people=bounds_people, handle=handle)
         self._gate = None if stage.recall is None else stage.recall.gate(self._history)
         self._state = WindowState(fixed=draft.overhead)
+        self._latest: tuple[WindowState, int, WindowState] | None = None
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in the artifacts that are new in the draft."""
@@ -122,6 +123,13 @@ class _Window:
     def _taken(self, state: WindowState) -> WindowState:
         """Return the state with one more exchange, cut if it does not fit."""
         number, span = state.seen, self._history.spans[state.seen]
+        # the last exchange was taken in for the result before, and is complete when the next one begins
+        if self._latest is not None and self._latest[0] is state and self._latest[1] == span.end:
+            return self._latest[2]
+        self._latest = state, span.end, self._with_next(state, number, span)
+        return self._latest[2]
+
+    def _with_next(self, state: WindowState, number: int, span: ExchangeSpan) -> WindowState:
         state = self._with_authority(state, span.start)
         state = self._cutter.settled(self._calibrated(state, span.start), number)
         ledger = self._ledger

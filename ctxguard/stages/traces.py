@@ -82,6 +82,9 @@ class Step:
     ended: str = ""
     handle: str | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.what)  # a text knows its hash; that of all fields would be computed at each look-up
+
 
 def trace_of(
     exchange: Sequence[Artifact],
