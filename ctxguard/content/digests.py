@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ctxguard.content.detection import detect
-from ctxguard.content.names import Labeled, ends_of, labeled, labeled_names, walk
+from ctxguard.content.names import Labeled, ends_of, labeled, labeled_names, names_under, tree_of, walk
 from ctxguard.content.outcomes import clipped, last_error, summary_of_tests
 from ctxguard.content.views import Count, FileType, Source
-
-if TYPE_CHECKING:
-    from ctxguard.content.processors.tree import Tree
 
 _NAMES: Final = 64
 """Names of a text that a digest may choose from."""
@@ -21,34 +18,88 @@ _PIECES: Final = 1 / 3
 """Share of a digest for what is specific to the type; the rest is for names."""
 _LEAST_BEGINNING: Final = 16
 """Fewer characters of the beginning of a text are not informative."""
+_LARGE: Final = 16_384
+"""Characters of YAML of which only the beginning is read."""
 _LINE: Final = 120  # characters of a line in a digest
 _SHORT: Final = 60  # characters of a value that a digest may contain
+_LOGS: Final = (FileType.CONSOLE, FileType.LOG, FileType.TEXT)
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
-_DEFINITION: Final = re.compile(
-    r"^[^\S\n]*(?:(?:export|default|public|private|protected|static|async|abstract|final|pub)\s+)*"
-    r"(?:def|defp|defmodule|class|function|fn|func|struct|enum|trait|interface|type|module)\s+(\w[\w.:]*\w)",
-    re.MULTILINE,
-)
-_HEADING: Final = re.compile(r"^#{1,6} +(\S.*)", re.MULTILINE)
 
 
 def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | None = None) -> str:
     """Return the most distinctive content of a text within `max_tokens`.
 
-    That is, by type: the failing tests and errors of a log, the columns and the size of a table, the definitions of
-    source code, the headings of a page; then, of any text, its rarest names and numbers, those of JSON with their keys.
-    In JSON, the remaining tokens go to other short values. If a text has none of these, the digest is its beginning.
-    The limit is hard, the time is linear in the text, and no input raises.
+    That is, of JSON and YAML, values with their keys; of other texts, the failing tests and errors of a log or else the
+    beginning, and then the rarest names and numbers. A text without names is told by its beginning. The limit is hard,
+    the time is linear in the text, and no input raises.
     """
     kind = file_type or detect(text)
-    pieces = _pieces(ends_of(text), kind)
-    # The names of JSON have keys, so they come first: ids are more informative than a first name or a zip code.
-    firsts = islice(pieces, 1) if kind is FileType.JSON else pieces
-    chosen, used = _fitting(firsts, int(_PIECES * max_tokens), "", count)
-    names, more = _names_for(text, "; ".join(chosen), max_tokens - used - 2, count)
-    rest, _ = _fitting(pieces, max_tokens - used - more - 2, names, count)
-    told = [*chosen, *([names] if names else []), *rest]
+    tree = _tree(text, kind)
+    if tree is not None:
+        told = _of_tree(tree, max_tokens, count)
+    else:
+        most = int(_PIECES * max_tokens)
+        told, used = _fitting(_of_log(ends_of(text)) if kind in _LOGS else (), most, count)
+        # The beginning says what a text is about: the title of an issue, the subject of a mail.
+        begins = "" if told else _beginning(text, most, count)
+        names = _names_for(text, begins or "; ".join(told), max_tokens - used - count(begins) - 2, count)
+        told = [piece for piece in (*told, begins, names) if piece] if names else told
     return _held_to(max_tokens, told or [_beginning(text, max_tokens, count)], count)
+
+
+def _tree(text: str, file_type: FileType) -> object:
+    """Return the tree that a text of JSON or YAML holds, the beginning of a long one; None for other texts."""
+    if file_type is not FileType.YAML:
+        return tree_of(text) if file_type is FileType.JSON else None
+    from ctxguard.content.processors.yaml_tree import parse_yaml
+
+    try:
+        return parse_yaml(text, whole=len(text) <= _LARGE)[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _of_tree(tree: object, max_tokens: int, count: Count) -> list[str]:
+    """Return the size of a list, and values with their keys, in their order, so that what belongs together stays so.
+
+    Ids and other names are chosen before short values such as a city; each value of a key is told once.
+    """
+    size = _size_of(tree)
+    left = max_tokens - count(f"{size}; ")
+    values = list(dict.fromkeys(islice(_values(tree), 16 * _NAMES)))
+    chosen: list[int] = []
+    for are_names in (True, False):
+        last = ""
+        for place, (key, value, is_name) in enumerate(values):
+            tokens = count(f" {value}") + (count(f" {key};") if key != last else 0)
+            if is_name is are_names and tokens <= left:
+                chosen.append(place)
+                left -= tokens
+                last = key
+    told = labeled(values[place][:2] for place in sorted(chosen))
+    return [piece for piece in (size, told) if piece]
+
+
+def _size_of(tree: object) -> str:
+    """Return of how many items a list is; empty for other trees."""
+    from ctxguard.content.processors.tree import MARK
+
+    if not isinstance(tree, list):
+        return ""
+    # A bounded view says itself of how many it shows some.
+    marks = [item for item in tree if isinstance(item, str) and item.startswith(MARK)]
+    return marks[0].strip(f"{MARK} ") if marks else f"{len(tree)} items"
+
+
+def _values(tree: object) -> Iterator[tuple[str, str, bool]]:
+    """Walk the short values of a tree with their keys, and whether they are names, and the names within long texts."""
+    for pair in walk(tree):
+        key, node = pair
+        names = list(names_under([pair]))
+        if isinstance(node, (dict, list, bool)) or node is None or len(str(node)) > _SHORT:
+            yield from ((label, name, True) for label, name in names)
+        elif str(node).strip() and not str(node).startswith("…"):
+            yield key, " ".join(str(node).split()), bool(names)
 
 
 def _beginning(text: str, available: int, count: Count) -> str:
@@ -62,20 +113,20 @@ def _beginning(text: str, available: int, count: Count) -> str:
     return ""
 
 
-def _fitting(pieces: Iterable[str], available: int, told: str, count: Count) -> tuple[list[str], int]:
-    """Return the pieces that fit and add something new, and the tokens that they take."""
+def _fitting(pieces: Iterable[str], available: int, count: Count) -> tuple[list[str], int]:
+    """Return the pieces that fit, and the tokens that they take."""
     chosen: list[str] = []
     left = available
     for piece in pieces if available > 0 else ():
         tokens = count(f"; {piece}")
-        if piece and tokens <= left and piece not in told:
+        if piece and tokens <= left:
             chosen.append(piece)
             left -= tokens
     return chosen, available - left
 
 
-def _names_for(text: str, told: str, available: int, count: Count) -> tuple[str, int]:
-    """Return the names that fit and are not in the digest yet, and the tokens that they take."""
+def _names_for(text: str, told: str, available: int, count: Count) -> str:
+    """Return the names that fit and are not in the digest yet."""
     chosen: list[Labeled] = []
     last, left = "", available
     for label, name in labeled_names(text, _NAMES):
@@ -84,7 +135,7 @@ def _names_for(text: str, told: str, available: int, count: Count) -> tuple[str,
             chosen.append((label, name))
             left -= tokens
             last = label
-    return labeled(chosen), available - left
+    return labeled(chosen)
 
 
 def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:
@@ -98,69 +149,10 @@ def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:
     return ""
 
 
-def _pieces(text: str, file_type: FileType) -> Iterator[str]:
-    reader = _READERS.get(file_type)
-    if reader is not None:
-        yield from reader(text)
-
-
 def _of_log(text: str) -> Iterator[str]:
     yield from filter(None, (summary_of_tests(text), last_error(text)))
     for match in _FAILING.finditer(text):
         yield clipped(match[1], _LINE)
-
-
-def _of_code(text: str) -> Iterator[str]:
-    names = dict.fromkeys(match[1] for match in _DEFINITION.finditer(text))
-    if names:
-        yield "defines " + ", ".join(list(names)[:12])
-
-
-def _of_page(text: str) -> Iterator[str]:
-    for match in _HEADING.finditer(text):
-        yield clipped(match[1], _SHORT)
-
-
-def _of_table(text: str) -> Iterator[str]:
-    header = clipped(text.lstrip().partition("\n")[0], 2 * _LINE)
-    yield f"columns {header}"
-
-
-def _of_json(text: str) -> Iterator[str]:
-    """Yield the size of a list (nothing for other trees), then the short values with their keys."""
-    from ctxguard.content.processors.json_tree import parse_start
-    from ctxguard.content.processors.tree import MARK
-
-    try:
-        tree = parse_start(text)
-    except (ValueError, RecursionError):
-        return
-    if isinstance(tree, list):
-        # A bounded view says itself that it shows only some items.
-        marks = [item for item in tree if isinstance(item, str) and item.startswith(MARK)]
-        yield marks[0].strip(f"{MARK} ") if marks else f"{len(tree)} items"
-    else:
-        yield ""
-    for key, value in islice(_pairs(tree), 4 * _NAMES):
-        yield f"{key} {value}" if key else value
-
-
-def _pairs(tree: Tree) -> Iterator[tuple[str, str]]:
-    """Yield the plain values of a tree with their keys, in order; long values are left out."""
-    for key, node in walk(tree):
-        if not isinstance(node, (dict, list, bool)) and node not in (None, "") and len(str(node)) <= _SHORT:
-            yield key, str(node)
-
-
-_READERS: Final[Mapping[FileType, Callable[[str], Iterator[str]]]] = {
-    FileType.CODE: _of_code,
-    FileType.CONSOLE: _of_log,
-    FileType.CSV: _of_table,
-    FileType.JSON: _of_json,
-    FileType.LOG: _of_log,
-    FileType.MARKDOWN: _of_page,
-    FileType.TEXT: _of_log,
-}
 
 
 def digest_view(

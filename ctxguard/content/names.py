@@ -123,7 +123,7 @@ def labeled_names(text: str, most: int | None = None) -> tuple[Labeled, ...]:
 
 
 def _all_names(text: str) -> Iterator[Labeled]:
-    tree = _tree_of(text)
+    tree = tree_of(text)
     return _labeled_runs(text) if tree is None else names_under(walk(tree))
 
 
@@ -153,7 +153,7 @@ def _labeled_runs(text: str) -> Iterator[Labeled]:
             yield (label if len(label.split()) <= _LABEL_WORDS else ""), name
 
 
-def _tree_of(text: str) -> object:
+def tree_of(text: str) -> object:
     """Return the JSON object or array that a text is or begins with; None for any other text."""
     if text.lstrip()[:1] not in ("{", "["):
         return None

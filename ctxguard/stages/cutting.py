@@ -20,7 +20,7 @@ from ctxguard.history.records import records_in
 from ctxguard.stages.bound_tool_output import bounded, handle_of
 from ctxguard.stages.file_tools import stale_among
 from ctxguard.stages.squeezing import water_level
-from ctxguard.stages.traces import Step, trace_of
+from ctxguard.stages.traces import Step, observed, trace_of
 from ctxguard.stages.trail import read_trail, steps_told
 from ctxguard.stages.window_settings import SMALL, WindowSettings
 from ctxguard.stages.window_state import LATEST, Ledger, Shortened, WindowState
@@ -71,7 +71,7 @@ class Cutter:
         cut = self._with_views(base, leaving, number, goal - (most if base.trail.steps else 0))
         cut = self._without_oldest(cut, leaving, goal, most)
         kept = set(cut.kept)
-        cut = replace(cut, trail=cut.trail.extended(self._traces(n for n in there if n not in kept)))
+        cut = replace(cut, trail=cut.trail.extended(self._traces((n for n in there if n not in kept), number)))
         # In a small window, the freed tokens have no better use than the trail.
         most = max(most, goal - cut.total) if keep <= SMALL else most
         cut = self._with_trail(cut, min(most, limit - cut.total), number)
@@ -79,7 +79,7 @@ class Cutter:
             return cut
         begun = self._beginning_with_user(cut, stay)
         kept = set(begun.kept)
-        return replace(begun, trail=cut.trail.extended(self._traces(n for n in cut.kept if n not in kept)))
+        return replace(begun, trail=cut.trail.extended(self._traces((n for n in cut.kept if n not in kept), number)))
 
     def _newest_record(self, there: Sequence[int]) -> int:
         """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
@@ -142,7 +142,7 @@ class Cutter:
 
         In the order in which a model reads them: each stays whole as long as the earlier ones leave enough tokens.
         """
-        outputs, costs = self._outputs(number), self.ledger.history.costs
+        outputs, costs = self._outputs(number, number), self.ledger.history.costs
         # The outputs of a pinned exchange are counted as fixed, but they share what is available.
         own = sum(costs[p] for p in outputs) if self.ledger.stays(number) else 0
         left = int(_NEWEST * self._available(replace(state, fixed=state.fixed - own), number))
@@ -165,7 +165,7 @@ class Cutter:
             return state
         for other in () if _is_signed(reply) else range(state.settled, number):
             if other >= state.judged or other in state.kept:
-                outputs = self._outputs(other)
+                outputs = self._outputs(other, number)
                 limit = self._limit(state, outputs)
                 state = self._bounded(state, other, outputs, limit, number, "large, and no longer the newest output")
         return replace(state, settled=number)
@@ -187,7 +187,7 @@ class Cutter:
             return 0
         freed = 0
         for other in range(state.settled, number + 1):
-            outputs = self._outputs(other)
+            outputs = self._outputs(other, number)
             limit = self._limit(state, outputs)
             freed += sum(max(0, self.ledger.tokens_at(p, state.shortened) - limit) for p in outputs)
         return freed
@@ -198,7 +198,9 @@ class Cutter:
             if state.total <= goal:
                 break
             if other <= number - _RECENT:
-                state = self._bounded(state, other, self._outputs(other), _VIEW, number, "old when the budget was hit")
+                state = self._bounded(
+                    state, other, self._outputs(other, number), _VIEW, number, "old when the budget was hit"
+                )
         return state
 
     def _bounded(
@@ -219,11 +221,16 @@ class Cutter:
         fixed, rest = (saved, 0) if ledger.stays(other) else (0, saved)
         return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=state.tokens - rest)
 
-    def _outputs(self, number: int) -> list[int]:
-        """Return the positions of the outputs of an exchange that may be shortened; a pin protects one artifact."""
-        artifacts = self.ledger.history.artifacts
-        outputs = (p for p in self.ledger.positions(number) if artifacts[p].kind is Kind.TOOL)
-        return [p for p in outputs if not artifacts[p].pinned and _is_text(artifacts[p])]
+    def _outputs(self, other: int, number: int) -> list[int]:
+        """Return the positions of the outputs of an exchange that may be shortened when exchange `number` arrives.
+
+        A pin protects one artifact. The last message in the user's role stays whole, even if a program wrote it.
+        """
+        history = self.ledger.history
+        is_last = other in (self.ledger.task, history.last_asked(number + 1))
+        kind = Kind.USER if not is_last and observed(history, other, number) else Kind.TOOL
+        found = enumerate(history.members(other), history.start(other))
+        return [p for p, output in found if output.kind is kind and not output.pinned and _is_text(output)]
 
     def handle(self, text: str) -> str:
         """Return the handle of a text that is to be stored in full."""
@@ -243,7 +250,7 @@ class Cutter:
         stale = stale_among(((n, history.members(n)) for n in there), self.settings.file_tools)
         rank = dict.fromkeys((n for n in stale if n <= there[-1] - _RECENT), -1)
         share = left = int(_PEOPLE * keep)
-        asked = [n for n in leaving if history.spans[n].is_asked]
+        asked = [n for n in leaving if history.spans[n].is_asked and not observed(history, n, there[-1])]
         standing = {n for n in asked if is_standing(history.members(n)[0].text)}
         for number in sorted(asked, key=lambda n: (n not in standing, -n)):
             tokens = history.spans[number].tokens
@@ -304,17 +311,15 @@ class Cutter:
                 return replace(state, note=note, told=steps_told(note.text), tokens=state.tokens + tokens)
             limit -= max(tokens - most, limit // 8 + 1)  # the heading, and what masking added
 
-    def _traces(self, numbers: Iterable[int]) -> Iterable[tuple[Step, ...]]:
+    def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[Step, ...]]:
         """Yield the steps of evicted exchanges; a trail and a block of recalled messages are not steps themselves."""
-        artifacts, count = self.ledger.history.artifacts, self.ledger.draft.counter.artifact
+        history = self.ledger.history
         for number in numbers:
-            positions = self.ledger.positions(number)
-            members = artifacts[positions.start : positions.stop]
+            start, members = history.start(number), history.members(number)
             if record_title(members[0]) not in (TRAIL, RECALLED):
-                large = [p for p in positions if self.stores and count(artifacts[p]) > _VIEW]
-                handles = {p - positions.start: self.handle(artifacts[p].text) for p in large}
-                around = [artifacts[p] for p in (positions.start - 1, positions.stop) if 0 <= p < len(artifacts)]
-                yield trace_of(members, handles, around=around)
+                large = range(len(members) if self.stores else 0)
+                handles = {n: self.handle(members[n].text) for n in large if history.costs[start + n] > _VIEW}
+                yield trace_of(members, handles, is_observed=observed(history, number, end))
 
 
 _MASKED: Final = Shortened(_COUNT_ALONE, 0, "holds a name that became known", "masked")

@@ -17,6 +17,7 @@ from ctxguard.stages.followed import FollowedStage
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession
+    from ctxguard.pii.mask.strategies import Strategies
 
 _REASON: Final = "holds personal data"
 
@@ -57,6 +58,24 @@ class MaskPII(FollowedStage):
 
             self._masker = _shared_masker((STANDARD,) if self._rules is None else self._rules)
         return self._masker
+
+    @property
+    def detectors(self) -> tuple[Detector, ...]:
+        """What finds personal data. Unlike `masker`, this prepares no rules, which takes a second."""
+        from ctxguard.pii.detectors import detectors_of
+        from ctxguard.pii.rule_sets import STANDARD
+
+        return detectors_of(self._rules or STANDARD) if self._masker is None else self._masker.detectors
+
+    @property
+    def strategy(self) -> Strategies:
+        """How values are hidden."""
+        return "redact" if self._masker is None else self._masker.strategy
+
+    @property
+    def escape(self) -> bool:
+        """Whether texts that look like placeholders are masked, too."""
+        return self._masker is None or self._masker.escape
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
         """Return the follower that masks one conversation as it grows."""

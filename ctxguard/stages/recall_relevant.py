@@ -23,7 +23,7 @@ from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_of
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
-from ctxguard.stages.traces import ends_in_command, is_observation
+from ctxguard.stages.traces import observed
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -107,15 +107,14 @@ class RecallGate:
     """Decide at the beginning of each turn whether to recall, from the history before it alone.
 
     Texts are only read once something has been evicted and a user message arrives, so agents do not pay for it.
+
+    Attributes:
+        share: share of the available tokens that the block may take at most.
     """
 
     def __init__(self, history: History, share: float, threshold: float) -> None:
-        self._history, self._share, self._threshold = history, share, threshold
+        self.share, self._history, self._threshold = share, history, threshold
         self._index = LexicalIndex()
-
-    def most(self, tokens: int) -> int:
-        """Return the tokens that the block may take, given those available besides system prompt, task and pins."""
-        return int(self._share * max(0, tokens))
 
     def opens(self, question: int, kept: Sequence[int], end: int) -> bool:
         """Return whether to recall for a question.
@@ -127,20 +126,13 @@ class RecallGate:
         """
         if len(kept) == end or not self._threshold:
             return len(kept) < end
-        if self._is_observed(question):
+        if observed(self._history, question, question):
             return False
         _take(self._index, self._history, question)
         scores = self._index.matches(self._history.members(question)[0].text)
         best = sorted(scores, key=lambda n: (-scores[n], -n))[:_JUDGED]
         gone = sum(scores[n] for n in best if n < end and n not in kept)
         return bool(best) and gone >= self._threshold * sum(scores[n] for n in best)
-
-    def _is_observed(self, question: int) -> bool:
-        """Return whether a program wrote a message in the user's role: by its text, or by the commands before it."""
-        text = self._history.members(question)[0].text
-        replies = self._history.replies[: bisect_right(self._history.replies, question)][-2:]
-        commanded = len(replies) == 2 and all(ends_in_command(self._history.members(n)[0]) for n in replies)
-        return is_observation(text) or (commanded and "\n" in text)
 
 
 def _take(index: LexicalIndex, history: History, end: int) -> None:

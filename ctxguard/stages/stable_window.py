@@ -141,7 +141,7 @@ class _Window:
         gate, ledger = self._gate, self._ledger
         if gate is None or number == ledger.task or not gate.opens(number, state.kept, state.judged):
             return state
-        left = LeftOut(self._history, gate.most(ledger.budget(state) - state.fixed))
+        left = LeftOut(self._history, int(gate.share * max(0, ledger.budget(state) - state.fixed)))
         state = replace(state, recalled=left)
         if state.total > ledger.budget(state):
             state = self._cutter.cut(state, number)

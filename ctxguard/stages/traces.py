@@ -6,9 +6,11 @@ Everything here is a pure function of one exchange.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Final, Literal
 
@@ -19,6 +21,7 @@ from ctxguard.content.outcomes import LONGEST, clipped, outcome_of
 from ctxguard.content.processors.json_tree import parse_json, parse_start
 from ctxguard.content.processors.tree import Number
 from ctxguard.content.views import FileType
+from ctxguard.history import History
 from ctxguard.stages.error_reports import is_flagged
 
 Section = Literal["said", "failed", "changed", "called", "answered", "observed"]
@@ -84,20 +87,18 @@ def trace_of(
     exchange: Sequence[Artifact],
     handles: Mapping[int, str] | None = None,
     *,
-    around: Sequence[Artifact] = (),
+    is_observed: bool = False,
 ) -> tuple[Step, ...]:
     """Return the steps of an exchange.
 
     Args:
         exchange: its artifacts, masked, and if possible from before tool outputs were bounded.
         handles: handles of stored outputs, by number of the artifact in the exchange.
-        around: the artifacts directly before and after it. An agent without tools writes its command in a block at the
-            end of each message, and gets the output in the user's role.
+        is_observed: whether a program wrote it although it has the user's role, see `observed`.
     """
     first, results, handles = exchange[0], exchange[1:], handles or {}
     if not first.calls:
-        commanded = len(around) == 2 and all(map(ends_in_command, around))
-        return (_said(first, handles.get(0), commanded=commanded),)
+        return (_said(first, handles.get(0), is_observed=is_observed),)
     places = _places_of_results(first, results)
     steps = []
     for number, call in enumerate(first.calls):
@@ -107,7 +108,7 @@ def trace_of(
     return tuple(steps)
 
 
-def _said(artifact: Artifact, handle: str | None, *, commanded: bool) -> Step:
+def _said(artifact: Artifact, handle: str | None, *, is_observed: bool) -> Step:
     # Reasoning is private to the model; the trail, which has the user's role, must not repeat it.
     is_text = isinstance(artifact.content, str)
     parts = () if is_text else artifact.content
@@ -116,16 +117,25 @@ def _said(artifact: Artifact, handle: str | None, *, commanded: bool) -> Step:
     who = " ".join((artifact.kind.value, *_UNSAFE.sub("_", artifact.name or "").split()))
     if artifact.kind is Kind.ASSISTANT:
         return Step("answered", who, text, handle=handle)
-    if artifact.kind is not Kind.USER or is_observation(text) or (commanded and "\n" in text):
+    if artifact.kind is not Kind.USER or is_observed or is_observation(text):
         return Step("observed", "observation", text, handle=handle)
     return Step("said", who, text, handle=handle)
 
 
-def ends_in_command(artifact: Artifact) -> bool:
-    """Return whether a message ends in a code block, in which agents without tools write their commands."""
-    return _COMMAND_AT_END.search(artifact.text) is not None
+def observed(history: History, number: int, end: int) -> bool:
+    """Return whether a program wrote a message in the user's role, judged by the first `end` exchanges alone.
+
+    An agent without tools writes its command in a block at the end of each message, and gets the output in that role.
+    """
+    if not history.spans[number].is_asked:
+        return False
+    text, place = history.artifacts[history.start(number)].text, bisect_right(history.replies, number)
+    around = [n for n in history.replies[max(0, place - 2) : place + 1] if n < end][-2:]
+    commanded = len(around) == 2 and all(_COMMAND_AT_END.search(history.members(n)[0].text) for n in around)
+    return is_observation(text) or (commanded and "\n" in text)
 
 
+@lru_cache(maxsize=4_096)
 def is_observation(text: str) -> bool:
     """Return whether a program wrote a message in the user's role: by its type, its lines, or its few words."""
     start = ends_of(text)[:4_000]

@@ -23,7 +23,8 @@ _REMEMBERED: Final = 512
 """Latest different steps that a trail may list, so that a cut costs the same however long the conversation is."""
 _TITLES: Final[Mapping[Section, str]] = {"failed": "Failed:", "changed": "Changed:", "called": "Called:"}
 _SPEECH: Final = ("said", "answered")
-_ORDER: Final[tuple[Section, ...]] = ("said", "failed", "changed", "called", "answered")
+_FIRST: Final[tuple[Section, ...]] = ("said", "failed", "changed", "called")
+_THEN: Final[tuple[Section, ...]] = ("failed", "changed", "called", "said", "answered")
 _UNTOLD: Final = "Not told: "
 _ROOT: Final = "; ~ is "
 _OPENED: Final = re.compile(r"(\d+) earlier steps?(?:, (\d+) told)?(?:; ~ is (\S+))?[:.]")
@@ -80,7 +81,7 @@ class _Writer:
         self.trail, self.max_tokens, self.count = trail, max_tokens, count
         self.root = ""
         self.chosen: dict[Step, str] = {}
-        self.steps: dict[Section, list[Step]] = {section: [] for section in _ORDER}
+        self.steps: dict[Section, list[Step]] = {section: [] for section in _THEN}
         for step in trail.told:
             self.steps[step.section].append(step)
 
@@ -93,9 +94,9 @@ class _Writer:
     def _written(self) -> str:
         self.chosen.clear()
         left = self.max_tokens - self.count(_opening(self.trail.steps, self.trail.steps - 1, self.root))
-        # Two rounds: tokens that one kind of line does not use are available to the others, in the same order.
-        for share in (_SHARE, 1.0):
-            for section in _ORDER:
+        # Two rounds: tokens that one kind of line does not use go to the others; the model's own messages come last.
+        for sections, share in ((_FIRST, _SHARE), (_THEN, 1.0)):
+            for section in sections:
                 left -= self._choose(section, left, share)
         # Token counts of parts do not add up exactly; the last choices are dropped until the text fits.
         while self.chosen:

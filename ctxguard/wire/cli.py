@@ -295,8 +295,8 @@ def _masked_by(stabilizer: Stabilizer) -> str:
     """Return which rules and detectors mask, as text."""
     from ctxguard.stages import MaskPII
 
-    maskers = [stage.masker for stage in stabilizer.stages if isinstance(stage, MaskPII)]
-    names = [detector.name.replace("|", ", ") for masker in maskers for detector in masker.detectors]
+    masking = [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]
+    names = [detector.name.replace("|", ", ") for stage in masking for detector in stage.detectors]
     return f"masked by the rules {', '.join(names)}" if names else "nothing is masked"
 
 

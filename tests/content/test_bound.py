@@ -273,6 +273,12 @@ def test_elements_whose_name_looks_like_a_sign_are_counted_as_shown():
     )
 
 
+def test_a_masked_value_of_yaml_is_no_list():
+    text = "".join(f"- id: {n}\n  people:\n  - [REDACTED_EMAIL]\n  owner: [REDACTED_NAME]\n" for n in range(90))
+    shown = yaml.safe_load(bound(text, 120, count=COUNTERS["words"]).content)
+    assert shown[0] == {"id": 0, "people": ["[REDACTED_EMAIL]"], "owner": "[REDACTED_NAME]"}
+
+
 def test_yaml_that_fits_is_not_written_out_even_where_its_aliases_would_be_long():
     text = (
         "a: &a {" + ", ".join(f"key{n}: value" for n in range(40)) + "}\n" + "".join(f"b{n}: *a\n" for n in range(60))

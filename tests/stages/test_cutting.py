@@ -49,6 +49,20 @@ def test_the_newest_output_is_whole_while_it_fits_into_half_of_the_free_room(siz
     assert result.report.tokens_after <= 3_000
 
 
+def test_an_output_in_the_role_of_the_user_takes_a_view_at_a_cut_and_is_nobodys_words():
+    history = [Artifact("user", "Fix the loader."), Artifact("assistant", "Let us look.\n```\nls\n```")]
+    for n in range(9):
+        history += [Artifact("user", lines(f"listing {n}", 30)), Artifact("assistant", f"Step {n}.\n```\nls {n}\n```")]
+    history += [Artifact("user", lines("newest", 30))]
+    texts = [a.text for a in guarded(2_400).stabilize(history).artifacts]
+    assert [n for n, text in enumerate(texts) if "shortened by ctxguard" in text] == [2, 4, 6, 8, 10, 12]
+    assert texts[13:] == [a.text for a in history[13:]]
+    texts = [a.text for a in guarded(1_500).stabilize(history).artifacts]
+    kept = [n for n in range(9) if any(f"listing {n} line" in text for text in texts)]
+    assert kept == [n for n in range(1, 9) if history[2 * n + 1].text in texts], "an output without its command"
+    assert 2 < len(kept) < 9
+
+
 def test_parallel_outputs_are_whole_in_order_and_the_one_that_is_too_large_says_so():
     small, huge = lines("small", 20), lines("huge", 2_000)
     result = guarded().stabilize([Artifact("user", "Look."), *exchange(small, huge, small)])

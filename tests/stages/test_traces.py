@@ -10,7 +10,8 @@ from builders import user
 
 from ctxguard import Artifact, Part
 from ctxguard.artifacts import ToolCall
-from ctxguard.stages.traces import trace_of
+from ctxguard.history import History
+from ctxguard.stages.traces import observed, trace_of
 
 LISTING = "total 56\n-rw-r--r-- 1 root root 4096 Feb 11 08:56 test\n-rw-r--r-- 1 root root 99 Feb 11 08:32 error.c\n"
 CURL = """  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current
@@ -136,8 +137,12 @@ def test_the_words_of_people_are_theirs(text):
 @pytest.mark.parametrize("end", ["```\nls\n```", "<command>\nls\n</command>"])
 def test_an_answer_to_a_command_written_as_text_is_an_observation(end):
     output = user("Some prose that a program wrote.\n(Current directory: /root)")
-    around = [Artifact("assistant", f"Let us look.\n{end}")] * 2
-    assert [trace_of([output], around=around)[0].section, trace_of([output])[0].section] == ["observed", "said"]
+    command = Artifact("assistant", f"Let us look.\n{end}")
+    history = History(lambda artifact: len(artifact.text), [user("Fix it."), command, output, command, output])
+    assert [observed(history, n, 5) for n in range(5)] == [False, False, True, False, True]
+    assert not observed(history, 2, 3)  # with one command before it, and nothing known of what comes
+    assert trace_of([output], is_observed=True)[0].section == "observed"
+    assert trace_of([output])[0].section == "said"
 
 
 def test_reasoning_stands_on_no_line_of_the_trail():

@@ -301,3 +301,16 @@ def test_what_masking_hid_appears_on_no_trail():
     assert "Failed:" in trail
     assert "@example.org" not in trail
     assert "1111" not in trail
+
+
+def test_what_was_looked_up_is_told_before_what_the_model_asked():
+    found = json.dumps({"user_id": "mia_li_36", "reservation_id": "HX-17", "payment_id": "card_49", "note": "w " * 60})
+    talk = [
+        said("user", "I do not remember my user id. My reservation is HX-17, please move it to another day."),
+        said(
+            "assistant", "Sure, I can help with that. Which of the flights of this reservation would you like to move?"
+        ),
+        called("get_reservation_details", found, reservation_id="HX-17"),
+    ]
+    for tokens in range(64, 110):
+        assert "user_id mia_li_36" in written(*talk, tokens=tokens)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _SAMPLE = 65_536  # characters of a text that are parsed: PyYAML is slow
 _MAX_NESTING = 400  # deeper text is refused: each level takes frames of Python's stack
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_REDACTION = re.compile(r"(?<=[-:] )(\[REDACTED_\w+\])(?=[^\S\n]*$)", re.MULTILINE)
+"""A value that was masked: YAML takes it for a list of one item."""
 _RESOLVERS = yaml.SafeLoader.yaml_implicit_resolvers
 """Patterns of unquoted scalars that are not text (numbers, dates, null), by their first character."""
 
@@ -31,7 +33,7 @@ class YamlProcessor(JsonProcessor):
 
     def _read(self, text: str) -> Tree:
         self._partial = self._source.gap is not None or len(text) > _SAMPLE
-        self._documents = parse_yaml(_first_entries(text[:_SAMPLE]) if self._partial else text)
+        self._documents = parse_yaml(text, whole=not self._partial)
         tree: Tree = self._documents[0] if len(self._documents) == 1 else self._documents
         if not isinstance(tree, dict | list):
             raise ValueError("holds no mapping and no list")  # noqa: TRY004 - the text is at fault, not a type
@@ -56,12 +58,17 @@ class YamlProcessor(JsonProcessor):
         return f"{empty} # {self._note(Cuts(top_total=len(cast('list[Tree]', self._tree))))}\n", empty
 
 
-def parse_yaml(text: str) -> list[Tree]:
+def parse_yaml(text: str, *, whole: bool = True) -> list[Tree]:
     """Parse every document of a YAML text, scalars as they are spelled, aliases shared and never expanded, no tags.
+
+    Args:
+        text: the text; what was masked in it is no list, although YAML reads `[REDACTED_EMAIL]` as one.
+        whole: whether all of it is parsed, or the entries that end within its first 64 K characters.
 
     Raises:
         ValueError: it is not YAML, nested deeper than 400, or uses keys that are not scalars.
     """
+    text = _REDACTION.sub(r"'\1'", text if whole else _first_entries(text[:_SAMPLE]))
     events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
     try:
         documents = [
