@@ -31,6 +31,7 @@ from typing import Final
 
 __all__ = [
     "AdapterError",
+    "AuditError",
     "BudgetExceededError",
     "CheckFailedError",
     "ConfigError",

@@ -15,6 +15,11 @@ from threading import Lock
 from time import time_ns
 from typing import Final, TypeAlias
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 from ctxguard.errors import AuditError, ConfigError, reason_of
 from ctxguard.pii import Detector, RuleSet
 from ctxguard.pii.placeholders import PLACEHOLDER
@@ -67,6 +72,8 @@ class AuditLog:
 
     def _append(self, line: bytes) -> None:
         with open(self.path, "ab+", buffering=0, opener=_private) as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)  # else another process may be seen in the middle of its line
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 1))
             # one write for each line, so that those of several processes do not mix

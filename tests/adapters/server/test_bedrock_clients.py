@@ -234,7 +234,7 @@ def test_the_proxy_guards_clients_that_send_a_key(operation):
     if operation == "converse":
         assert answer.json()["output"]["message"]["content"] == [{"text": "All done, ann@example.com."}]
     else:
-        assert b"ann@example.com" not in answer.content
+        assert b"ann@example.com" in answer.content  # in a frame of Amazon's, whose checksums are written anew
 
 
 def test_the_proxy_refuses_by_name_what_a_client_signed(client_at):
