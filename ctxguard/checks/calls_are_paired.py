@@ -57,7 +57,7 @@ class _Calls:
 
     @property
     def was_used(self) -> bool:
-        """Whether there was ever a call: most messages have none, and need no new book."""
+        """Whether any call was added; most messages have none."""
         return bool(self._by_id)
 
     def add(self, placed: Iterable[tuple[str, ToolCall]]) -> None:

@@ -61,7 +61,7 @@ class MaskPII(FollowedStage):
 
     @property
     def detectors(self) -> tuple[Detector, ...]:
-        """What finds personal data. Unlike `masker`, this prepares no rules, which takes a second."""
+        """What finds personal data. Reading this is cheap; `masker` compiles the rules, which takes about a second."""
         from ctxguard.pii.detectors import detectors_of
         from ctxguard.pii.rule_sets import STANDARD
 

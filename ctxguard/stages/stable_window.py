@@ -123,7 +123,7 @@ class _Window:
     def _taken(self, state: WindowState) -> WindowState:
         """Return the state with one more exchange, cut if it does not fit."""
         number, span = state.seen, self._history.spans[state.seen]
-        # the last exchange was taken in for the result before, and is complete when the next one begins
+        # The previous call already computed this for the last exchange; it holds as long as the exchange has not grown.
         if self._latest is not None and self._latest[0] is state and self._latest[1] == span.end:
             return self._latest[2]
         self._latest = state, span.end, self._with_next(state, number, span)

@@ -83,7 +83,7 @@ class Step:
     handle: str | None = None
 
     def __hash__(self) -> int:
-        return hash(self.what)  # a text knows its hash; that of all fields would be computed at each look-up
+        return hash(self.what)  # a string caches its hash; the generated method would hash all fields at each look-up
 
 
 def trace_of(

@@ -73,7 +73,7 @@ class AuditLog:
     def _append(self, line: bytes) -> None:
         with open(self.path, "ab+", buffering=0, opener=_private) as file:
             if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)  # else another process may be seen in the middle of its line
+                fcntl.flock(file, fcntl.LOCK_EX)  # so that no other process is in the middle of a line
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 1))
             # one write for each line, so that those of several processes do not mix

@@ -248,7 +248,7 @@ class Engine:
 
 
 def _is_in_uuid(text: str, start: int) -> bool:
-    """Return whether a later group of a UUID begins here: in one UUID of five thousand, groups look like a number."""
+    """Return whether a group of a UUID, except its first, starts here; some of them look like a phone number."""
     return any(start >= before and _UUID.match(text, start - before) is not None for before in _UUID_GROUPS)
 
 
