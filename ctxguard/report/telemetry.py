@@ -10,13 +10,15 @@ import logging
 import re
 import sys
 import time
+from collections import Counter
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import CtxguardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from opentelemetry.metrics import Meter
 
@@ -26,17 +28,32 @@ _LOG: Final = logging.getLogger("ctxguard")
 _LOG.addHandler(logging.NullHandler())  # applications decide what is shown
 _SCOPE: Final = "ctxguard"
 _COUNTERS: Final = {
-    "stabilizations": "{call}",
-    "cuts": "{cut}",
-    "findings": "{finding}",
-    "input.tokens": "{token}",
-    "output.tokens": "{token}",
-    "billed.tokens": "{token}",
-    "compressions": "{compression}",
-    "checkpoints": "{checkpoint}",
+    "stabilizations": ("{call}", ""),
+    "findings": ("{finding}", ""),
+    "output.tokens": ("{token}", ""),
+    "compressions": ("{compression}", ""),
+    "checkpoints": ("{checkpoint}", ""),
+    "requests": ("{request}", "Requests by API."),
+    "refused": ("{request}", "Requests that were not sent, by error."),
+    "passed_unread": ("{request}", "Requests that were passed on unread."),
+    "unknown_threads": ("{request}", "Requests that were redacted, since their history's placeholders are not known."),
+    "retries": ("{request}", "Requests sent again with a smaller budget."),
+    "failures": ("{answer}", "Answers that did not end as they should, by cause."),
+    "malformed_events": ("{event}", "Events of answers that could not be read and were passed on as they are."),
+    "unrestored": ("{answer}", "Answers passed on with their placeholders: their form or compression is not read."),
+    "input.tokens": ("{token}", "Input tokens: what came in, and what was sent."),
+    "billed.tokens": ("{token}", "Tokens that providers reported: input; cached and written, parts of it; output."),
+    "masked_requests": ("{request}", "Requests in which personal data was masked."),
+    "read_backs": ("{call}", "Calls of models that were answered here, by handle or by query."),
+    "cuts": ("{cut}", "Requests whose prompt does not extend the one before."),
+    "answers": ("{answer}", "Answers by status."),
 }
-"""Counters and their units."""
+"""Counters: the unit, and the help in Prometheus' format, empty where the guard on the wire does not count it."""
+_COUNTED_BY_CALL: Final = "cuts"
+"""The counter that each stabilization exports by itself."""
 _HISTOGRAMS: Final = {"tokens": "{token}", "duration": "s", "compression.ratio": "1"}
+_MOST_SUMS: Final = 1_000
+"""Sums from which on new ones are only kept by their last label: credentials that are renewed would add up."""
 _POSITION: Final = re.compile(r"artifacts\[\d+\]")
 
 
@@ -149,4 +166,52 @@ def _meter() -> Meter:
 def _instrument(meter: Meter, name: str) -> Callable[..., None]:
     if name in _HISTOGRAMS:
         return meter.create_histogram(f"ctxguard.{name}", unit=_HISTOGRAMS[name]).record
-    return meter.create_counter(f"ctxguard.{name}", unit=_COUNTERS[name]).add
+    return meter.create_counter(f"ctxguard.{name}", unit=_COUNTERS[name][0]).add
+
+
+class Metrics:
+    """Sums of what happened, which also go to OpenTelemetry. Thread-safe, in bounded memory.
+
+    The names are those of OpenTelemetry, without the prefix `ctxguard.`. A sum of another name is only kept here.
+
+    Args:
+        meter: the OpenTelemetry meter to export by; None means that of the application's provider, if it has one.
+    """
+
+    def __init__(self, meter: Meter | None = None) -> None:
+        self.meter = meter
+        self._sums: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self._lock = Lock()
+
+    def add(self, name: str, amount: int = 1, /, **labels: str) -> None:
+        """Add to the sum of these labels."""
+        key = name, tuple(labels.items())
+        with self._lock:
+            if key not in self._sums and len(self._sums) >= _MOST_SUMS:
+                key = name, key[1][1:][-1:]
+            self._sums[key] += amount
+        if name in _COUNTERS and name != _COUNTED_BY_CALL:
+            export(name, amount, dict(key[1]), meter=self.meter)
+
+    def get(self, name: str, value: str = "") -> int:
+        """Return a sum; with a value, that of all labels of which one has it."""
+        with self._lock:
+            found = ((dict(labels), amount) for (known, labels), amount in self._sums.items() if known == name)
+            return sum(amount for labels, amount in found if value in ("", *labels.values()))
+
+    def text(self) -> str:
+        """Return the sums in Prometheus' text format."""
+        with self._lock:
+            sums = sorted(self._sums.items())
+        lines: list[str] = []
+        for name, (_, told) in _COUNTERS.items():
+            if told:
+                full = f"ctxguard_{name.replace('.', '_')}_total"
+                lines += [f"# HELP {full} {told}", f"# TYPE {full} counter"]
+                lines += [f"{full}{_shown(labels)} {amount}" for (known, labels), amount in sums if known == name]
+        return "\n".join(lines) + "\n"
+
+
+def _shown(labels: Iterable[tuple[str, str]]) -> str:
+    shown = ",".join(f'{name}="{value}"' for name, value in labels)
+    return f"{{{shown}}}" if shown else ""

@@ -28,6 +28,7 @@ from ctxguard.formats.format import Format
 from ctxguard.formats.registry import format_of
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
+from ctxguard.report.telemetry import Metrics
 from ctxguard.settings import opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
@@ -40,8 +41,7 @@ from ctxguard.wire.counting import Counters, model_of
 from ctxguard.wire.decoding import decoded_request
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.masking import WireMasking
-from ctxguard.wire.metering import label_of
-from ctxguard.wire.metrics import Metrics
+from ctxguard.wire.metering import labels_of
 from ctxguard.wire.readback import ReadBack, Reading
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.request_json import parsed_body, written_body
@@ -92,7 +92,7 @@ class Prepared:
     refused: frozenset[Refused] = frozenset()
     is_redacted: bool | None = None
     reading: Reading | None = field(default=None, repr=False)
-    billed_to: str = "kind"
+    billed_to: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -358,7 +358,7 @@ class Guard:
         found = retry_for(status, answer, tokens=prepared.tokens, budget=prepared.budget, keeps=self._keeps_thinking)
         if found is None or found.why in prepared.refused:
             return None
-        self.metrics.add("retries_total")
+        self.metrics.add("retries")
         return found
 
     def _keeps(self, body: Mapping[str, object], retry: Retry | None) -> bool:
@@ -372,14 +372,14 @@ class Guard:
         """Count the outcome of a request, and hand its report to the application."""
         report = prepared.report
         if report is None:
-            self.metrics.add("passed_unread_total", count=int(bool(prepared.body) and prepared.is_redacted is None))
-            self.metrics.add("masked_requests_total", count=int(bool(prepared.is_redacted)))
+            self.metrics.add("passed_unread", int(bool(prepared.body) and prepared.is_redacted is None))
+            self.metrics.add("masked_requests", int(bool(prepared.is_redacted)))
             return
-        self.metrics.add("input_tokens_total", "side", "sent", count=prepared.tokens)
-        self.metrics.add("input_tokens_total", "side", "received", count=report.tokens_before)
+        self.metrics.add("input.tokens", prepared.tokens, side="sent")
+        self.metrics.add("input.tokens", report.tokens_before, side="received")
         brief = report.brief()
-        self.metrics.add("cuts_total", count=brief["cut"])
-        self.metrics.add("masked_requests_total", count=int(brief["masked"] > 0))
+        self.metrics.add("cuts", brief["cut"])
+        self.metrics.add("masked_requests", int(brief["masked"] > 0))
         tell(self.on_report, report, session)
 
     def _enforced(self, request: WireRequest, retry: Retry | None) -> Generator[Ask, object, Prepared]:
@@ -396,7 +396,7 @@ class Guard:
             )
         upload = divided(request.headers, request.body) if uploads else None
         has_texts = has_texts or upload is not None
-        self.metrics.add("requests_total", "api", "texts" if has_texts else "unknown" if kind is None else kind.api)
+        self.metrics.add("requests", api="texts" if has_texts else "unknown" if kind is None else kind.api)
         if kind is None and not request.body:
             return Prepared(b"")
         if kind is None and not has_texts:
@@ -449,7 +449,7 @@ class Guard:
         is_incremental = kind.api == "responses" and bool(previous or conversation)
         held = {"previous": previous, "conversation": conversation} if is_incremental else {}
         thread = self._threads.of(owner, **held)
-        self.metrics.add("unknown_threads_total", count=int(thread.redacts))
+        self.metrics.add("unknown_threads", int(thread.redacts))
         keeps = self._keeps(body, retry)
         reading = None if self._read_back is None else self._read_back.reading(kind, request, body, owner.scope)
         chains = self._chains if reading is None else self._reading_chains
@@ -457,7 +457,7 @@ class Guard:
         model = model_of(body, request.path)
         stabilizer = chain.stabilizer.with_(counter=self._counters.of(model))
         window = window_for(stabilizer, None, model)
-        billed_to = label_of(model, owner)
+        billed_to = labels_of(model, owner)
         if reading is not None:
             body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)

@@ -7,16 +7,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.adapting.fields import member_at
 from ctxguard.errors import WireError
 from ctxguard.formats.format import records_of
-from ctxguard.report.telemetry import export
 from ctxguard.wire.events import EventSplitter, data_of
 
 if TYPE_CHECKING:
-    from ctxguard.wire.metrics import Metrics
+    from ctxguard.report.telemetry import Metrics
     from ctxguard.wire.sessions import Owner
 
 _MOST: Final = 8_000_000
@@ -40,11 +40,11 @@ _SHOWN: Final = 8
 _UNSAFE: Final = re.compile(r"[^\w./:@+-]")
 
 
-def label_of(model: str, owner: Owner) -> str:
+def labels_of(model: str, owner: Owner) -> dict[str, str]:
     """Return the labels under which billed tokens are counted, with hashes of the credential and of the session."""
     named = hashlib.sha256(f"{owner.scope} {owner.session}".encode("utf-8", "surrogatepass")).hexdigest()[:_SHOWN]
-    session = "" if owner.session is None else f'session="{named}",'
-    return f'model="{_UNSAFE.sub("_", model[:64])}",key="{owner.scope[:_SHOWN]}",{session}kind'
+    session = {} if owner.session is None else {"session": named}
+    return {"model": _UNSAFE.sub("_", model[:64]), "key": owner.scope[:_SHOWN], **session}
 
 
 def usage_of(answer: object) -> dict[str, int]:
@@ -69,11 +69,11 @@ class Billed:
 
     Args:
         metrics: Receives the counts.
-        label: The labels of the counts, see `label_of`.
+        labels: The labels of the counts, see `labels_of`.
     """
 
-    def __init__(self, metrics: Metrics, label: str = "kind") -> None:
-        self._metrics, self._label = metrics, label
+    def __init__(self, metrics: Metrics, labels: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._metrics, self._labels = metrics, labels
         self._begun, self._is_lost = b"", False
         self._splitter: EventSplitter | None = None
         self._most: dict[str, int] = {}
@@ -99,8 +99,7 @@ class Billed:
         else:
             self._note_whole()
         for kind, count in self._most.items():
-            self._metrics.add("billed_tokens_total", self._label, kind, count=count)
-            export("billed.tokens", count, {"kind": kind})
+            self._metrics.add("billed.tokens", count, **self._labels, kind=kind)
         self._begun, self._most, self._splitter = b"", {}, None
 
     def _note_whole(self) -> None:

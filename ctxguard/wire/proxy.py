@@ -169,13 +169,13 @@ class _Forward:
         finally:
             self.open -= 1
             if client.status:
-                self._guard.metrics.add("answers_total", "status", str(client.status))
+                self._guard.metrics.add("answers", status=str(client.status))
 
     async def _answered(self, scope: Scope, receive: Receive, client: _Client) -> None:
         try:
             body = await self._body_in_time(scope, receive)
         except WireError as error:
-            self._guard.metrics.add("refused_total", "error", "WireError")
+            self._guard.metrics.add("refused", error="WireError")
             await client.refuse(status_of(error), type(error).__name__, str(error), closes=True)
             return
         answering = asyncio.ensure_future(self._forwarded(scope, body, client))
@@ -224,7 +224,7 @@ class _Forward:
         try:
             request = self._request(scope, body)
         except httpx.InvalidURL:
-            self._guard.metrics.add("refused_total", "error", "WireError")
+            self._guard.metrics.add("refused", error="WireError")
             await client.refuse(400, "WireError", "the path of the request cannot be sent on")
             return
         try:
@@ -315,7 +315,7 @@ class _Forward:
         return httpx.Request(scope["method"], url, headers=headers, content=body or None, extensions=extensions)
 
     def _failed(self, cause: str, status: int) -> None:
-        self._guard.metrics.add("failures_total", "cause", cause)
+        self._guard.metrics.add("failures", cause=cause)
         level = logging.INFO if status == _CLIENT_LEFT else logging.WARNING  # some leave once they have what they need
         _LOG.log(level, "an answer did not end as it should: %s (status %d)", cause, status)
 

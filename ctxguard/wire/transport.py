@@ -206,7 +206,7 @@ def _exchanged(
 
 def _passed_on(guard: Guard, request: Any, send: Callable[..., object]) -> Generator[Ask, object, Any]:  # noqa: ANN401
     """Send a request on unread."""
-    guard.metrics.add("passed_unread_total")
+    guard.metrics.add("passed_unread")
     try:
         guard.record(request.url.path, request.headers, None)
     except CtxguardError as error:
@@ -289,10 +289,10 @@ def _refused(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any
     status = status_of(error)
     if isinstance(error, UnreadableError):  # the request was sent
         name = code = error.cause
-        guard.metrics.add("failures_total", "cause", name)
+        guard.metrics.add("failures", cause=name)
     else:
         name, code = type(error).__name__, name_of(error)
-        guard.metrics.add("refused_total", "error", name)
+        guard.metrics.add("refused", error=name)
     _LOG.warning("request refused with status %d: %s", status, name)
     headers = {"content-type": "application/json", ERROR_HEADER: name}
     return library.Response(status, headers=headers, content=error_body(code, str(error), status=status, path=path))
@@ -304,7 +304,7 @@ def _is_read(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: AN
         return False
     is_known = "json" in answer.headers.get("content-type", "").lower() or _is_stream(answer)
     is_read = is_known and can_decode(encoding_of(answer))
-    guard.metrics.add("unrestored_total", count=int(not is_read and prepared.reply is not None))
+    guard.metrics.add("unrestored", int(not is_read and prepared.reply is not None))
     return is_read
 
 
@@ -387,7 +387,7 @@ class _GuardedStream:
         self._note_malformed()
 
     def _note_malformed(self) -> None:
-        self._way.guard.metrics.add("malformed_events_total", count=self._events.malformed)
+        self._way.guard.metrics.add("malformed_events", self._events.malformed)
         self._events.malformed = 0
 
 

@@ -13,9 +13,9 @@ from scripted_model import ANSWERS, PATHS, STREAMS, Client, Model, question, req
 from test_readback import at, filled, read_log, tool
 
 from ctxguard import Stabilizer
+from ctxguard.report.telemetry import Metrics
 from ctxguard.wire import Guard, Transport
 from ctxguard.wire.metering import Billed
-from ctxguard.wire.metrics import Metrics
 from ctxguard.wire.run import summary
 
 APIS = ("chat", "responses", "anthropic", "gemini")
@@ -25,7 +25,7 @@ USAGE = RECORDINGS / "usage" / "requests.jsonl.gz"
 
 
 def metered(metrics):
-    return tuple(metrics.get("billed_tokens_total", kind) for kind in KINDS)
+    return tuple(metrics.get("billed.tokens", kind) for kind in KINDS)
 
 
 def reported(model):
@@ -69,8 +69,8 @@ def test_tokens_are_told_apart_by_model_key_and_session():
 def test_labels_that_never_end_do_not_fill_the_memory():
     metrics = Metrics()
     for number in range(3_000):
-        metrics.add("billed_tokens_total", f'model="m",key="{number}",kind', "input")
-    assert metrics.get("billed_tokens_total", "input") == 3_000
+        metrics.add("billed.tokens", model="m", key=str(number), kind="input")
+    assert metrics.get("billed.tokens", "input") == 3_000
     assert metrics.text().count('kind="input"') <= 1_001
 
 
@@ -82,8 +82,8 @@ def test_what_a_tool_is_given_is_not_taken_for_what_is_billed(api):
         billed = Billed(metrics)
         billed.feed(raw.encode())
         billed.close()
-    assert metrics.get("billed_tokens_total", "input") == 200
-    assert metrics.get("billed_tokens_total", "output") == 14
+    assert metrics.get("billed.tokens", "input") == 200
+    assert metrics.get("billed.tokens", "output") == 14
 
 
 def test_what_is_no_answer_of_a_known_form_is_passed_over():
@@ -138,7 +138,7 @@ def test_metered_sums_are_the_totals_of_the_recorded_usage(streams):
         cached = min(row["cached_tokens"] or 0, row["input_tokens"])
         answer = ANSWERS[row["kind"]](["Hello."], 1, (row["input_tokens"], cached, 0, 1))
         raw = "".join(STREAMS[row["kind"]](answer)) if streams else json.dumps(answer)
-        billed = Billed(metrics, f'model="{row["model"]}",kind')
+        billed = Billed(metrics, {"model": row["model"]})
         for begin in range(0, len(raw), 100):
             billed.feed(raw.encode()[begin : begin + 100])
         billed.close()

@@ -179,7 +179,7 @@ def test_texts_without_a_history_are_redacted(path):
     assert MAIL not in json.dumps(body)
     assert "[REDACTED_EMAIL]" in json.dumps(body)
     assert prepared.headers == {"x-ctxguard-masked": "1"}
-    assert guard.metrics.get("passed_unread_total") == 0
+    assert guard.metrics.get("passed_unread") == 0
     plain = json.loads(json.dumps(TEXTS[path]).replace(MAIL, "nobody"))
     assert sent(guard, plain, path)[0] == plain
 
