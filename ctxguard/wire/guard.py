@@ -33,7 +33,7 @@ from ctxguard.settings import opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.wire.asked import WireRequest
-from ctxguard.wire.audit import Audit, hidden_values, version_of
+from ctxguard.wire.audit import Audit, HiddenValues, version_of
 from ctxguard.wire.caching import with_breakpoints
 from ctxguard.wire.chains import Chains
 from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts
@@ -41,7 +41,7 @@ from ctxguard.wire.counting import Counters, model_of
 from ctxguard.wire.decoding import decoded_request
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.masking import WireMasking
-from ctxguard.wire.metering import labels_of
+from ctxguard.wire.metering import labels_of, model_name
 from ctxguard.wire.readback import ReadBack, Reading
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.request_json import parsed_body, written_body
@@ -82,6 +82,7 @@ class Prepared:
         is_redacted: Whether values were redacted in a request with texts but no history; None for all others.
         reading: Answers read-back calls; None if the tool is not offered.
         billed_to: The labels under which its billed tokens are counted.
+        hidden: The placeholders in the body, see `HiddenValues`; None if it is forwarded unread.
     """
 
     body: bytes = field(repr=False)
@@ -93,6 +94,7 @@ class Prepared:
     is_redacted: bool | None = None
     reading: Reading | None = field(default=None, repr=False)
     billed_to: Mapping[str, str] = field(default_factory=dict)
+    hidden: Mapping[str, Mapping[str, int]] | None = None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -182,7 +184,8 @@ class Guard:
         tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
             for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
         audit: Is called with the record of each request and the body that is sent, before it is: an
-            `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent.
+            `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent. Async clients and the
+            proxy call it in a thread, several at once.
 
     Attributes:
         metrics: Counts of events.
@@ -229,6 +232,7 @@ class Guard:
         self._check = BodyCheck(self._detectors)
         self._rules = version_of(self._detectors)
         self._values = Values()
+        self._hidden = HiddenValues()
         self._warned: set[str] = set()
         self._counters = Counters(stabilizer.counter)
         self._keeps_thinking = keep_thinking
@@ -301,15 +305,17 @@ class Guard:
         except (CtxguardError, RecursionError) as error:
             if self.stabilizer.mode == "enforce":
                 refusal = WireError("the body is nested too deeply") if isinstance(error, RecursionError) else error
-                self.record(request.path, request.headers, refusal)
+                yield from self.recording(request.path, request.headers, refusal)
                 raise refusal from None
             prepared = Prepared(request.body)
-        self.record(request.path, request.headers, prepared)
+        yield from self.recording(request.path, request.headers, prepared)
         self._note(prepared, request.headers.get(SESSION_HEADER))
         return prepared
 
-    def record(self, path: str, headers: Mapping[str, str], done: Prepared | Exception | None) -> None:
-        """Record what becomes of a request, before it is sent.
+    def recording(
+        self, path: str, headers: Mapping[str, str], done: Prepared | Exception | None
+    ) -> Generator[Ask, object, None]:
+        """Have recorded what becomes of a request, before it is sent. In an event loop, a thread does it.
 
         Args:
             path: The path of its URL.
@@ -322,17 +328,15 @@ class Guard:
         if self._audit is None:
             return
         record: dict[str, object] = {"path": path, "session": headers.get(SESSION_HEADER), "rules": self._rules}
-        body = done.body if isinstance(done, Prepared) else None
-        report = done.report if isinstance(done, Prepared) else None
         if isinstance(done, Exception):
             record["refused"] = type(done).__name__
-        elif body and (report is not None or done.is_redacted is not None):  # type: ignore[union-attr]
-            parsed = parsed_body(body) if body.lstrip()[:1] == b"{" else {"upload": body.decode("utf-8", "replace")}
-            record |= {"model": model_of(parsed, path), "hidden": hidden_values(parsed)}
-        if report is not None:
-            record |= {"decisions": report.brief(), "observed": report.observed}
+        prepared = done if isinstance(done, Prepared) else Prepared(b"")
+        if prepared.hidden is not None:
+            record |= {"model": prepared.billed_to.get("model", ""), "hidden": prepared.hidden}
+        if prepared.report is not None:
+            record |= {"decisions": prepared.report.brief(), "observed": prepared.report.observed}
         told = {key: self._shown(value) if isinstance(value, str) else value for key, value in record.items()}
-        self._audit(told, body)
+        yield Ask(self._audit, (told, prepared.body if isinstance(done, Prepared) else None))
 
     def _shown(self, text: str) -> str:
         """Return a text in which no rule matches: clients choose the names of sessions, models and paths."""
@@ -421,7 +425,9 @@ class Guard:
         body: Mapping[str, Any] = parsed_body(request.body) if upload is None else {"parts": parts}
         cleaned: Mapping[str, Any] = self._check.cleaned(body, body)
         sent = written_body(cleaned) if upload is None else divider.join(cleaned["parts"]).encode()
-        return Prepared(sent, is_redacted=cleaned is not body)
+        hidden = self._hidden.of(cleaned if upload is None else {"upload": cleaned["parts"]})
+        billed_to = {"model": model_name(model_of(body, request.path))}
+        return Prepared(sent, is_redacted=cleaned is not body, billed_to=billed_to, hidden=hidden)
 
     def _with_shared_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
         """Return a body that reuses the objects of equal messages in earlier requests, so that none is read twice."""
@@ -467,14 +473,18 @@ class Guard:
             stabilizer, chain.adapter, kind.native(body), texts, window=window, tightened=tightened
         )
         if sent is None:
-            return Prepared(request.body, report, None, tokens, report.budget, billed_to=billed_to)
+            hidden = self._hidden.of(body)
+            return Prepared(request.body, report, None, tokens, report.budget, billed_to=billed_to, hidden=hidden)
         fixed = texts.overhead + report.tokens_by_kind().get("system", (0, 0))[0]
         self._warn_of_fixed(fixed, stabilizer.budget_for(window, with_headroom=True))
         if self._cache_control and kind.api == "anthropic":
             sent = with_breakpoints(sent)
         reply = self._reply(kind, body, report, owner, thread)
         prepared = Prepared(
-            written_body(sent), report, reply, tokens, report.budget, reading=reading, billed_to=billed_to
+            *(written_body(sent), report, reply, tokens, report.budget),
+            reading=reading,
+            billed_to=billed_to,
+            hidden=self._hidden.of(sent),
         )
         if reading is not None:
             reading.done(prepared.body, report, reply)

@@ -40,11 +40,16 @@ _SHOWN: Final = 8
 _UNSAFE: Final = re.compile(r"[^\w./:@+-]")
 
 
+def model_name(model: str) -> str:
+    """Return the name of a model as a label, in plain characters."""
+    return _UNSAFE.sub("_", model[:64])
+
+
 def labels_of(model: str, owner: Owner) -> dict[str, str]:
     """Return the labels under which billed tokens are counted, with hashes of the credential and of the session."""
     named = hashlib.sha256(f"{owner.scope} {owner.session}".encode("utf-8", "surrogatepass")).hexdigest()[:_SHOWN]
     session = {} if owner.session is None else {"session": named}
-    return {"model": _UNSAFE.sub("_", model[:64]), "key": owner.scope[:_SHOWN], **session}
+    return {"model": model_name(model), "key": owner.scope[:_SHOWN], **session}
 
 
 def usage_of(answer: object) -> dict[str, int]:

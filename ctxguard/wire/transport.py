@@ -208,7 +208,7 @@ def _passed_on(guard: Guard, request: Any, send: Callable[..., object]) -> Gener
     """Send a request on unread."""
     guard.metrics.add("passed_unread")
     try:
-        guard.record(request.url.path, request.headers, None)
+        yield from guard.recording(request.url.path, request.headers, None)
     except CtxguardError as error:
         return _refused(_library(request), guard, error, request.url.path)
     return _without_ours((yield Ask(send, (request,))))
