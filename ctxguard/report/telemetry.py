@@ -43,6 +43,8 @@ _COUNTERS: Final = {
     "unrestored": ("{answer}", "Answers passed on with their placeholders: their form or compression is not read."),
     "input.tokens": ("{token}", "Input tokens: what came in, and what was sent."),
     "billed.tokens": ("{token}", "Tokens that providers reported: input; cached and written, parts of it; output."),
+    "cache.misses": ("{answer}", "Answers for which the provider's cache served less than before, by reason."),
+    "cache.missed.tokens": ("{token}", "Tokens by which it served less, by reason."),
     "masked_requests": ("{request}", "Requests in which personal data was masked."),
     "read_backs": ("{call}", "Calls of models that were answered here, by handle or by query."),
     "cuts": ("{cut}", "Requests whose prompt does not extend the one before."),

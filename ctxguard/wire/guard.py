@@ -34,6 +34,7 @@ from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.wire.asked import WireRequest
 from ctxguard.wire.audit import Audit, HiddenValues, version_of
+from ctxguard.wire.caches import Caches, Prompt
 from ctxguard.wire.caching import with_breakpoints
 from ctxguard.wire.chains import Chains
 from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts
@@ -83,6 +84,7 @@ class Prepared:
         reading: Answers read-back calls; None if the tool is not offered.
         billed_to: The labels under which its billed tokens are counted.
         hidden: The placeholders in the body, see `HiddenValues`; None if it is forwarded unread.
+        prompt: What the provider's cache should hold of it; None if the provider has the history.
     """
 
     body: bytes = field(repr=False)
@@ -95,6 +97,7 @@ class Prepared:
     reading: Reading | None = field(default=None, repr=False)
     billed_to: Mapping[str, str] = field(default_factory=dict)
     hidden: Mapping[str, Mapping[str, int]] | None = None
+    prompt: Prompt | None = field(default=None, repr=False)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -224,6 +227,7 @@ class Guard:
         self._audit = audit
         self._tools = tools
         self.metrics: Metrics = Metrics()
+        self._caches = Caches(self.metrics)
         self._read_back = (
             None if recall is False else ReadBack(None if recall is True else opened(recall), self.metrics)
         )
@@ -467,25 +471,24 @@ class Guard:
         if reading is not None:
             body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
+        prompt = None if is_incremental else self._caches.prompt(kind, body, model, owner)
         texts = BodyTexts.of(kind, body, self._check, stabilizer.counter)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
         sent, report, tokens = yield from texts_flow(
             stabilizer, chain.adapter, kind.native(body), texts, window=window, tightened=tightened
         )
+        if prompt is not None:
+            prompt.sent(report)
+        hidden = self._hidden.of(body if sent is None else sent)
+        told: dict[str, Any] = {"billed_to": billed_to, "prompt": prompt, "hidden": hidden}
         if sent is None:
-            hidden = self._hidden.of(body)
-            return Prepared(request.body, report, None, tokens, report.budget, billed_to=billed_to, hidden=hidden)
+            return Prepared(request.body, report, None, tokens, report.budget, **told)
         fixed = texts.overhead + report.tokens_by_kind().get("system", (0, 0))[0]
         self._warn_of_fixed(fixed, stabilizer.budget_for(window, with_headroom=True))
         if self._cache_control and kind.api == "anthropic":
             sent = with_breakpoints(sent)
         reply = self._reply(kind, body, report, owner, thread)
-        prepared = Prepared(
-            *(written_body(sent), report, reply, tokens, report.budget),
-            reading=reading,
-            billed_to=billed_to,
-            hidden=self._hidden.of(sent),
-        )
+        prepared = Prepared(written_body(sent), report, reply, tokens, report.budget, reading=reading, **told)
         if reading is not None:
             reading.done(prepared.body, report, reply)
         return prepared

@@ -17,6 +17,7 @@ from ctxguard.wire.events import EventSplitter, data_of
 
 if TYPE_CHECKING:
     from ctxguard.report.telemetry import Metrics
+    from ctxguard.wire.caches import Prompt
     from ctxguard.wire.sessions import Owner
 
 _MOST: Final = 8_000_000
@@ -55,7 +56,8 @@ def labels_of(model: str, owner: Owner) -> dict[str, str]:
 def usage_of(answer: object) -> dict[str, int]:
     """Return the tokens that a response or an event reports; empty if it reports none.
 
-    `input` is the total, `cached` and `written` are the tokens read from a cache and written to one.
+    `input` is the total, `cached` (missing if nothing is reported) and `written` are the tokens read from a cache and
+    written to one.
     """
     places = (member_at(answer, place) for place in _PLACES)
     used = next((record for record in places if isinstance(record, Mapping)), {})
@@ -65,8 +67,10 @@ def usage_of(answer: object) -> dict[str, int]:
         for name, count in known.items():
             counts[_KINDS[name]] = max(count, counts[_KINDS[name]])  # some gateways report it under two names
     beside = counts["read"] + counts["written"]
-    found = {"input": counts["input"] + beside, "cached": counts["cached"] + counts["read"]}
-    return {**found, "written": counts["written"], "output": counts["output"] + counts["thoughts"]} if used else {}
+    found = {"input": counts["input"] + beside, "output": counts["output"] + counts["thoughts"]}
+    if {"cached", "read"} & counts.keys():  # some servers say nothing of caches
+        found["cached"] = counts["cached"] + counts["read"]
+    return {**found, "written": counts["written"]} if used else {}
 
 
 class Billed:
@@ -75,10 +79,13 @@ class Billed:
     Args:
         metrics: Receives the counts.
         labels: The labels of the counts, see `labels_of`.
+        prompt: The prompt that was answered, if caches are watched.
     """
 
-    def __init__(self, metrics: Metrics, labels: Mapping[str, str] = MappingProxyType({})) -> None:
-        self._metrics, self._labels = metrics, labels
+    def __init__(
+        self, metrics: Metrics, labels: Mapping[str, str] = MappingProxyType({}), prompt: Prompt | None = None
+    ) -> None:
+        self._metrics, self._labels, self._prompt = metrics, labels, prompt
         self._begun, self._is_lost = b"", False
         self._splitter: EventSplitter | None = None
         self._most: dict[str, int] = {}
@@ -105,6 +112,8 @@ class Billed:
             self._note_whole()
         for kind, count in self._most.items():
             self._metrics.add("billed.tokens", count, **self._labels, kind=kind)
+        if self._prompt is not None and self._most:
+            self._prompt.answered(self._most)
         self._begun, self._most, self._splitter = b"", {}, None
 
     def _note_whole(self) -> None:

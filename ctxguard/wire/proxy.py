@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ctxguard.errors import ConfigError, CtxguardError, WireError
 from ctxguard.formats.registry import format_of
 from ctxguard.settings import install_command
+from ctxguard.wire.caches import PROVIDERS
 from ctxguard.wire.guard import Guard
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, error_event, status_of
 from ctxguard.wire.transport import UNFORWARDED, AsyncTransport
@@ -45,8 +46,6 @@ _HOP_BY_HOP: Final = frozenset(
 """Headers that belong to one connection (RFC 9110, section 7.6.1)."""
 _LARGE: Final = 100_000
 """Size in bytes from which on a body is prepared in a thread."""
-_HOSTS: Final = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "google"}
-"""A word in the host name of the provider of each API."""
 _PREFIX: Final = "ctxguard.prefix"
 """The extension of a request with the prefix of its path that selects the provider."""
 _CLIENT_LEFT: Final = 499
@@ -291,7 +290,7 @@ class _Forward:
             if path == prefix or path.startswith(prefix + "/"):
                 return one, prefix
         kind = format_of("POST", path)
-        word = _HOSTS.get(kind.api, "") if kind is not None else ""
+        word = PROVIDERS.get(kind.api, "") if kind is not None else ""
         return next((one for one in self._upstreams if word and word in one.host), self._upstreams[0]), ""
 
     def _request(self, scope: Scope, body: bytes) -> httpx.Request:

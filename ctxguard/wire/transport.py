@@ -164,7 +164,7 @@ class _Way(NamedTuple):
 
     def _metered(self, answer: Any, prepared: Prepared) -> Any:  # noqa: ANN401
         """Return an answer whose reported tokens are counted as it passes."""
-        billed = Billed(self.guard.metrics, prepared.billed_to)
+        billed = Billed(self.guard.metrics, prepared.billed_to, prepared.prompt)
         if answer.is_stream_consumed:
             billed.feed(answer.content)
             billed.close()

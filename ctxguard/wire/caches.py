@@ -1,0 +1,156 @@
+"""Say why a provider's cache served less of a prompt than earlier requests promised.
+
+A cache holds the prompts that were answered, for a while, and serves what a later one repeats of them from its
+beginning. Each request of a client is known by a chain of hashes over its messages, so that the longest answered
+request that it continues is found.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ctxguard.adapting.fields import member_at
+from ctxguard.adapting.recent import Recent
+from ctxguard.tokens.costs import CACHES
+from ctxguard.wire.texts import Values
+
+if TYPE_CHECKING:
+    from ctxguard.formats.format import Body, Format
+    from ctxguard.report import Report
+    from ctxguard.report.telemetry import Metrics
+    from ctxguard.wire.sessions import Owner
+
+Reason = Literal["expired", "cut", "fixed_parts", "history", "unknown"]
+"""Why a cache served less: it was too old; the guard cut; the client changed its system prompt, tools or model, or an
+earlier message; none of these."""
+PROVIDERS: Final = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "google"}
+"""The provider of each API; a word in the name of its host."""
+_MARKED: Final = ("anthropic", "converse")
+"""APIs whose caches hold only what a client marks, and which report what was written."""
+_LONGER: Final = 3_600.0
+"""Seconds for which Anthropic keeps a prefix that is marked with `ttl: 1h`."""
+_REMEMBERED: Final = 16_384
+"""Answered requests that are remembered."""
+_LOG: Final = logging.getLogger("ctxguard.wire")
+
+
+@dataclass(slots=True)
+class Answered:
+    """A request that was answered.
+
+    Attributes:
+        at: When, in seconds.
+        held: Tokens of it that the provider's cache holds since.
+        fixed: Hash of what comes before its history.
+        is_latest: Whether no answered request continues it.
+    """
+
+    at: float
+    held: int
+    fixed: bytes
+    is_latest: bool = True
+
+
+class Caches:
+    """What the caches of providers hold. Thread-safe, in bounded memory."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.answered: Recent[bytes, Answered] = Recent(_REMEMBERED)
+        self._values = Values()
+
+    def prompt(self, kind: Format, body: Body, model: str, owner: Owner) -> Prompt:
+        """Begin with the prompt of a request, in the client's form."""
+        held = body.get(kind.history)
+        members = held if isinstance(held, list) else [held]
+        opening = next((n for n, m in enumerate(members) if isinstance(m, dict) and m.get("role") == "user"), 0)
+        fixed = {key: body.get(key) for key in (*kind.taken, *kind.system, *kind.billed)}
+        scope = f"{owner.scope} {owner.session} {kind.api}"
+        chain = blake2b(self._bytes([scope, model, fixed, members[:opening]]), digest_size=16)
+        before, prefixes = chain.digest(), list[bytes]()
+        for member in members[opening:]:
+            chain.update(self._bytes(member))
+            prefixes.append(chain.digest())
+        told = blake2b(self._bytes([scope, members[opening : opening + 1]]), digest_size=16).digest()
+        return Prompt(self, kind, before, told, prefixes, lasts=_lasts([*fixed.values(), members]))
+
+    def _bytes(self, value: object) -> bytes:
+        return (self._values.key(_unmarked(value)) or "").encode("latin-1")
+
+
+class Prompt:
+    """The prompt of a request, and what the cache should hold of it.
+
+    Args:
+        caches: Remembers answered requests.
+        kind: The format of the request.
+        fixed: Hash of what comes before the history.
+        opening: Hash of the message with which the conversation begins.
+        prefixes: Hash of each beginning of the prompt.
+        lasts: Whether it is marked for an hour.
+    """
+
+    def __init__(
+        self, caches: Caches, kind: Format, fixed: bytes, opening: bytes, prefixes: list[bytes], *, lasts: bool
+    ) -> None:
+        self._caches, self._kind, self._fixed, self.opening, self._prefixes = caches, kind, fixed, opening, prefixes
+        found = (caches.answered.get(prefix) for prefix in reversed(prefixes))
+        self._continued = next(filter(None, found), None)
+        self._extends = self._continued is not None and self._continued.is_latest
+        self._before = self._continued if self._extends else caches.answered.get(opening)
+        lifetime = CACHES.get(PROVIDERS.get(kind.api, "anthropic"), (0, 0, 300.0))[2]
+        age = 0.0 if self._before is None else monotonic() - self._before.at
+        self.is_expired = age > (_LONGER if lasts else lifetime)
+        self._is_cut = False
+
+    def sent(self, report: Report) -> None:
+        """Take in what was sent."""
+        self._is_cut = not report.observed and report.cut is not None and report.cut.rebilled > 0
+
+    def answered(self, usage: Mapping[str, int]) -> None:
+        """Compare the reported tokens with what was promised, and remember what the cache holds now."""
+        cached = usage.get("cached", 0)
+        missed = 0 if self._before is None else self._before.held - cached
+        if missed >= CACHES["openai"][0]:
+            reason = self._reason()
+            self._caches.metrics.add("cache.misses", reason=reason)
+            self._caches.metrics.add("cache.missed.tokens", missed, reason=reason)
+            _LOG.info("the provider's cache served %d tokens less than before: %s", missed, reason)
+        held = cached + usage["written"] if self._kind.api in _MARKED else usage["input"] if "cached" in usage else 0
+        now = Answered(monotonic(), held, self._fixed)
+        if self._continued is not None:
+            self._continued.is_latest = False
+        self._caches.answered.put(self._prefixes[-1], now)
+        self._caches.answered.put(self.opening, now)
+
+    def _reason(self) -> Reason:
+        if self.is_expired:
+            return "expired"
+        if self._is_cut:
+            return "cut"
+        if self._extends or self._before is None:
+            return "unknown"
+        return "history" if self._before.fixed == self._fixed else "fixed_parts"
+
+
+def _unmarked(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a message or a list without cache markers, which clients move."""
+    if isinstance(value, list):
+        return [_unmarked(member) for member in value]
+    if not isinstance(value, dict):
+        return value
+    return {k: _unmarked(v) if k == "content" else v for k, v in value.items() if k != "cache_control"}
+
+
+def _lasts(value: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return whether something is marked to be cached for an hour."""
+    if isinstance(value, list):
+        return any(map(_lasts, value))
+    return isinstance(value, dict) and (
+        member_at(value, ("cache_control", "ttl")) == "1h" or _lasts(value.get("content"))
+    )
