@@ -10,8 +10,10 @@ import logging
 import re
 import sys
 import time
+import tomllib
 from collections import Counter
 from functools import lru_cache
+from importlib import resources
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,33 +29,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("ctxguard")
 _LOG.addHandler(logging.NullHandler())  # applications decide what is shown
 _SCOPE: Final = "ctxguard"
-_COUNTERS: Final = {
-    "stabilizations": ("{call}", ""),
-    "findings": ("{finding}", ""),
-    "output.tokens": ("{token}", ""),
-    "compressions": ("{compression}", ""),
-    "checkpoints": ("{checkpoint}", ""),
-    "requests": ("{request}", "Requests by API."),
-    "refused": ("{request}", "Requests that were not sent, by error."),
-    "passed_unread": ("{request}", "Requests that were passed on unread."),
-    "unknown_threads": ("{request}", "Requests that were redacted, since their history's placeholders are not known."),
-    "retries": ("{request}", "Requests sent again with a smaller budget."),
-    "failures": ("{answer}", "Answers that did not end as they should, by cause."),
-    "malformed_events": ("{event}", "Events of answers that could not be read and were passed on as they are."),
-    "unrestored": ("{answer}", "Answers passed on with their placeholders: their form or compression is not read."),
-    "input.tokens": ("{token}", "Input tokens: what came in, and what was sent."),
-    "billed.tokens": ("{token}", "Tokens that providers reported: input; cached and written, parts of it; output."),
-    "cache.misses": ("{answer}", "Answers for which the provider's cache served less than before, by reason."),
-    "cache.missed.tokens": ("{token}", "Tokens by which it served less, by reason."),
-    "masked_requests": ("{request}", "Requests in which personal data was masked."),
-    "read_backs": ("{call}", "Calls of models that were answered here, by handle or by query."),
-    "cuts": ("{cut}", "Requests whose prompt does not extend the one before."),
-    "answers": ("{answer}", "Answers by status."),
-}
-"""Counters: the unit, and the help in Prometheus' format, empty where the guard on the wire does not count it."""
 _COUNTED_BY_CALL: Final = "cuts"
 """The counter that each stabilization exports by itself."""
-_HISTOGRAMS: Final = {"tokens": "{token}", "duration": "s", "compression.ratio": "1"}
 _MOST_SUMS: Final = 1_000
 """Sums from which on new ones are only kept by their last label: credentials that are renewed would add up."""
 _POSITION: Final = re.compile(r"artifacts\[\d+\]")
@@ -163,12 +140,19 @@ def _meter() -> Meter:
     return meter
 
 
+@lru_cache(maxsize=1)
+def _figures() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    """Return the figures of `data/figures.toml` with their units and descriptions: sums and histograms."""
+    return tomllib.loads(resources.files("ctxguard").joinpath("data/figures.toml").read_text(encoding="utf-8"))
+
+
 # the SDK warns if an instrument is created twice
 @lru_cache(maxsize=64)
 def _instrument(meter: Meter, name: str) -> Callable[..., None]:
-    if name in _HISTOGRAMS:
-        return meter.create_histogram(f"ctxguard.{name}", unit=_HISTOGRAMS[name]).record
-    return meter.create_counter(f"ctxguard.{name}", unit=_COUNTERS[name][0]).add
+    figures = _figures()
+    if name in figures["histograms"]:
+        return meter.create_histogram(f"ctxguard.{name}", unit=figures["histograms"][name]["unit"]).record
+    return meter.create_counter(f"ctxguard.{name}", unit=figures["sums"][name]["unit"]).add
 
 
 class Metrics:
@@ -192,24 +176,30 @@ class Metrics:
             if key not in self._sums and len(self._sums) >= _MOST_SUMS:
                 key = name, key[1][1:][-1:]
             self._sums[key] += amount
-        if name in _COUNTERS and name != _COUNTED_BY_CALL:
+        if name in _figures()["sums"] and name != _COUNTED_BY_CALL:
             export(name, amount, dict(key[1]), meter=self.meter)
 
-    def get(self, name: str, value: str = "") -> int:
-        """Return a sum; with a value, that of all labels of which one has it."""
+    def get(self, name: str, *values: str) -> int:
+        """Return a sum: over all labels that have these values."""
         with self._lock:
             found = ((dict(labels), amount) for (known, labels), amount in self._sums.items() if known == name)
-            return sum(amount for labels, amount in found if value in ("", *labels.values()))
+            return sum(amount for labels, amount in found if {*values} <= {*labels.values()})
+
+    def by(self, name: str, label: str) -> dict[str, int]:
+        """Return sums by the values of a label, the largest first."""
+        with self._lock:
+            values = {dict(labels).get(label, "") for known, labels in self._sums if known == name} - {""}
+        return dict(sorted(((v, self.get(name, v)) for v in values), key=lambda one: (-one[1], one[0])))
 
     def text(self) -> str:
         """Return the sums in Prometheus' text format."""
         with self._lock:
             sums = sorted(self._sums.items())
         lines: list[str] = []
-        for name, (_, told) in _COUNTERS.items():
-            if told:
+        for name, figure in _figures()["sums"].items():
+            if "help" in figure:
                 full = f"ctxguard_{name.replace('.', '_')}_total"
-                lines += [f"# HELP {full} {told}", f"# TYPE {full} counter"]
+                lines += [f"# HELP {full} {figure['help']}", f"# TYPE {full} counter"]
                 lines += [f"{full}{_shown(labels)} {amount}" for (known, labels), amount in sums if known == name]
         return "\n".join(lines) + "\n"
 

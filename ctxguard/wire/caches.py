@@ -66,18 +66,22 @@ class Caches:
 
     def prompt(self, kind: Format, body: Body, model: str, owner: Owner) -> Prompt:
         """Begin with the prompt of a request, in the client's form."""
-        held = body.get(kind.history)
-        members = held if isinstance(held, list) else [held]
-        opening = next((n for n, m in enumerate(members) if isinstance(m, dict) and m.get("role") == "user"), 0)
+        members, opening = _opened(kind, body)
         fixed = {key: body.get(key) for key in (*kind.taken, *kind.system, *kind.billed)}
-        scope = f"{owner.scope} {owner.session} {kind.api}"
-        chain = blake2b(self._bytes([scope, model, fixed, members[:opening]]), digest_size=16)
+        told = [owner.scope, owner.session, kind.api, model, fixed, members[:opening]]
+        chain = blake2b(self._bytes(told), digest_size=16)
         before, prefixes = chain.digest(), list[bytes]()
         for member in members[opening:]:
             chain.update(self._bytes(member))
             prefixes.append(chain.digest())
-        told = blake2b(self._bytes([scope, members[opening : opening + 1]]), digest_size=16).digest()
-        return Prompt(self, kind, before, told, prefixes, lasts=_lasts([*fixed.values(), members]))
+        lasts = _lasts([*fixed.values(), members])
+        return Prompt(self, kind, before, self.opening(kind, body, owner), prefixes, lasts=lasts)
+
+    def opening(self, kind: Format, body: Body, owner: Owner) -> bytes:
+        """Return a hash by which a conversation is known: of its first message by a user."""
+        members, opening = _opened(kind, body)
+        told = [owner.scope, owner.session, kind.api, members[opening : opening + 1]]
+        return blake2b(self._bytes(told), digest_size=16).digest()
 
     def _bytes(self, value: object) -> bytes:
         return (self._values.key(_unmarked(value)) or "").encode("latin-1")
@@ -136,6 +140,13 @@ class Prompt:
         if self._extends or self._before is None:
             return "unknown"
         return "history" if self._before.fixed == self._fixed else "fixed_parts"
+
+
+def _opened(kind: Format, body: Body) -> tuple[list[object], int]:
+    """Return the history of a body, and the position of the first message by a user."""
+    held = body.get(kind.history)
+    members = held if isinstance(held, list) else [held]
+    return members, next((n for n, m in enumerate(members) if isinstance(m, dict) and m.get("role") == "user"), 0)
 
 
 def _unmarked(value: Any) -> Any:  # noqa: ANN401 - JSON

@@ -63,6 +63,8 @@ HEADERS: Final = "x-ctxguard"
 """Prefix of the names of our headers."""
 SESSION_HEADER: Final = f"{HEADERS}-session"
 """The header by which a client names its session. It is not forwarded."""
+_UNLIMITED: Final = 10**12
+"""Budget in tokens of a request that is held out."""
 _SIGNED: Final = "AWS4-"
 """Prefix of the signature of a request to Amazon, which covers its body."""
 _SAMPLE: Final = "Write to ada@example.com, or call +1 212 555 0123 about order 4111 1111 1111 1111."
@@ -155,6 +157,7 @@ class GuardSettings(TypedDict, total=False):
     takes_sessions: bool
     cache_control: bool
     recall: Store | bool
+    holdout: float
 
 
 class Guard:
@@ -183,6 +186,7 @@ class Guard:
         cache_control: Mark up to four prefixes of a request to Anthropic for its cache, if the client marks none.
         recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
             get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
+        holdout: Share of conversations (0.05) that is masked and not cut, to measure what cuts save.
         on_report: Called with the report on each request; `report.session` is the session that the client named.
         tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
             for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
@@ -215,7 +219,9 @@ class Guard:
         takes_sessions: bool = True,
         cache_control: bool = False,
         recall: Store | bool = False,
+        holdout: float = 0.0,
     ) -> None:
+        self._holdout = holdout
         self._cache_control = cache_control
         self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
         self.strategy = strategy
@@ -387,6 +393,9 @@ class Guard:
         self.metrics.add("input.tokens", report.tokens_before, side="received")
         brief = report.brief()
         self.metrics.add("cuts", brief["cut"])
+        self.metrics.add("rebilled.tokens", report.cut.rebilled if report.cut and not report.observed else 0)
+        for kind in (prepared.hidden or {}).keys() - {"LITERAL"}:
+            self.metrics.add("masked_kinds", kind=kind)
         self.metrics.add("masked_requests", int(brief["masked"] > 0))
         tell(self.on_report, report, session)
 
@@ -461,13 +470,18 @@ class Guard:
         thread = self._threads.of(owner, **held)
         self.metrics.add("unknown_threads", int(thread.redacts))
         keeps = self._keeps(body, retry)
-        reading = None if self._read_back is None else self._read_back.reading(kind, request, body, owner.scope)
+        is_held_out = int.from_bytes(self._caches.opening(kind, body, owner)[:4]) < self._holdout * (1 << 32)
+        book = None if is_held_out else self._read_back
+        reading = None if book is None else book.reading(kind, request, body, owner.scope)
         chains = self._chains if reading is None else self._reading_chains
         chain = chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps)
         model = model_of(body, request.path)
         stabilizer = chain.stabilizer.with_(counter=self._counters.of(model))
-        window = window_for(stabilizer, None, model)
         billed_to = labels_of(model, owner)
+        if is_held_out:
+            self.metrics.add("held_out")
+            stabilizer, billed_to = stabilizer.with_(budget=_UNLIMITED, headroom=0), {**billed_to, "group": "holdout"}
+        window = window_for(stabilizer, None, model)
         if reading is not None:
             body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)

@@ -80,12 +80,16 @@ class Billed:
         metrics: Receives the counts.
         labels: The labels of the counts, see `labels_of`.
         prompt: The prompt that was answered, if caches are watched.
+
+    Attributes:
+        told: The tokens that the response reported.
     """
 
     def __init__(
         self, metrics: Metrics, labels: Mapping[str, str] = MappingProxyType({}), prompt: Prompt | None = None
     ) -> None:
         self._metrics, self._labels, self._prompt = metrics, labels, prompt
+        self.told: Mapping[str, int] = {}
         self._begun, self._is_lost = b"", False
         self._splitter: EventSplitter | None = None
         self._most: dict[str, int] = {}
@@ -112,8 +116,11 @@ class Billed:
             self._note_whole()
         for kind, count in self._most.items():
             self._metrics.add("billed.tokens", count, **self._labels, kind=kind)
-        if self._prompt is not None and self._most:
-            self._prompt.answered(self._most)
+        if self._most:
+            self._metrics.add("billed.answers", **self._labels)
+            self.told = dict(self._most)
+            if self._prompt is not None:
+                self._prompt.answered(self._most)
         self._begun, self._most, self._splitter = b"", {}, None
 
     def _note_whole(self) -> None:

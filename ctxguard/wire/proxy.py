@@ -30,18 +30,8 @@ _LOG: Final = logging.getLogger("ctxguard.wire")
 HEALTH_PATH: Final = "/healthz"
 METRICS_PATH: Final = "/metrics"
 _HOP_BY_HOP: Final = frozenset(
-    {
-        b"connection",
-        b"expect",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
+    b"connection expect keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
+    b"transfer-encoding upgrade".split()
 )
 """Headers that belong to one connection (RFC 9110, section 7.6.1)."""
 _LARGE: Final = 100_000

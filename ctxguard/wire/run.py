@@ -211,6 +211,13 @@ def summary(metrics: Metrics) -> Iterator[str]:
     if billed:
         told = f"{cached:,} cached" + (f", {written:,} written to the cache" if written else "")
         yield f"the provider reported {billed:,} input ({told}) and {output:,} output tokens"
+    if held := metrics.get("billed.answers", "holdout"):
+        whole, others = metrics.get("billed.tokens", "holdout", "input"), metrics.get("billed.answers") - held
+        each, rest = whole / held, (billed - whole) / max(1, others)
+        saved = f" ({1 - rest / each:.0%} less)" if others and each else ""
+        yield f"held out: {counted(held, 'request')} of {each:,.0f} input tokens each, the others {rest:,.0f}{saved}"
+    if rebilled := metrics.get("rebilled.tokens"):
+        yield f"cuts kept {came - sent - rebilled:,} input tokens out, net of {rebilled:,} that were billed again"
     masked, cuts = metrics.get("masked_requests"), metrics.get("cuts")
     yield f"personal data was masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"
     if read := metrics.get("read_backs"):

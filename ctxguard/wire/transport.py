@@ -9,6 +9,7 @@ import asyncio
 import copy
 import logging
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, Unpack
@@ -44,6 +45,8 @@ else:
 _LOG: Final = logging.getLogger("ctxguard.wire")
 UNFORWARDED: Final = "ctxguard.unforwarded"
 """The extension of a request with headers that the client sent for the proxy alone."""
+_BILLED: Final = "ctxguard.billed"
+"""The extension of a response with the object that reads its reported tokens."""
 _FRAMES: Final = "application/vnd.amazon.eventstream"
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
 
@@ -165,6 +168,7 @@ class _Way(NamedTuple):
     def _metered(self, answer: Any, prepared: Prepared) -> Any:  # noqa: ANN401
         """Return an answer whose reported tokens are counted as it passes."""
         billed = Billed(self.guard.metrics, prepared.billed_to, prepared.prompt)
+        answer.extensions[_BILLED] = billed
         if answer.is_stream_consumed:
             billed.feed(answer.content)
             billed.close()
@@ -189,19 +193,23 @@ def _exchanged(
     way = _Way(guard, request, send, awhole if read == "aread" else whole, large)
     asked: WireRequest | None = _asked(request, (yield Ask(getattr(request, read))))
     answer: Any = None
+    billed: Counter[str] = Counter()
     try:
         while asked is not None:
             prepared, answer = yield from way.answered(asked)
             _without_ours(answer).headers.update(prepared.headers)
-            if not _is_read(answer, prepared, guard):
+            if not _is_read(answer, prepared, guard, path):
                 return answer
             if _is_stream(answer):
                 return _rewritten(library, answer, stream=_stream_of(library, _GuardedStream)(answer, prepared, way))
             said: Any = yield Ask(way.read, (answer, guard.max_answer))
+            billed.update(answer.extensions[_BILLED].told)
             asked = prepared.follow(said)
     except CtxguardError as error:
         return _refused(library, guard, error, path)
-    return _rewritten(library, answer, content=prepared.whole(said))
+    done = _rewritten(library, answer, content=prepared.whole(said))
+    done.headers.update({f"{HEADERS}-billed-{kind}": str(count) for kind, count in billed.items()})
+    return done
 
 
 def _passed_on(guard: Guard, request: Any, send: Callable[..., object]) -> Generator[Ask, object, Any]:  # noqa: ANN401
@@ -298,14 +306,15 @@ def _refused(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any
     return library.Response(status, headers=headers, content=error_body(code, str(error), status=status, path=path))
 
 
-def _is_read(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: ANN401
+def _is_read(answer: Any, prepared: Prepared, guard: Guard, path: str) -> bool:  # noqa: ANN401
     """Tell whether an answer is read; count it where values should be put back and cannot."""
-    if not prepared.is_read or not 200 <= answer.status_code < 300:
+    if prepared.report is None or not 200 <= answer.status_code < 300:
         return False
     is_known = "json" in answer.headers.get("content-type", "").lower() or _is_stream(answer)
     is_read = is_known and can_decode(encoding_of(answer))
     guard.metrics.add("unrestored", int(not is_read and prepared.reply is not None))
-    return is_read
+    # without values to put back, it is read for the tokens that it reports, unless it comes piece by piece
+    return is_read and (prepared.is_read or not (_is_stream(answer) or "stream" in path))
 
 
 def _is_stream(answer: Any) -> bool:  # noqa: ANN401

@@ -145,3 +145,52 @@ def test_metered_sums_are_the_totals_of_the_recorded_usage(streams):
         totals.update(input=row["input_tokens"], cached=cached, output=1)
     assert len(rows) > 500
     assert metered(metrics) == (totals["input"], totals["cached"], 0, totals["output"])
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("recall", [False, True])
+def test_the_headers_of_an_answer_say_what_its_request_cost_with_its_hidden_rounds(api, recall):
+    replies = [*filled(), *([at([read_log]), ["Ann moved it."]] if recall else [["Done."]])]
+    model, told = Model(api, replies), Counter()
+    guard = Guard(Stabilizer(6_000), recall=recall)
+
+    def note(response):
+        kinds = {kind: response.headers.get(f"x-ctxguard-billed-{kind}") for kind in KINDS}
+        told.update({kind: int(count) for kind, count in kinds.items() if count is not None})
+
+    with httpx.Client(
+        transport=Transport(guard, transport=model.transport()), event_hooks={"response": [note]}
+    ) as http:
+        Client(api, http, tool).ask("What does the log say?")
+    assert tuple(told[kind] for kind in KINDS) == metered(guard.metrics) == reported(model)
+
+
+def test_a_share_of_the_conversations_is_held_out_masked_and_whole():
+    guard, model = Guard(Stabilizer(3_000), holdout=0.3, recall=True), Model("chat", [["Yes."]])
+    model.usage = lambda number: (len(model.raw[number - 1]) // 4, 0, 0, 1)
+    sizes = []
+    with httpx.Client(transport=Transport(guard, transport=model.transport())) as http:
+        for talk in range(40):
+            client = Client("chat", http, None)
+            for turn in range(12):
+                client.ask(f"Talk {talk}, {turn}, ann{talk}@corp-mail.net: " + "the ledger of the mill. " * 60)
+            sizes.append((len(model.raw[-1]) // 4, len(client.history)))
+            assert "corp-mail" not in model.raw[-1]
+    whole = [len(model.bodies[12 * talk + 11]["messages"]) == 23 for talk in range(40)]
+    assert 4 <= sum(whole) <= 20
+    held = guard.metrics.get("held_out")
+    assert held == 12 * sum(whole)
+    assert guard.metrics.get("billed.answers", "holdout") == held
+    assert guard.metrics.get("billed.answers") == 480
+    assert guard.metrics.get("billed.tokens", "holdout", "input") == sum(
+        billed[0]
+        for talk, is_whole in enumerate(whole)
+        if is_whole
+        for billed in model.billed[12 * talk : 12 * talk + 12]
+    )
+    each = guard.metrics.get("billed.tokens", "holdout", "input") / held
+    rest = guard.metrics.get("billed.tokens", "input") - guard.metrics.get("billed.tokens", "holdout", "input")
+    told = f"held out: {held} requests of {each:,.0f} input tokens each, the others {rest / (480 - held):,.0f}"
+    assert any(line.startswith(told) for line in summary(guard.metrics)), list(summary(guard.metrics))
+    tools = {bool(set(json.dumps(body)) and '"recall"' in json.dumps(body)) for body in model.bodies}
+    assert tools == {True, False}
