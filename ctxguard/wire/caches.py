@@ -8,13 +8,13 @@ request that it continues is found.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ctxguard.adapting.fields import member_at
 from ctxguard.adapting.recent import Recent
 from ctxguard.tokens.costs import CACHES
 from ctxguard.wire.texts import Values
@@ -33,7 +33,8 @@ PROVIDERS: Final = {"chat": "openai", "responses": "openai", "anthropic": "anthr
 _MARKED: Final = ("anthropic", "converse")
 """APIs whose caches hold only what a client marks, and which report what was written."""
 _LONGER: Final = 3_600.0
-"""Seconds for which Anthropic keeps a prefix that is marked with `ttl: 1h`."""
+"""Seconds for which Anthropic keeps a prefix that is so marked:"""
+_FOR_AN_HOUR: Final = re.compile(rb'"ttl"\s*:\s*"1h"')
 _REMEMBERED: Final = 16_384
 """Answered requests that are remembered."""
 _LOG: Final = logging.getLogger("ctxguard.wire")
@@ -64,24 +65,22 @@ class Caches:
         self.answered: Recent[bytes, Answered] = Recent(_REMEMBERED)
         self._values = Values()
 
-    def prompt(self, kind: Format, body: Body, model: str, owner: Owner) -> Prompt:
+    def conversation(self, kind: Format, body: Body, owner: Owner) -> bytes:
+        """Return a hash by which a conversation is known: of its sender and of its first message by a user."""
+        members, opening = _opened(kind, body)
+        told = [owner.scope, owner.session, kind.api, members[opening : opening + 1]]
+        return blake2b(self._bytes(told), digest_size=16).digest()
+
+    def prompt(self, kind: Format, body: Body, model: str, conversation: bytes) -> Prompt:
         """Begin with the prompt of a request, in the client's form."""
         members, opening = _opened(kind, body)
         fixed = {key: body.get(key) for key in (*kind.taken, *kind.system, *kind.billed)}
-        told = [owner.scope, owner.session, kind.api, model, fixed, members[:opening]]
-        chain = blake2b(self._bytes(told), digest_size=16)
+        chain = blake2b(conversation + self._bytes([model, fixed, members[:opening]]), digest_size=16)
         before, prefixes = chain.digest(), list[bytes]()
         for member in members[opening:]:
             chain.update(self._bytes(member))
             prefixes.append(chain.digest())
-        lasts = _lasts([*fixed.values(), members])
-        return Prompt(self, kind, before, self.opening(kind, body, owner), prefixes, lasts=lasts)
-
-    def opening(self, kind: Format, body: Body, owner: Owner) -> bytes:
-        """Return a hash by which a conversation is known: of its first message by a user."""
-        members, opening = _opened(kind, body)
-        told = [owner.scope, owner.session, kind.api, members[opening : opening + 1]]
-        return blake2b(self._bytes(told), digest_size=16).digest()
+        return Prompt(self, kind, conversation, before, prefixes)
 
     def _bytes(self, value: object) -> bytes:
         return (self._values.key(_unmarked(value)) or "").encode("latin-1")
@@ -93,27 +92,25 @@ class Prompt:
     Args:
         caches: Remembers answered requests.
         kind: The format of the request.
+        conversation: Hash of its first message.
         fixed: Hash of what comes before the history.
-        opening: Hash of the message with which the conversation begins.
         prefixes: Hash of each beginning of the prompt.
-        lasts: Whether it is marked for an hour.
     """
 
-    def __init__(
-        self, caches: Caches, kind: Format, fixed: bytes, opening: bytes, prefixes: list[bytes], *, lasts: bool
-    ) -> None:
-        self._caches, self._kind, self._fixed, self.opening, self._prefixes = caches, kind, fixed, opening, prefixes
+    def __init__(self, caches: Caches, kind: Format, conversation: bytes, fixed: bytes, prefixes: list[bytes]) -> None:
+        self._caches, self._kind, self._conversation = caches, kind, conversation
+        self._fixed, self._prefixes = fixed, prefixes
         found = (caches.answered.get(prefix) for prefix in reversed(prefixes))
         self._continued = next(filter(None, found), None)
         self._extends = self._continued is not None and self._continued.is_latest
-        self._before = self._continued if self._extends else caches.answered.get(opening)
-        lifetime = CACHES.get(PROVIDERS.get(kind.api, "anthropic"), (0, 0, 300.0))[2]
-        age = 0.0 if self._before is None else monotonic() - self._before.at
-        self.is_expired = age > (_LONGER if lasts else lifetime)
-        self._is_cut = False
+        self._before = self._continued if self._extends else caches.answered.get(conversation)
+        self._age = 0.0 if self._before is None else monotonic() - self._before.at
+        self.is_expired = self._is_cut = False
 
-    def sent(self, report: Report) -> None:
-        """Take in what was sent."""
+    def sent(self, report: Report, asked: bytes) -> None:
+        """Take in what was done to the request, and its body as it came in."""
+        lifetime = CACHES.get(PROVIDERS.get(self._kind.api, "anthropic"), (0, 0, 300.0))[2]
+        self.is_expired = self._age > (_LONGER if _FOR_AN_HOUR.search(asked) else lifetime)
         self._is_cut = not report.observed and report.cut is not None and report.cut.rebilled > 0
 
     def answered(self, usage: Mapping[str, int]) -> None:
@@ -130,7 +127,7 @@ class Prompt:
         if self._continued is not None:
             self._continued.is_latest = False
         self._caches.answered.put(self._prefixes[-1], now)
-        self._caches.answered.put(self.opening, now)
+        self._caches.answered.put(self._conversation, now)
 
     def _reason(self) -> Reason:
         if self.is_expired:
@@ -156,12 +153,3 @@ def _unmarked(value: Any) -> Any:  # noqa: ANN401 - JSON
     if not isinstance(value, dict):
         return value
     return {k: _unmarked(v) if k == "content" else v for k, v in value.items() if k != "cache_control"}
-
-
-def _lasts(value: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return whether something is marked to be cached for an hour."""
-    if isinstance(value, list):
-        return any(map(_lasts, value))
-    return isinstance(value, dict) and (
-        member_at(value, ("cache_control", "ttl")) == "1h" or _lasts(value.get("content"))
-    )

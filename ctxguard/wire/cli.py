@@ -64,6 +64,7 @@ class Guarding:
     not_credential: str = ""
     cache_control: bool = False
     recall: bool = False
+    holdout: str = "0%"
     audit: Path | None = None
     mode: Literal["enforce", "observe"] | None = None
 
@@ -177,6 +178,7 @@ def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConf
     from ctxguard.stores import open_store
     from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
+    from ctxguard.wire.sessions import Credentials
 
     vault, place = guarding.vault(known.store), guarding.store or known.store
     if guarding.recall and workers > 1 and place is None:
@@ -188,10 +190,10 @@ def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConf
         max_body=guarding.max_body,
         max_answer=guarding.max_answer,
         vault=vault,
-        credentials=guarding.credential.split(","),
-        not_credentials=guarding.not_credential.split(","),
+        credentials=Credentials.of(guarding.credential.split(","), guarding.not_credential.split(",")),
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
+        holdout=guarding.holdout,
         tools=load_context_config(chain.config).pii.tools or {},
         recall=guarding.recall and (place is None or open_store(place)),
         audit=None if guarding.audit is None else AuditLog(guarding.audit),

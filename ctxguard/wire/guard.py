@@ -65,6 +65,7 @@ SESSION_HEADER: Final = f"{HEADERS}-session"
 """The header by which a client names its session. It is not forwarded."""
 _UNLIMITED: Final = 10**12
 """Budget in tokens of a request that is held out."""
+_USUAL: Final = Credentials()
 _SIGNED: Final = "AWS4-"
 """Prefix of the signature of a request to Amazon, which covers its body."""
 _SAMPLE: Final = "Write to ada@example.com, or call +1 212 555 0123 about order 4111 1111 1111 1111."
@@ -152,12 +153,11 @@ class GuardSettings(TypedDict, total=False):
     audit: Audit | None
     tools: Mapping[str, bool]
     max_answer: int
-    credentials: Sequence[str]
-    not_credentials: Sequence[str]
+    credentials: Credentials
     takes_sessions: bool
     cache_control: bool
     recall: Store | bool
-    holdout: float
+    holdout: float | str
 
 
 class Guard:
@@ -179,14 +179,12 @@ class Guard:
         keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it if
             a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
         max_answer: Maximum bytes, decompressed, of a response that is read as a whole.
-        credentials: Headers and query parameters that separate sessions, in addition to all those that are not known to
-            contain no credential (`docs/wire.md` lists these).
-        not_credentials: Headers and parameters that do not separate sessions, such as a tracing header of your own.
+        credentials: Which headers and query parameters separate sessions (`docs/wire.md` lists those that do not).
         takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot support them.
         cache_control: Mark up to four prefixes of a request to Anthropic for its cache, if the client marks none.
         recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
             get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
-        holdout: Share of conversations (0.05) that is masked and not cut, to measure what cuts save.
+        holdout: Share of conversations (`5%`) that is masked and not cut, to measure what cuts save.
         on_report: Called with the report on each request; `report.session` is the session that the client named.
         tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
             for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
@@ -214,14 +212,13 @@ class Guard:
         audit: Audit | None = None,
         tools: Mapping[str, bool] = MappingProxyType({}),
         max_answer: int = 50_000_000,
-        credentials: Sequence[str] = (),
-        not_credentials: Sequence[str] = (),
+        credentials: Credentials = _USUAL,
         takes_sessions: bool = True,
         cache_control: bool = False,
         recall: Store | bool = False,
-        holdout: float = 0.0,
+        holdout: float | str = 0.0,
     ) -> None:
-        self._holdout = holdout
+        self._holdout = _share(holdout)
         self._cache_control = cache_control
         self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
         self.strategy = strategy
@@ -249,7 +246,7 @@ class Guard:
         self._chains = self._reading_chains = Chains(stabilizer, self._masking)
         if self._read_back is not None:
             self._reading_chains = Chains(self._read_back.storing(stabilizer), self._masking)
-        self._credentials = Credentials.of(credentials, not_credentials)
+        self._credentials = credentials
         self._threads = Threads(vault)
 
     def prepare(self, request: WireRequest) -> Prepared:
@@ -303,10 +300,6 @@ class Guard:
             answer: The body of the response.
         """
         return drive(self.preparing_again(request, prepared, status, answer))
-
-    async def aagain(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
-        """Do the same as `again` if summarizers or stores are async."""
-        return await adrive(self.preparing_again(request, prepared, status, answer))
 
     def preparing(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:
         """Do what `prepare` does as a generator that yields an `Ask` for whatever needs I/O."""
@@ -470,7 +463,8 @@ class Guard:
         thread = self._threads.of(owner, **held)
         self.metrics.add("unknown_threads", int(thread.redacts))
         keeps = self._keeps(body, retry)
-        is_held_out = int.from_bytes(self._caches.opening(kind, body, owner)[:4]) < self._holdout * (1 << 32)
+        conversation = self._caches.conversation(kind, body, owner)
+        is_held_out = int.from_bytes(conversation[:4]) < self._holdout * (1 << 32)
         book = None if is_held_out else self._read_back
         reading = None if book is None else book.reading(kind, request, body, owner.scope)
         chains = self._chains if reading is None else self._reading_chains
@@ -485,14 +479,14 @@ class Guard:
         if reading is not None:
             body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
-        prompt = None if is_incremental else self._caches.prompt(kind, body, model, owner)
+        prompt = None if is_incremental else self._caches.prompt(kind, body, model, conversation)
         texts = BodyTexts.of(kind, body, self._check, stabilizer.counter)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
         sent, report, tokens = yield from texts_flow(
             stabilizer, chain.adapter, kind.native(body), texts, window=window, tightened=tightened
         )
         if prompt is not None:
-            prompt.sent(report)
+            prompt.sent(report, request.body)
         hidden = self._hidden.of(body if sent is None else sent)
         told: dict[str, Any] = {"billed_to": billed_to, "prompt": prompt, "hidden": hidden}
         if sent is None:
@@ -546,6 +540,16 @@ class Guard:
             else None,
             on_item=partial(self._chains.note_item, owner) if has_items else None,
         )
+
+
+def _share(given: float | str) -> float:
+    try:
+        share = float(given[:-1]) / 100 if isinstance(given, str) and given.endswith("%") else float(given)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ConfigError(f"holdout is a share of the conversations such as '5%', not {given!r}", setting="holdout")
+    return share
 
 
 def _unread_paths(given: object) -> tuple[str, ...]:

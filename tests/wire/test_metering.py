@@ -13,6 +13,7 @@ from scripted_model import ANSWERS, PATHS, STREAMS, Client, Model, question, req
 from test_readback import at, filled, read_log, tool
 
 from ctxguard import Stabilizer
+from ctxguard.errors import ConfigError
 from ctxguard.report.telemetry import Metrics
 from ctxguard.wire import Guard, Transport
 from ctxguard.wire.metering import Billed
@@ -194,3 +195,9 @@ def test_a_share_of_the_conversations_is_held_out_masked_and_whole():
     assert any(line.startswith(told) for line in summary(guard.metrics)), list(summary(guard.metrics))
     tools = {bool(set(json.dumps(body)) and '"recall"' in json.dumps(body)) for body in model.bodies}
     assert tools == {True, False}
+
+
+@pytest.mark.parametrize("given", ["5", "-1%", "101%", "some", 1.5, float("nan")])
+def test_a_holdout_that_is_no_share_is_refused(given):
+    with pytest.raises(ConfigError, match="holdout is a share of the conversations such as '5%'"):
+        Guard(Stabilizer(3_000), holdout=given)
