@@ -179,17 +179,17 @@ class Metrics:
         if name in _figures()["sums"] and name != _COUNTED_BY_CALL:
             export(name, amount, dict(key[1]), meter=self.meter)
 
-    def get(self, name: str, *values: str) -> int:
-        """Return a sum: over all labels that have these values."""
+    def get(self, name: str, /, **labels: str) -> int:
+        """Return a sum: over all that have these labels."""
         with self._lock:
-            found = ((dict(labels), amount) for (known, labels), amount in self._sums.items() if known == name)
-            return sum(amount for labels, amount in found if {*values} <= {*labels.values()})
+            found = ((has, amount) for (known, has), amount in self._sums.items() if known == name)
+            return sum(amount for has, amount in found if labels.items() <= {*has})
 
     def by(self, name: str, label: str) -> dict[str, int]:
         """Return sums by the values of a label, the largest first."""
         with self._lock:
             values = {dict(labels).get(label, "") for known, labels in self._sums if known == name} - {""}
-        return dict(sorted(((v, self.get(name, v)) for v in values), key=lambda one: (-one[1], one[0])))
+        return dict(sorted(((v, self.get(name, **{label: v})) for v in values), key=lambda one: (-one[1], one[0])))
 
     def text(self) -> str:
         """Return the sums in Prometheus' text format."""

@@ -37,7 +37,6 @@ DEFAULT_BUDGET: Final = "80%"
 """Of the window of the model that a request names."""
 _SETTINGS: Final = "CTXGUARD_WORKER_SETTINGS"
 """The variable by which workers learn their settings."""
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +135,11 @@ def serve(
 
 def _announced(guard: Guard, upstream: Sequence[str], listening: Listening) -> Iterator[str]:
     """Yield the lines that a proxy prints about itself at startup."""
+    from ctxguard.wire.proxy import LOOPBACK
+
     served = f"serving http://{listening.host}:{listening.port} for {' and '.join(upstream)}"
     yield f"{served}; {_masked_by(guard.stabilizer)}; {guard.stabilizer!r}"
-    if listening.host not in _LOOPBACK:
+    if listening.host not in LOOPBACK:
         yield f"listening on {listening.host}: everybody who can reach it can use it; it asks for no key of its own"
     if not guard.takes_sessions:
         yield (

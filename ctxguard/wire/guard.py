@@ -194,6 +194,7 @@ class Guard:
 
     Attributes:
         metrics: Counts of events.
+        refusals: The message of the latest refusal, by the name of its error.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -230,6 +231,7 @@ class Guard:
         self._audit = audit
         self._tools = tools
         self.metrics: Metrics = Metrics()
+        self.refusals: dict[str, str] = {}
         self._caches = Caches(self.metrics)
         self._read_back = (
             None if recall is False else ReadBack(None if recall is True else opened(recall), self.metrics)
@@ -338,10 +340,10 @@ class Guard:
             record |= {"model": prepared.billed_to.get("model", ""), "hidden": prepared.hidden}
         if prepared.report is not None:
             record |= {"decisions": prepared.report.brief(), "observed": prepared.report.observed}
-        told = {key: self._shown(value) if isinstance(value, str) else value for key, value in record.items()}
+        told = {key: self.shown(value) if isinstance(value, str) else value for key, value in record.items()}
         yield Ask(self._audit, (told, prepared.body if isinstance(done, Prepared) else None))
 
-    def _shown(self, text: str) -> str:
+    def shown(self, text: str) -> str:
         """Return a text in which no rule matches: clients choose the names of sessions, models and paths."""
         return "…" if self._check.found(text, Use.TEXT) else text
 

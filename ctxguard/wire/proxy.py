@@ -11,7 +11,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import ConfigError, CtxguardError, WireError
@@ -25,11 +26,13 @@ from ctxguard.wire.transport import UNFORWARDED, AsyncTransport
 if TYPE_CHECKING:
     import httpx
     from starlette.applications import Starlette
+    from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
 _LOG: Final = logging.getLogger("ctxguard.wire")
 HEALTH_PATH: Final = "/healthz"
 METRICS_PATH: Final = "/metrics"
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _HOP_BY_HOP: Final = frozenset(
     b"connection expect keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
     b"transfer-encoding upgrade".split()
@@ -119,6 +122,7 @@ class _Forward:
 
     Attributes:
         open: Number of requests in progress.
+        since: When it began.
     """
 
     guard: Guard
@@ -128,8 +132,12 @@ class _Forward:
     stall_timeout: float
     body_timeout: float
     open: int = 0
+    since: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if _asks_for_page(scope):
+            await self._page()(scope, receive, send)
+            return
         if scope["type"] != "http" or dict(scope["headers"]).get(b"upgrade", b"").lower() == b"websocket":
             # clients that also speak HTTP switch to it at once after this status; after others they try several times
             refused = _Client(send, self.stall_timeout, scope["path"], "" if scope["type"] == "http" else "websocket.")
@@ -148,6 +156,19 @@ class _Forward:
             self.open -= 1
             if client.status:
                 self.guard.metrics.add("answers", status=str(client.status))
+
+    def _page(self) -> Response:
+        """Return the page with the sums of this process."""
+        from starlette.responses import HTMLResponse, PlainTextResponse
+
+        from ctxguard.report.page import render
+
+        told: dict[str, Any] = {"metrics": self.guard.metrics, "refusals": self.guard.refusals, "waiting": self.open}
+        told["since"], told["stabilizer"] = f"{self.since:%Y-%m-%d %H:%M} UTC", repr(self.guard.stabilizer)[1:-1]
+        try:
+            return HTMLResponse(render("guard.html", None, title="What this guard did", **told))
+        except ImportError as error:
+            return PlainTextResponse(str(error), 501)
 
     async def _answered(self, scope: Scope, receive: Receive, client: _Client) -> None:
         try:
@@ -298,6 +319,15 @@ class _Forward:
         self.guard.metrics.add("failures", cause=cause)
         level = logging.INFO if status == _CLIENT_LEFT else logging.WARNING  # some leave once they have what they need
         _LOG.log(level, "an answer did not end as it should: %s (status %d)", cause, status)
+
+
+def _asks_for_page(scope: Scope) -> bool:
+    """Return whether a browser on this machine opens the root; a page elsewhere may have a name that leads here."""
+    if scope["type"] != "http" or (scope["method"], scope["path"]) != ("GET", "/"):
+        return False
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    named = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
+    return "text/html" in headers.get("accept", "") and {(scope["client"] or [""])[0], named.strip("[]")} <= LOOPBACK
 
 
 async def _left(receive: Receive) -> None:

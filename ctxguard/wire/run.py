@@ -202,17 +202,18 @@ def _waited(command: Sequence[str], environment: Mapping[str, str]) -> int:
 def summary(metrics: Metrics) -> Iterator[str]:
     """Yield the lines of the summary."""
     requests, refused = metrics.get("requests"), metrics.get("refused")
-    came, sent = (metrics.get("input.tokens", side) for side in ("received", "sent"))
+    came, sent = (metrics.get("input.tokens", side=side) for side in ("received", "sent"))
     yield f"{counted(requests, 'request')}{f', {refused} refused' if refused else ''}"
     if came:
         yield f"input tokens: {came:,} came in, {sent:,} were sent ({sent / came:.0%})"
     kinds = ("input", "cached", "written", "output")
-    billed, cached, written, output = (metrics.get("billed.tokens", kind) for kind in kinds)
+    billed, cached, written, output = (metrics.get("billed.tokens", kind=kind) for kind in kinds)
     if billed:
         told = f"{cached:,} cached" + (f", {written:,} written to the cache" if written else "")
         yield f"the provider reported {billed:,} input ({told}) and {output:,} output tokens"
-    if held := metrics.get("billed.answers", "holdout"):
-        whole, others = metrics.get("billed.tokens", "holdout", "input"), metrics.get("billed.answers") - held
+    if held := metrics.get("billed.answers", group="holdout"):
+        others = metrics.get("billed.answers") - held
+        whole = metrics.get("billed.tokens", kind="input", group="holdout")
         each, rest = whole / held, (billed - whole) / max(1, others)
         saved = f" ({1 - rest / each:.0%} less)" if others and each else ""
         yield f"held out: {counted(held, 'request')} of {each:,.0f} input tokens each, the others {rest:,.0f}{saved}"

@@ -301,6 +301,7 @@ def _refused(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any
     else:
         name, code = type(error).__name__, name_of(error)
         guard.metrics.add("refused", error=name)
+        guard.refusals[name] = guard.shown(str(error))
     _LOG.warning("request refused with status %d: %s", status, name)
     headers = {"content-type": "application/json", ERROR_HEADER: name}
     return library.Response(status, headers=headers, content=error_body(code, str(error), status=status, path=path))

@@ -59,7 +59,7 @@ class Talk:
 
     def misses(self):
         names = ("expired", "cut", "fixed_parts", "history", "unknown")
-        return {name: found for name in names if (found := self.guard.metrics.get("cache.misses", name))}
+        return {name: found for name in names if (found := self.guard.metrics.get("cache.misses", reason=name))}
 
 
 @pytest.fixture(params=APIS)
@@ -72,7 +72,7 @@ def test_a_prompt_that_only_grows_misses_nothing(api, monkeypatch, streams):
     talk = Talk(api, monkeypatch, streams=streams)
     talk.say(8)
     assert talk.misses() == {}
-    assert talk.guard.metrics.get("billed.tokens", "cached") > 10_000
+    assert talk.guard.metrics.get("billed.tokens", kind="cached") > 10_000
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
@@ -82,7 +82,7 @@ def test_an_expired_cache_is_told_from_a_changed_message(api, monkeypatch, strea
     talk.cache.now += 900
     talk.say(2)
     assert talk.misses() == {"expired": 1}
-    before = talk.guard.metrics.get("cache.missed.tokens", "expired")
+    before = talk.guard.metrics.get("cache.missed.tokens", reason="expired")
     assert before == talk.cache.model.billed[4][0 if api != "anthropic" else 1] + (
         talk.cache.model.billed[4][2] if api == "anthropic" else 0
     )

@@ -26,7 +26,7 @@ USAGE = RECORDINGS / "usage" / "requests.jsonl.gz"
 
 
 def metered(metrics):
-    return tuple(metrics.get("billed.tokens", kind) for kind in KINDS)
+    return tuple(metrics.get("billed.tokens", kind=kind) for kind in KINDS)
 
 
 def reported(model):
@@ -71,7 +71,7 @@ def test_labels_that_never_end_do_not_fill_the_memory():
     metrics = Metrics()
     for number in range(3_000):
         metrics.add("billed.tokens", model="m", key=str(number), kind="input")
-    assert metrics.get("billed.tokens", "input") == 3_000
+    assert metrics.get("billed.tokens", kind="input") == 3_000
     assert metrics.text().count('kind="input"') <= 1_001
 
 
@@ -83,8 +83,8 @@ def test_what_a_tool_is_given_is_not_taken_for_what_is_billed(api):
         billed = Billed(metrics)
         billed.feed(raw.encode())
         billed.close()
-    assert metrics.get("billed.tokens", "input") == 200
-    assert metrics.get("billed.tokens", "output") == 14
+    assert metrics.get("billed.tokens", kind="input") == 200
+    assert metrics.get("billed.tokens", kind="output") == 14
 
 
 def test_what_is_no_answer_of_a_known_form_is_passed_over():
@@ -181,16 +181,18 @@ def test_a_share_of_the_conversations_is_held_out_masked_and_whole():
     assert 4 <= sum(whole) <= 20
     held = guard.metrics.get("held_out")
     assert held == 12 * sum(whole)
-    assert guard.metrics.get("billed.answers", "holdout") == held
+    assert guard.metrics.get("billed.answers", group="holdout") == held
     assert guard.metrics.get("billed.answers") == 480
-    assert guard.metrics.get("billed.tokens", "holdout", "input") == sum(
+    assert guard.metrics.get("billed.tokens", group="holdout", kind="input") == sum(
         billed[0]
         for talk, is_whole in enumerate(whole)
         if is_whole
         for billed in model.billed[12 * talk : 12 * talk + 12]
     )
-    each = guard.metrics.get("billed.tokens", "holdout", "input") / held
-    rest = guard.metrics.get("billed.tokens", "input") - guard.metrics.get("billed.tokens", "holdout", "input")
+    each = guard.metrics.get("billed.tokens", group="holdout", kind="input") / held
+    rest = guard.metrics.get("billed.tokens", kind="input") - guard.metrics.get(
+        "billed.tokens", group="holdout", kind="input"
+    )
     told = f"held out: {held} requests of {each:,.0f} input tokens each, the others {rest / (480 - held):,.0f}"
     assert any(line.startswith(told) for line in summary(guard.metrics)), list(summary(guard.metrics))
     tools = {bool(set(json.dumps(body)) and '"recall"' in json.dumps(body)) for body in model.bodies}

@@ -211,7 +211,7 @@ def test_what_does_not_fit_has_the_usual_code():
     with running(budget=60) as (client, guard):
         answer = client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "word " * 99}]})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
-    assert guard.metrics.get("refused", "BudgetExceededError") == 1
+    assert guard.metrics.get("refused", error="BudgetExceededError") == 1
 
 
 ROLES = ("user", "assistant")
@@ -263,7 +263,7 @@ def test_a_body_over_the_limit(declared):
             assert (answer.status_code, answer.headers["x-ctxguard-error"]) == (413, "WireError")
         except httpx.WriteError:
             pass  # the proxy closed the connection while the body was still coming
-        assert until(lambda: guard.metrics.get("refused", "WireError") == 1)
+        assert until(lambda: guard.metrics.get("refused", error="WireError") == 1)
         assert client.get("/healthz").status_code == 200
 
 
@@ -322,7 +322,7 @@ def test_a_provider_that_dies_in_the_middle():
         last = text.strip().splitlines()
         assert last[-2] == "event: error"
         assert json.loads(last[-1].removeprefix("data: "))["error"]["code"] == "upstream_broke_off"
-        assert guard.metrics.get("failures", "upstream_broke_off") == 1
+        assert guard.metrics.get("failures", cause="upstream_broke_off") == 1
 
 
 def test_the_official_client_raises_where_the_provider_dies():
@@ -360,7 +360,7 @@ def test_a_provider_that_does_not_answer():
         answer = client.post("/v1/chat/completions", json=BODY)
         waiting.set()
     assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
-    assert guard.metrics.get("failures", "upstream_timeout") == 1
+    assert guard.metrics.get("failures", cause="upstream_timeout") == 1
 
 
 def test_a_client_that_leaves_ends_the_request_to_the_provider():
@@ -374,7 +374,7 @@ def test_a_client_that_leaves_ends_the_request_to_the_provider():
         with client.stream("POST", "/v1/chat/completions", json={**BODY, "stream": True}) as answer:
             next(answer.iter_bytes())
         assert until(lambda: provider.left)
-        assert until(lambda: guard.metrics.get("failures", "client_left") == 1)
+        assert until(lambda: guard.metrics.get("failures", cause="client_left") == 1)
         assert "ctxguard_open_requests 0" in client.get("/metrics").text
 
 
@@ -390,7 +390,7 @@ def test_a_client_that_does_not_read():
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n"
             slow.sendall(head.encode() + raw)
-            assert until(lambda: guard.metrics.get("failures", "slow_reader") == 1)
+            assert until(lambda: guard.metrics.get("failures", cause="slow_reader") == 1)
         assert until(lambda: provider.left)
         assert client.get("/healthz").status_code == 200
 

@@ -129,7 +129,7 @@ def test_the_model_reads_the_masked_original_and_the_client_sees_nothing_of_it(a
     texts = [one for reply in POSITIONS[position] for one in reply if isinstance(one, str)]
     assert said == "".join([*texts, "Good bye."])
     calls = sum(callable(one) and one is read_log for reply in POSITIONS[position] for one in reply)
-    assert guard.metrics.get("read_backs", "handle") == calls
+    assert guard.metrics.get("read_backs", by="handle") == calls
     # what was hidden stands in the next requests, where it stood
     assert len(broken(model)) == guard.metrics.get("cuts")
 
@@ -163,7 +163,7 @@ def test_another_conversation_cannot_read_it(api):
 def test_a_search_finds_what_has_left_and_says_where_the_rest_is(api):
     script = [*filled(12), [("recall", {"query": "who moved the parcel to the shelf"})], at([read_found]), ["Ann."]]
     model, _, guard = run(api, script)
-    assert guard.metrics.get("read_backs", "query") == 1
+    assert guard.metrics.get("read_backs", by="query") == 1
     assert masked_log(model) in list(texts_in(history_of_body(model.bodies[-1])))
     assert MAIL not in "".join(model.raw)
 

@@ -176,4 +176,4 @@ def test_what_was_billed_is_read_from_answers_however_they_are_cut(name, size):
     for at in range(0, len(answer), size):
         billed.feed(answer[at : at + size])
     billed.close()
-    assert tuple(metrics.get("billed.tokens", kind) for kind in ("input", "cached", "output")) == expected
+    assert tuple(metrics.get("billed.tokens", kind=kind) for kind in ("input", "cached", "output")) == expected
