@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ctxguard.adapting.recent import Recent
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.tokens.costs import CACHES
 from ctxguard.wire.texts import Values
 
@@ -46,12 +47,14 @@ class Answered:
 
     Attributes:
         at: When, in seconds.
+        read: Input tokens that the provider reported.
         held: Tokens of it that the provider's cache holds since.
         fixed: Hash of what comes before its history.
         is_latest: Whether no answered request continues it.
     """
 
     at: float
+    read: int
     held: int
     fixed: bytes
     is_latest: bool = True
@@ -80,7 +83,7 @@ class Caches:
         for member in members[opening:]:
             chain.update(self._bytes(member))
             prefixes.append(chain.digest())
-        return Prompt(self, kind, conversation, before, prefixes)
+        return Prompt(self, kind, conversation, before, prefixes, members[opening:])
 
     def _bytes(self, value: object) -> bytes:
         return (self._values.key(_unmarked(value)) or "").encode("latin-1")
@@ -95,13 +98,22 @@ class Prompt:
         conversation: Hash of its first message.
         fixed: Hash of what comes before the history.
         prefixes: Hash of each beginning of the prompt.
+        members: The messages that the beginnings end with.
     """
 
-    def __init__(self, caches: Caches, kind: Format, conversation: bytes, fixed: bytes, prefixes: list[bytes]) -> None:
+    def __init__(
+        self,
+        caches: Caches,
+        kind: Format,
+        conversation: bytes,
+        fixed: bytes,
+        prefixes: list[bytes],
+        members: Sequence[object],
+    ) -> None:
         self._caches, self._kind, self._conversation = caches, kind, conversation
-        self._fixed, self._prefixes = fixed, prefixes
-        found = (caches.answered.get(prefix) for prefix in reversed(prefixes))
-        self._continued = next(filter(None, found), None)
+        self._fixed, self._prefixes, self._members = fixed, prefixes, members
+        self._known = [caches.answered.get(prefix) for prefix in prefixes]
+        self._continued = next(filter(None, reversed(self._known)), None)
         self._extends = self._continued is not None and self._continued.is_latest
         self._before = self._continued if self._extends else caches.answered.get(conversation)
         self._age = 0.0 if self._before is None else monotonic() - self._before.at
@@ -113,6 +125,22 @@ class Prompt:
         self.is_expired = self._age > (_LONGER if _FOR_AN_HOUR.search(asked) else lifetime)
         self._is_cut = not report.observed and report.cut is not None and report.cut.rebilled > 0
 
+    def anchored(self, artifacts: Iterable[Artifact]) -> list[Artifact]:
+        """Return the artifacts of the history; replies have the input tokens that were reported for their requests."""
+        found, before, place = list(artifacts), object(), -1
+        for number, artifact in enumerate(found):
+            source = artifact.source
+            message = source[0] if isinstance(source, tuple) and source else getattr(source, "message", source)
+            if message is before:  # one of several artifacts of a message
+                continue
+            before = message
+            here = next((p for p in range(place + 1, len(self._members)) if self._members[p] is message), None)
+            place = place if here is None else here
+            known = self._known[here - 1] if here else None
+            if known is not None and artifact.kind is Kind.ASSISTANT:
+                found[number] = replace(artifact, reported=known.read)
+        return found
+
     def answered(self, usage: Mapping[str, int]) -> None:
         """Compare the reported tokens with what was promised, and remember what the cache holds now."""
         cached = usage.get("cached", 0)
@@ -123,7 +151,7 @@ class Prompt:
             self._caches.metrics.add("cache.missed.tokens", missed, reason=reason)
             _LOG.info("the provider's cache served %d tokens less than before: %s", missed, reason)
         held = cached + usage["written"] if self._kind.api in _MARKED else usage["input"] if "cached" in usage else 0
-        now = Answered(monotonic(), held, self._fixed)
+        now = Answered(monotonic(), usage["input"], held, self._fixed)
         if self._continued is not None:
             self._continued.is_latest = False
         self._caches.answered.put(self._prefixes[-1], now)

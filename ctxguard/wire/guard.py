@@ -485,7 +485,10 @@ class Guard:
         texts = BodyTexts.of(kind, body, self._check, stabilizer.counter)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
         sent, report, tokens = yield from texts_flow(
-            stabilizer, chain.adapter, kind.native(body), texts, window=window, tightened=tightened
+            *(stabilizer, chain.adapter, kind.native(body), texts),
+            window=window,
+            tightened=tightened,
+            anchored=list if prompt is None else prompt.anchored,
         )
         if prompt is not None:
             prompt.sent(report, request.body)

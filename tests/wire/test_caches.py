@@ -12,6 +12,7 @@ import pytest
 from scripted_model import PATHS, Client, Model, history_of, question, request
 
 from ctxguard import Stabilizer
+from ctxguard.tokens import find_counter
 from ctxguard.wire import Guard, Transport
 
 APIS = ("chat", "responses", "anthropic", "gemini")
@@ -156,3 +157,39 @@ def test_a_server_without_a_cache_is_not_accused():
             history = [question("chat", LINE * 40)] * (2 * turn - 1)
             http.post(f"http://provider{PATHS['chat']}", json=request("chat", history))
     assert guard.metrics.get("cache.misses") == 0
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+def test_counts_are_anchored_on_what_the_provider_reported(api, streams):
+    """This provider counts half as much again as we do, so that prompts of our count would not fit."""
+    model, reports = Model(api, [["Yes."]], streams=streams), []
+
+    def reported(_number):
+        body = model.bodies[-1]
+        return (int(1.5 * count(json.dumps([body.get("tools"), history_of(api, body)]))), 0, 0, 1)
+
+    count, model.usage = find_counter("o200k_base").count, reported
+    guard = Guard(Stabilizer(9_000, model="gpt-4o"), on_report=reports.append)
+    with httpx.Client(transport=Transport(guard, transport=model.transport())) as http:
+        client = Client(api, http, None, streams=streams)
+        for turn in range(8 if api == "gemini" else 20):
+            client.ask(f"{turn}. {LINE * 40}")
+    compared = [report.details["calibration"]["reported"] for report in reports[2:]]
+    billed = [billed[0] for billed in model.billed]
+    assert compared[:6] == billed[1:7]
+    assert set(compared) <= set(billed)  # with what was recalled beside the history, nothing is compared
+    assert max(billed) < 9_000
+    assert max(report.tokens_after for report in reports) < 6_500
+    assert api == "gemini" or guard.metrics.get("cuts") > 1
+
+
+def test_a_reply_that_is_given_twice_is_anchored_where_it_was_given():
+    model, reports = Model("chat", [["Yes."]]), []
+    model.usage = lambda number: (1_000 * number, 0, 0, 1)
+    guard = Guard(Stabilizer(60_000), on_report=reports.append)
+    with httpx.Client(transport=Transport(guard, transport=model.transport())) as http:
+        client = Client("chat", http, None)
+        client.history = [question("chat", "Begin."), {"role": "assistant", "content": "Yes."}]
+        for _ in range(4):
+            client.ask(f"The same. {LINE * 40}")
+    assert [report.details["calibration"]["reported"] for report in reports[1:]] == [1_000, 2_000, 3_000]
