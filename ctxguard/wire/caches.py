@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from time import monotonic
@@ -72,20 +72,10 @@ class Caches:
         """Return a hash by which a conversation is known: of its sender and of its first message by a user."""
         members, opening = _opened(kind, body)
         told = [owner.scope, owner.session, kind.api, members[opening : opening + 1]]
-        return blake2b(self._bytes(told), digest_size=16).digest()
+        return blake2b(self.bytes(told), digest_size=16).digest()
 
-    def prompt(self, kind: Format, body: Body, model: str, conversation: bytes) -> Prompt:
-        """Begin with the prompt of a request, in the client's form."""
-        members, opening = _opened(kind, body)
-        fixed = {key: body.get(key) for key in (*kind.taken, *kind.system, *kind.billed)}
-        chain = blake2b(conversation + self._bytes([model, fixed, members[:opening]]), digest_size=16)
-        before, prefixes = chain.digest(), list[bytes]()
-        for member in members[opening:]:
-            chain.update(self._bytes(member))
-            prefixes.append(chain.digest())
-        return Prompt(self, kind, conversation, before, prefixes, members[opening:])
-
-    def _bytes(self, value: object) -> bytes:
+    def bytes(self, value: object) -> bytes:
+        """Return bytes that equal JSON values share, whatever of them is marked for a cache."""
         return (self._values.key(_unmarked(value)) or "").encode("latin-1")
 
 
@@ -95,29 +85,28 @@ class Prompt:
     Args:
         caches: Remembers answered requests.
         kind: The format of the request.
-        conversation: Hash of its first message.
-        fixed: Hash of what comes before the history.
-        prefixes: Hash of each beginning of the prompt.
-        members: The messages that the beginnings end with.
+        body: Its body, in the client's form.
+        model: The model that it names.
+        conversation: See `Caches.conversation`.
     """
 
-    def __init__(
-        self,
-        caches: Caches,
-        kind: Format,
-        conversation: bytes,
-        fixed: bytes,
-        prefixes: list[bytes],
-        members: Sequence[object],
-    ) -> None:
+    def __init__(self, caches: Caches, kind: Format, body: Body, model: str, conversation: bytes) -> None:
         self._caches, self._kind, self._conversation = caches, kind, conversation
-        self._fixed, self._prefixes, self._members = fixed, prefixes, members
-        self._known = [caches.answered.get(prefix) for prefix in prefixes]
+        members, opening = _opened(kind, body)
+        fixed = {key: body.get(key) for key in (*kind.taken, *kind.system, *kind.billed)}
+        chain = blake2b(conversation + caches.bytes([model, fixed, members[:opening]]), digest_size=16)
+        self._fixed, self._members = chain.digest(), members[opening:]
+        self._prefixes = [self._extended(chain, member) for member in self._members]
+        self._known = [caches.answered.get(prefix) for prefix in self._prefixes]
         self._continued = next(filter(None, reversed(self._known)), None)
         self._extends = self._continued is not None and self._continued.is_latest
         self._before = self._continued if self._extends else caches.answered.get(conversation)
         self._age = 0.0 if self._before is None else monotonic() - self._before.at
         self.is_expired = self._is_cut = False
+
+    def _extended(self, chain: blake2b, member: object) -> bytes:
+        chain.update(self._caches.bytes(member))
+        return chain.digest()
 
     def sent(self, report: Report, asked: bytes) -> None:
         """Take in what was done to the request, and its body as it came in."""

@@ -481,7 +481,7 @@ class Guard:
         if reading is not None:
             body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
-        prompt = None if is_incremental else self._caches.prompt(kind, body, model, conversation)
+        prompt = None if is_incremental else Prompt(self._caches, kind, body, model, conversation)
         texts = BodyTexts.of(kind, body, self._check, stabilizer.counter)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
         sent, report, tokens = yield from texts_flow(

@@ -26,7 +26,6 @@ from ctxguard.wire.transport import UNFORWARDED, AsyncTransport
 if TYPE_CHECKING:
     import httpx
     from starlette.applications import Starlette
-    from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
 _LOG: Final = logging.getLogger("ctxguard.wire")
@@ -136,13 +135,17 @@ class _Forward:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if _asks_for_page(scope):
-            await self._page()(scope, receive, send)
-            return
+            from starlette.responses import HTMLResponse
+
+            from ctxguard.report.page import render
+
+            page = render("guard.html", title="What this guard did", guard=self.guard, proxy=self)
+            return await HTMLResponse(page)(scope, receive, send)
         if scope["type"] != "http" or dict(scope["headers"]).get(b"upgrade", b"").lower() == b"websocket":
             # clients that also speak HTTP switch to it at once after this status; after others they try several times
             refused = _Client(send, self.stall_timeout, scope["path"], "" if scope["type"] == "http" else "websocket.")
             await refused.refuse(426, "WireError", "ctxguard reads no web sockets; send the request by HTTP")
-            return
+            return None
         self.open += 1
         client = _Client(send, self.stall_timeout, scope["path"])
         try:
@@ -156,19 +159,6 @@ class _Forward:
             self.open -= 1
             if client.status:
                 self.guard.metrics.add("answers", status=str(client.status))
-
-    def _page(self) -> Response:
-        """Return the page with the sums of this process."""
-        from starlette.responses import HTMLResponse, PlainTextResponse
-
-        from ctxguard.report.page import render
-
-        told: dict[str, Any] = {"metrics": self.guard.metrics, "refusals": self.guard.refusals, "waiting": self.open}
-        told["since"], told["stabilizer"] = f"{self.since:%Y-%m-%d %H:%M} UTC", repr(self.guard.stabilizer)[1:-1]
-        try:
-            return HTMLResponse(render("guard.html", None, title="What this guard did", **told))
-        except ImportError as error:
-            return PlainTextResponse(str(error), 501)
 
     async def _answered(self, scope: Scope, receive: Receive, client: _Client) -> None:
         try:
