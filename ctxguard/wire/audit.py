@@ -133,13 +133,12 @@ class HiddenValues:
         return {label: dict(places) for label, places in sorted(counts.items())}
 
     def _in(self, member: object) -> Mapping[str, int]:
-        key = self._values.key(member)
-        known = None if key is None else self._known.get(key)
+        key = self._values.key(member) or ""
+        known = self._known.get(key)
         if known is None:
             found = PLACEHOLDER.finditer(json.dumps(member, ensure_ascii=False))
             known = Counter(match[1] or match[2] or match[3] or "ANY" for match in found)
-            if key is not None:
-                self._known.put(key, known)
+            self._known.put(key, known)
         return known
 
 

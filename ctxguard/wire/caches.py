@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.adapting.recent import Recent
 from ctxguard.artifacts import Artifact, Kind
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from ctxguard.report.telemetry import Metrics
     from ctxguard.wire.sessions import Owner
 
-Reason = Literal["expired", "cut", "fixed_parts", "history", "unknown"]
-"""Why a cache served less: it was too old; the guard cut; the client changed its system prompt, tools or model, or an
-earlier message; none of these."""
 PROVIDERS: Final = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "google"}
 """The provider of each API; a word in the name of its host."""
 _MARKED: Final = ("anthropic", "converse")
@@ -68,7 +65,7 @@ class Caches:
         self.answered: Recent[bytes, Answered] = Recent(_REMEMBERED)
         self._values = Values()
 
-    def conversation(self, kind: Format, body: Body, owner: Owner) -> bytes:
+    def opening(self, kind: Format, body: Body, owner: Owner) -> bytes:
         """Return a hash by which a conversation is known: of its sender and of its first message by a user."""
         members, opening = _opened(kind, body)
         told = [owner.scope, owner.session, kind.api, members[opening : opening + 1]]
@@ -87,20 +84,20 @@ class Prompt:
         kind: The format of the request.
         body: Its body, in the client's form.
         model: The model that it names.
-        conversation: See `Caches.conversation`.
+        opened: The hash of its opening, see `Caches.opening`.
     """
 
-    def __init__(self, caches: Caches, kind: Format, body: Body, model: str, conversation: bytes) -> None:
-        self._caches, self._kind, self._conversation = caches, kind, conversation
+    def __init__(self, caches: Caches, kind: Format, body: Body, model: str, opened: bytes) -> None:
+        self._caches, self._kind, self._opened = caches, kind, opened
         members, opening = _opened(kind, body)
         fixed = {key: body.get(key) for key in (*kind.taken, *kind.system, *kind.billed)}
-        chain = blake2b(conversation + caches.bytes([model, fixed, members[:opening]]), digest_size=16)
+        chain = blake2b(opened + caches.bytes([model, fixed, members[:opening]]), digest_size=16)
         self._fixed, self._members = chain.digest(), members[opening:]
-        self._prefixes = [self._extended(chain, member) for member in self._members]
+        self._prefixes = [self._fixed, *(self._extended(chain, member) for member in self._members)]
         self._known = [caches.answered.get(prefix) for prefix in self._prefixes]
         self._continued = next(filter(None, reversed(self._known)), None)
         self._extends = self._continued is not None and self._continued.is_latest
-        self._before = self._continued if self._extends else caches.answered.get(conversation)
+        self._before = self._continued if self._extends else caches.answered.get(opened)
         self._age = 0.0 if self._before is None else monotonic() - self._before.at
         self.is_expired = self._is_cut = False
 
@@ -125,7 +122,7 @@ class Prompt:
             before = message
             here = next((p for p in range(place + 1, len(self._members)) if self._members[p] is message), None)
             place = place if here is None else here
-            known = self._known[here - 1] if here else None
+            known = None if here is None else self._known[here]
             if known is not None and artifact.kind is Kind.ASSISTANT:
                 found[number] = replace(artifact, reported=known.read)
         return found
@@ -144,9 +141,10 @@ class Prompt:
         if self._continued is not None:
             self._continued.is_latest = False
         self._caches.answered.put(self._prefixes[-1], now)
-        self._caches.answered.put(self._conversation, now)
+        self._caches.answered.put(self._opened, now)
 
-    def _reason(self) -> Reason:
+    def _reason(self) -> str:
+        """Return why a cache served less: `fixed_parts` are the client's system prompt, tools and model."""
         if self.is_expired:
             return "expired"
         if self._is_cut:

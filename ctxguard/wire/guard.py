@@ -11,12 +11,12 @@ between conversations.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
 from ctxguard.adapting.fields import get
@@ -29,7 +29,7 @@ from ctxguard.formats.registry import format_of
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
 from ctxguard.report.telemetry import Metrics
-from ctxguard.settings import opened
+from ctxguard.settings import nearest, opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.wire.asked import WireRequest
@@ -65,7 +65,6 @@ SESSION_HEADER: Final = f"{HEADERS}-session"
 """The header by which a client names its session. It is not forwarded."""
 _UNLIMITED: Final = 10**12
 """Budget in tokens of a request that is held out."""
-_USUAL: Final = Credentials()
 _SIGNED: Final = "AWS4-"
 """Prefix of the signature of a request to Amazon, which covers its body."""
 _SAMPLE: Final = "Write to ada@example.com, or call +1 212 555 0123 about order 4111 1111 1111 1111."
@@ -142,7 +141,7 @@ class Prepared:
 
 
 class GuardSettings(TypedDict, total=False):
-    """The settings of `Guard`, without its stabilizer."""
+    """The settings of `Guard`, without its stabilizer; what they mean and their defaults are described there."""
 
     strategy: Strategies
     on_unreadable: OnUnreadable
@@ -157,7 +156,7 @@ class GuardSettings(TypedDict, total=False):
     takes_sessions: bool
     cache_control: bool
     recall: Store | bool
-    holdout: float | str
+    holdout: str
 
 
 class Guard:
@@ -168,19 +167,20 @@ class Guard:
 
     Args:
         stabilizer: Its rules define what is personal data. A chain without `MaskPII` masks nothing.
-        strategy: How values are masked if the stabilizer has no masker of its own: `pseudonymize` allows restoring them
-            in responses.
-        on_unreadable: `refuse` requests that the guard cannot read, such as uploads of images, or a list of paths to
-            which they are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the end of a
-            path. Requests that the guard reads, uploads of texts among them, are never sent on unread.
-        max_body: Bytes that the body of a request may have.
+        strategy: How values are masked if the stabilizer has no masker of its own: `pseudonymize`, the default, allows
+            restoring them in responses.
+        on_unreadable: `refuse` (the default) requests that it cannot read, such as uploads of images, or a list of
+            paths to which they are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the
+            end of a path. Requests that the guard reads, uploads of texts among them, are never sent on unread.
+        max_body: Bytes that the body of a request may have, 50 million by default.
         vault: Where the placeholders of sessions, conversations and stored responses are kept; all workers that serve
             the same clients must share its store. None means in the memory of this process.
         keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it if
             a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
-        max_answer: Maximum bytes, decompressed, of a response that is read as a whole.
+        max_answer: Maximum bytes, decompressed, of a response that is read as a whole, 50 million by default.
         credentials: Which headers and query parameters separate sessions (`docs/wire.md` lists those that do not).
         takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot support them.
+            They may by default.
         cache_control: Mark up to four prefixes of a request to Anthropic for its cache, if the client marks none.
         recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
             get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
@@ -200,43 +200,30 @@ class Guard:
         ConfigError: A setting cannot be used.
     """
 
-    def __init__(
-        self,
-        stabilizer: Stabilizer,
-        *,
-        strategy: Strategies = "pseudonymize",
-        on_unreadable: OnUnreadable = "refuse",
-        max_body: int = 50_000_000,
-        vault: Vault | None = None,
-        keep_thinking: bool | None = None,
-        on_report: OnReport | None = None,
-        audit: Audit | None = None,
-        tools: Mapping[str, bool] = MappingProxyType({}),
-        max_answer: int = 50_000_000,
-        credentials: Credentials = _USUAL,
-        takes_sessions: bool = True,
-        cache_control: bool = False,
-        recall: Store | bool = False,
-        holdout: float | str = 0.0,
-    ) -> None:
-        self._holdout = _share(holdout)
-        self._cache_control = cache_control
+    def __init__(self, stabilizer: Stabilizer, **settings: Unpack[GuardSettings]) -> None:
+        if untaken := settings.keys() - GuardSettings.__annotations__.keys():
+            name, known = min(untaken), GuardSettings.__annotations__
+            raise ConfigError(f"Guard takes no setting {name!r}{nearest(name, known)}", setting=name)
         self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
-        self.strategy = strategy
-        self.unread_paths: tuple[str, ...] = _unread_paths(on_unreadable)
-        self.max_body = max_body
-        self.max_answer = max_answer
-        self.takes_sessions = takes_sessions
-        self.on_report = valid_listener(on_report)
-        self._audit = audit
-        self._tools = tools
+        self.strategy: Strategies = settings.get("strategy", "pseudonymize")
+        self.unread_paths: tuple[str, ...] = _unread_paths(settings.get("on_unreadable", "refuse"))
+        self.max_body: int = settings.get("max_body", 50_000_000)
+        self.max_answer: int = settings.get("max_answer", 50_000_000)
+        self.takes_sessions: bool = settings.get("takes_sessions", True)
+        self.on_report: OnReport | None = valid_listener(settings.get("on_report"))
+        self._audit = settings.get("audit")
+        self._tools = settings.get("tools", {})
+        self._cache_control = settings.get("cache_control", False)
+        self._holdout = _share(settings.get("holdout", "0%"))
+        self._keeps_thinking = settings.get("keep_thinking")
+        self._credentials = settings.get("credentials", Credentials())
+        self._threads = Threads(settings.get("vault"))
         self.metrics: Metrics = Metrics()
         self.refusals: dict[str, str] = {}
         self._caches = Caches(self.metrics)
-        self._read_back = (
-            None if recall is False else ReadBack(None if recall is True else opened(recall), self.metrics)
-        )
-        self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
+        read = settings.get("recall", False)
+        self._read_back = None if read is False else ReadBack(None if read is True else opened(read), self.metrics)
+        self._masking = [WireMasking(one, self.strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._detectors = [detector for masking in self._masking for detector in masking.detectors]
         self._check = BodyCheck(self._detectors)
         self._rules = version_of(self._detectors)
@@ -244,12 +231,9 @@ class Guard:
         self._hidden = HiddenValues()
         self._warned: set[str] = set()
         self._counters = Counters(stabilizer.counter)
-        self._keeps_thinking = keep_thinking
         self._chains = self._reading_chains = Chains(stabilizer, self._masking)
         if self._read_back is not None:
             self._reading_chains = Chains(self._read_back.storing(stabilizer), self._masking)
-        self._credentials = credentials
-        self._threads = Threads(vault)
 
     def prepare(self, request: WireRequest) -> Prepared:
         """Return the request that is sent instead of a given one.
@@ -287,21 +271,6 @@ class Guard:
         sample = {"model": "gpt-4o", "messages": [{"role": "user", "content": _SAMPLE}]}
         request = WireRequest("POST", "/v1/chat/completions", {}, written_body(sample))
         Guard(Stabilizer.from_policy("agent", budget=10_000)).prepare(request)
-
-    def again(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
-        """Return another attempt if the provider refused a request for a reason that this can fix; else None.
-
-        A prompt that was too long is sent again with a smaller budget; thinking that was signed for another prompt is
-        left out. Each is tried once, and applies to the whole conversation from then on, see `Stabilizer.tighten`. If
-        the provider requires thinking that is missing, the request is sent again with it.
-
-        Args:
-            request: The request as the client sends it.
-            prepared: The first attempt.
-            status: The status of the response.
-            answer: The body of the response.
-        """
-        return drive(self.preparing_again(request, prepared, status, answer))
 
     def preparing(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:
         """Do what `prepare` does as a generator that yields an `Ask` for whatever needs I/O."""
@@ -350,7 +319,18 @@ class Guard:
     def preparing_again(
         self, request: WireRequest, prepared: Prepared, status: int, answer: bytes
     ) -> Generator[Ask, object, Prepared | None]:
-        """Do what `again` does as a generator."""
+        """Return another attempt if the provider refused a request for a reason that this can fix; else None.
+
+        A prompt that was too long is sent again with a smaller budget; thinking that was signed for another prompt is
+        left out. Each is tried once, and applies to the whole conversation from then on, see `Stabilizer.tighten`. If
+        the provider requires thinking that is missing, the request is sent again with it.
+
+        Args:
+            request: The request as the client sends it.
+            prepared: The first attempt.
+            status: The status of the response.
+            answer: The body of the response.
+        """
         found = self._refusal(prepared, status, answer)
         if found is None:
             return None
@@ -465,8 +445,8 @@ class Guard:
         thread = self._threads.of(owner, **held)
         self.metrics.add("unknown_threads", int(thread.redacts))
         keeps = self._keeps(body, retry)
-        conversation = self._caches.conversation(kind, body, owner)
-        is_held_out = int.from_bytes(conversation[:4]) < self._holdout * (1 << 32)
+        opening = self._caches.opening(kind, body, owner)
+        is_held_out = not is_incremental and int.from_bytes(opening[:4]) < self._holdout * (1 << 32)
         book = None if is_held_out else self._read_back
         reading = None if book is None else book.reading(kind, request, body, owner.scope)
         chains = self._chains if reading is None else self._reading_chains
@@ -481,14 +461,15 @@ class Guard:
         if reading is not None:
             body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
-        prompt = None if is_incremental else Prompt(self._caches, kind, body, model, conversation)
+        prompt = None if is_incremental else Prompt(self._caches, kind, body, model, opening)
+        anchored = list if prompt is None else prompt.anchored
         texts = BodyTexts.of(kind, body, self._check, stabilizer.counter)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
         sent, report, tokens = yield from texts_flow(
             *(stabilizer, chain.adapter, kind.native(body), texts),
             window=window,
             tightened=tightened,
-            anchored=list if prompt is None else prompt.anchored,
+            anchored=anchored,
         )
         if prompt is not None:
             prompt.sent(report, request.body)
@@ -547,14 +528,11 @@ class Guard:
         )
 
 
-def _share(given: float | str) -> float:
-    try:
-        share = float(given[:-1]) / 100 if isinstance(given, str) and given.endswith("%") else float(given)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
+def _share(given: str) -> float:
+    found = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)%", str(given))
+    if found is None or float(found[1]) > 100:
         raise ConfigError(f"holdout is a share of the conversations such as '5%', not {given!r}", setting="holdout")
-    return share
+    return float(found[1]) / 100
 
 
 def _unread_paths(given: object) -> tuple[str, ...]:

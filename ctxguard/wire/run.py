@@ -215,8 +215,7 @@ def summary(metrics: Metrics) -> Iterator[str]:
         others = metrics.get("billed.answers") - held
         whole = metrics.get("billed.tokens", kind="input", group="holdout")
         each, rest = whole / held, (billed - whole) / max(1, others)
-        saved = f" ({1 - rest / each:.0%} less)" if others and each else ""
-        yield f"held out: {counted(held, 'request')} of {each:,.0f} input tokens each, the others {rest:,.0f}{saved}"
+        yield f"held out: {counted(held, 'request')} of {each:,.0f} input tokens each, the others {rest:,.0f}"
     if rebilled := metrics.get("rebilled.tokens"):
         yield f"cuts kept {came - sent - rebilled:,} input tokens out, net of {rebilled:,} that were billed again"
     masked, cuts = metrics.get("masked_requests"), metrics.get("cuts")

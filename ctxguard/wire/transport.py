@@ -146,24 +146,24 @@ class _Way(NamedTuple):
 
     def answered(self, asked: WireRequest) -> Generator[Ask, object, tuple[Prepared, Any]]:
         """Send a request, and retry if the provider refused it for a fixable reason; also return what was sent."""
-        prepared: Any = yield from self._prepared(asked, "prepare", "preparing", asked)
+        prepared: Any = yield from self._prepared(asked, self.guard.preparing(asked))
         while True:
             sent = _guarded(_library(self.request), self.request, prepared)
             answer = self._metered((yield Ask(self.send, (sent,))), prepared)
             if not prepared.may_be_sent_again(answer.status_code) or not can_decode(encoding_of(answer)):
                 return prepared, answer
             refused: Any = yield Ask(self.read, (answer, self.guard.max_answer))
-            given = (asked, prepared, answer.status_code, refused)
-            another: Any = yield from self._prepared(asked, "again", "preparing_again", *given)
+            trying = self.guard.preparing_again(asked, prepared, answer.status_code, refused)
+            another: Any = yield from self._prepared(asked, trying)
             if another is None:
                 return prepared, _rewritten(_library(self.request), answer, content=refused)
             prepared = another
 
-    def _prepared(self, asked: WireRequest, sync: str, flow: str, *given: object) -> Generator[Ask, object, object]:
+    def _prepared(self, asked: WireRequest, flow: Generator[Ask, object, object]) -> Generator[Ask, object, object]:
         """Prepare a request, a large one in a thread."""
         if self.large is None or len(asked.body) < self.large:
-            return (yield from getattr(self.guard, flow)(*given))
-        return (yield Ask(asyncio.to_thread, (getattr(self.guard, sync), *given)))
+            return (yield from flow)
+        return (yield Ask(asyncio.to_thread, (drive, flow)))
 
     def _metered(self, answer: Any, prepared: Prepared) -> Any:  # noqa: ANN401
         """Return an answer whose reported tokens are counted as it passes."""
