@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "run": Entry("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),
     "serve": Entry("ctxguard.wire.cli:serve", "Guard the requests of any client: a proxy for a provider."),
     "audit": Entry("ctxguard.wire.cli:audit_app", "Search the record of what was sent."),
+    "vault": Entry("ctxguard.wire.cli:vault_app", "Erase values from the vault of a proxy."),
     "pii": Entry("ctxguard.pii.cli:app", "Find, mask, and score personal data."),
     "read": Entry("ctxguard.files.cli:read", "Show a bounded view of any file."),
     "tokens": Entry("ctxguard.harness.tokens_cli:tokens", "Count the tokens of a request, a session, or a text."),

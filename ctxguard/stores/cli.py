@@ -22,7 +22,7 @@ app = command_group("store", "Inspect a store of results, summaries, and checkpo
 
 
 @contextmanager
-def _opened(place: str, *, max_bytes: int | None = None) -> Iterator[ManagedStore]:
+def existing_store(place: str, *, max_bytes: int | None = None) -> Iterator[ManagedStore]:
     """Open an existing store."""
     path = place.removeprefix("sqlite:///")
     if "://" not in path and not (Path(path).is_file() and Path(path).stat().st_size):
@@ -51,7 +51,7 @@ def list_records(
     namespace: str | None = None,
 ) -> None:
     """List the namespaces of a store, or the keys of one of them, the oldest first."""
-    with _opened(place) as store:
+    with existing_store(place) as store:
         if namespace is not None:
             keys = list(store.keys(namespace))
             if not keys:
@@ -71,7 +71,7 @@ def show_record(
     key: str,
 ) -> None:
     """Write the value of a record to standard output: byte for byte, or as text to a terminal."""
-    with _opened(place) as store:
+    with existing_store(place) as store:
         value = store.get(namespace, key)
         if value is None:
             raise StoreError(f"no record {key!r} in namespace {namespace!r}; `ctxguard store ls` lists them")
@@ -89,7 +89,7 @@ def collect_garbage(
     max_bytes: int | None = None,
 ) -> None:
     """Delete expired records, and the oldest records beyond a size limit."""
-    with _opened(place, max_bytes=max_bytes) as store:
+    with existing_store(place, max_bytes=max_bytes) as store:
         swept = store.sweep()
         left = sum(usage.size for usage in store.usage())
     gone = f"{counted(swept.expired, 'expired record')} and {counted(swept.evicted, 'record')} beyond the size limit"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
     from ctxguard.pii import Vault
     from ctxguard.stabilizer import Stabilizer
+    from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
 
 DEFAULT_BUDGET: Final = "80%"
@@ -85,15 +86,23 @@ class Guarding:
         from ctxguard.pii import Vault
         from ctxguard.stores import open_store
 
-        key = None
-        if self.vault_key_file is not None:
-            try:
-                key = Path(self.vault_key_file).read_text(encoding="ascii").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(
-                    f"{self.vault_key_file}: {reason_of(error)}; name a file that holds a key", setting="vault_key_file"
-                ) from None
-        return Vault(open_store(place), key=key, ttl=self.vault_ttl)
+        return Vault(open_store(place), key=_key_in(self.vault_key_file), ttl=self.vault_ttl)
+
+
+def _key_in(file: str | None) -> str | None:
+    """Return the key in a file; None, which means the variable, if no file is given."""
+    try:
+        return None if file is None else Path(file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        told = f"{file}: {reason_of(error)}; name a file that holds a key"
+        raise ConfigError(told, setting="vault_key_file") from None
+
+
+def _audit_log(path: Path, vault_key_file: str | None) -> AuditLog:
+    """Return the record of requests: its key is that of the variable, else that of the vault."""
+    from ctxguard.wire.audit import KEY_VARIABLES, AuditLog
+
+    return AuditLog(path, key=os.environ.get(KEY_VARIABLES[0]) or _key_in(vault_key_file))
 
 
 @spread("serve")
@@ -177,7 +186,6 @@ def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConf
     """Return the guard that options and configuration describe."""
     from ctxguard.config import load_context_config
     from ctxguard.stores import open_store
-    from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
     from ctxguard.wire.sessions import Credentials
 
@@ -197,30 +205,56 @@ def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConf
         holdout=guarding.holdout,
         tools=load_context_config(chain.config).pii.tools or {},
         recall=guarding.recall and (place is None or open_store(place)),
-        audit=None if guarding.audit is None else AuditLog(guarding.audit),
+        audit=None if guarding.audit is None else _audit_log(guarding.audit, guarding.vault_key_file),
     )
 
 
 audit_app = command_group("audit", "Search the record of what was sent.")
-
-
-@audit_app.callback()
-def audit() -> None:
-    """Search the record of what was sent."""
+audit_app.callback()(lambda: None)  # so that there is a group, with one command
 
 
 @audit_app.command("verify", cls=Command)
 @spread("audit verify")
-def verify(file: Path, body: str) -> None:
-    """Say when these very bytes were sent, by the key in CTXGUARD_AUDIT_KEY; exit with 1 if they never were."""
-    from ctxguard.report.printing import out
-    from ctxguard.wire.audit import AuditLog
+def verify(file: Path, body: str, vault_key_file: str | None = None) -> None:
+    """Say when these very bytes were recorded to be sent; exit with 1 if they were not.
 
-    data = sys.stdin.buffer.read() if body == "-" else Path(body).read_bytes()
-    found = [f"sent at {record['time']} to {record['path']}" for record in AuditLog(file).sent(data)]
-    out("\n".join(found) or "never sent")
+    The key is that of the record: CTXGUARD_AUDIT_KEY, else the key of the vault.
+    """
+    from ctxguard.report.printing import out
+
+    data, found = sys.stdin.buffer.read() if body == "-" else Path(body).read_bytes(), 0
+    for found, record in enumerate(_audit_log(file, vault_key_file).sent(data), 1):  # noqa: B007
+        out(f"recorded at {record['time']}, about to be sent to {record['path']}")
     if not found:
+        out("not recorded")
         raise typer.Exit(1)
+
+
+vault_app = command_group("vault", "Erase values from the vault of a proxy.")
+vault_app.callback()(lambda: None)  # so that there is a group, with one command
+
+
+@vault_app.command("forget", cls=Command)
+@spread("vault forget")
+def forget_values(
+    session: str, value: str | None = None, store: str | None = None, vault_key_file: str | None = None, key: str = ""
+) -> None:
+    """Erase a session of the proxy's, or one value of it; exit with 1 if there is none.
+
+    A proxy that runs keeps what it has read: restart it.
+    """
+    from ctxguard.pii import Vault
+    from ctxguard.report.printing import counted, out
+    from ctxguard.stores.cli import existing_store
+    from ctxguard.wire.sessions import forget
+
+    value = sys.stdin.read().strip() if value == "-" else value
+    with existing_store(store or settings_of(None).store or "--store") as kept:
+        vault = Vault(kept, key=_key_in(vault_key_file), ttl=Guarding().vault_ttl)
+        sessions, erased = forget(vault, session, value, credential=key)
+    told = f"erased {counted(erased, 'value')}" if erased else "nothing to erase"
+    out(f"{told} in {counted(sessions, 'session')} of this name" if sessions else "no such session")
+    raise typer.Exit(0 if erased else 1)
 
 
 def worker_app() -> Starlette:

@@ -230,6 +230,32 @@ class Threads:
 
     def _opened(self, name: str) -> SessionVault:
         if self._vault is not None:
+            data = name.encode("utf-8", "surrogatepass")
+            self._vault.names().write(hashlib.sha256(data).hexdigest(), data)  # so that `forget` finds it
             return self._vault.session(name)
         # another process, or this one long ago, may have assigned placeholders to a session of this name
         return MemoryVault(MemoryPseudonyms(first=secrets.choice(_FIRST)))
+
+
+def forget(vault: Vault, session: str, value: str | None = None, *, credential: str = "") -> tuple[int, int]:
+    """Erase a session that the guard stored in a vault, or one value of it, see `Vault.forget`.
+
+    Args:
+        vault: The vault of the guard; its key is needed to find the names of sessions.
+        session: The name in the header, or the id of a conversation or of a stored response.
+        value: The value; None erases all of them.
+        credential: The beginning of the hash of a credential, as the label `key` of the metrics; by default, the
+            sessions of this name are erased whoever named them.
+
+    Returns:
+        How many sessions have the name, 0 if the vault knows none; and how many records were erased in them.
+
+    Raises:
+        ConfigError: The value is empty, or a placeholder.
+        VaultError: Names of sessions cannot be decrypted, so that nothing is erased; or see `Vault.forget`.
+        StoreError: The records are deleted, but the log of the database still contains them.
+    """
+    names = vault.names()
+    known = ((names.read(record) or b"").decode("utf-8", "surrogatepass") for record in names.listed())
+    found = [name for name in known if name.startswith(credential) and name.split(" ", 2)[2:] == [session]]
+    return len(found), sum(vault.forget(name, value) for name in found)

@@ -55,6 +55,16 @@ def test_what_is_no_vault_of_a_session_is_refused_at_once(take, given):
     assert caught.value.setting == "vault"
 
 
+def test_a_function_that_gives_a_vault_late_is_told_so():
+    async def vault_of():
+        return all_sessions().session("one")
+
+    given = vault_of()
+    with pytest.raises(ConfigError, match=r"not coroutine; .*must not be async"):
+        Masker(vault=given)
+    given.close()
+
+
 @pytest.mark.parametrize("take", DOORS)
 def test_the_vault_of_a_session_is_taken(take):
     assert take(all_sessions().session("one")) is not None

@@ -216,6 +216,31 @@ def test_forgetting_a_value_and_a_session(vault):
     assert session(vault=vault.session("s")).unmask("<EMAIL_2>") == "<EMAIL_2>"
 
 
+@pytest.mark.parametrize("value", ["", "  ", "<EMAIL_1>", " <EMAIL_1_00> ", None, 7])
+def test_what_can_be_no_value_is_not_said_to_be_missing(vault, value):
+    masked = session(vault=vault.session("s"))
+    masked.text("jane@site.org")
+    with pytest.raises(ConfigError, match="a value is erased by its own text"):
+        vault.session("s").forget(value)
+    if value is not None:  # to the vault of all sessions, None is the whole session
+        with pytest.raises(ConfigError, match="a value is erased by its own text"):
+            vault.forget("s", value)
+    assert masked.unmask("<EMAIL_1>") == "jane@site.org"
+
+
+@pytest.mark.parametrize("value", [None, "jane@site.org"])
+def test_forgetting_an_unknown_session_writes_nothing(value):
+    store = MemoryStore()
+    assert Vault(store, key=new_key(), ttl=60).forget("nobody's", value) == 0
+    assert list(store.usage()) == []
+
+
+@pytest.mark.parametrize(("name", "shown"), [(None, "None"), ("", "''"), ({"id": "jane"}, "dict")])
+def test_a_session_without_a_name_is_an_error_that_asks_for_the_thread(vault, name, shown):
+    with pytest.raises(ConfigError, match=rf"id, not {shown}; is there a thread_id\?"):
+        vault.session(name)
+
+
 def test_what_is_forgotten_is_forgotten_by_sessions_that_are_open(vault):
     masked, other = (session(vault=vault.session("s")) for _ in range(2))
     masked.text("jane@site.org bob@site.org")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import string
@@ -10,12 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_cli import cli
 
 from ctxguard import Stabilizer
-from ctxguard.errors import WireError
+from ctxguard.errors import VaultError, WireError
 from ctxguard.pii import Masker, Vault, new_key
 from ctxguard.stores import MemoryStore, SQLiteStore
-from ctxguard.wire import Guard, Transport
+from ctxguard.wire import Guard, Transport, forget
 from ctxguard.wire import sessions as wire_sessions
 from ctxguard.wire.guard import WireRequest
 from ctxguard.wire.sessions import NO_CREDENTIAL, NO_CREDENTIAL_PREFIXES, Credentials
@@ -332,3 +334,96 @@ def test_several_workers_without_a_store_refuse_sessions(provider):
         Guard(Stabilizer(2_000), takes_sessions=False).prepare(
             WireRequest("POST", RESPONSES, {NAMED: "s"}, b'{"input": "x"}')
         )
+
+
+# erased by name
+
+
+def asking(client, text, key="one", **given):
+    headers = {"authorization": f"Bearer {key}", **given.pop("headers", {})}
+    assert client.post(RESPONSES, json={"input": f"I am {text}", **given}, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("case 17 of session x", {"headers": {NAMED: "case 17 of session x"}}),
+        ("c1", {"conversation": {"id": "c1"}}),
+        ("resp_1", {}),
+    ],
+    ids=["named", "conversation", "answer"],
+)
+def test_a_session_is_erased_by_the_name_that_its_client_gave(provider, tmp_path, name, given):
+    store = SQLiteStore(tmp_path / "vault.db")
+    asking(provider.client(vault=vault(store)), f"{ZORA} and {MIKEL}", **given)
+    assert forget(vault(store), name[:-1]) == (0, 0)
+    assert forget(vault(store), name, "nobody@mailhost.org") == (1, 0)
+    assert forget(vault(store), name, ZORA.upper()) == (1, 1)
+    assert forget(vault(store), name, ZORA) == (1, 0)
+    assert forget(vault(store), name) == (1, 1)
+    assert forget(vault(store), name) == (1, 0)
+    answer = provider.client(vault=vault(store)).post(
+        RESPONSES,
+        json={"input": "x", **{key: value for key, value in given.items() if key != "headers"}},
+        headers={"authorization": "Bearer one", **given.get("headers", {})},
+        params={"say": "<EMAIL_1> <EMAIL_2>"},
+    )
+    assert ZORA not in answer.text
+    assert MIKEL not in answer.text
+
+
+def test_a_session_is_erased_for_every_credential_or_for_one(provider):
+    store = MemoryStore()
+    client = provider.client(vault=vault(store))
+    for key in ("one", "two", "three"):
+        asking(client, ZORA, key, headers={NAMED: "s"})
+        asking(client, ZORA, key, headers={NAMED: "t"})
+    scope = Credentials().digest({"authorization": "Bearer two"}, "", "/v1")[:8]
+    assert forget(vault(store), "s", ZORA, credential=scope) == (1, 1)
+    assert forget(vault(store), "s", ZORA) == (3, 2)
+    assert forget(vault(store), "t") == (3, 3)
+
+
+def test_names_of_sessions_cannot_be_guessed_or_read_without_the_key(provider, tmp_path):
+    with SQLiteStore(tmp_path / "vault.db") as store:
+        asking(provider.client(vault=vault(store)), ZORA, headers={NAMED: "Jane Roe"})
+        told = " ".join(f"{usage.namespace} {' '.join(store.keys(usage.namespace))}" for usage in store.usage())
+        assert not any(hashlib.sha256(guess).hexdigest() in told for guess in (b"Jane Roe", b"session Jane Roe"))
+        with pytest.raises(VaultError, match="give the key that did"):
+            forget(Vault(store, key=new_key()), "Jane Roe")
+        assert forget(Vault(store, key=[new_key(), KEY]), "Jane Roe") == (1, 1)
+    on_disk = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"Jane" not in on_disk
+
+
+def test_the_command_tells_what_it_erased_and_what_is_not_there(provider, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CTXGUARD_VAULT_KEY", raising=False)
+    Path("vault.key").write_text(KEY, encoding="ascii")
+    with SQLiteStore("vault.db") as store:
+        asking(provider.client(vault=vault(store)), f"{ZORA} and {MIKEL}", headers={NAMED: "case-17"})
+    before = listed("vault.db")
+    vault_options = ("--store", "vault.db", "--vault-key-file", "vault.key")
+    for words, stdin, status, told in [
+        (("case-18",), None, 1, "no such session\n"),
+        (("case-17", "nobody@mailhost.org"), None, 1, "nothing to erase in 1 session of this name\n"),
+        (("case-17", "-"), f"{ZORA}\n", 0, "erased 1 value in 1 session of this name\n"),
+        (("case-17",), None, 0, "erased 1 value in 1 session of this name\n"),
+    ]:
+        run = cli("vault", "forget", *words, *vault_options, stdin=stdin)
+        assert (run.returncode, run.stdout) == (status, told)
+        if told.startswith("no"):
+            assert listed("vault.db") == before
+    for words, options, told in [
+        (("case-17", "<EMAIL_1>"), vault_options, "a value is erased by its own text"),
+        (("case-17",), ("--store", "vault.db"), "--vault-key-file"),
+        (("case-17",), ("--store", "other.db", "--vault-key-file", "vault.key"), "other.db: no such store"),
+    ]:
+        run = cli("vault", "forget", *words, *options)
+        assert (run.returncode, told in run.stderr) == (2, True)
+    assert not Path("other.db").exists()
+
+
+def listed(path):
+    with SQLiteStore(path) as store:
+        return {usage.namespace for usage in store.usage()}

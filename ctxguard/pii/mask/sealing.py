@@ -104,7 +104,7 @@ def _keys(key: str | Sequence[str] | None) -> tuple[bytes, ...]:
         raise ConfigError(_NO_KEY, setting="key")
     if not texts:
         raise ConfigError(
-            f"a vault needs a key: Vault(store, key=…) or the variable {KEY_VARIABLE}; make one by new_key()",
+            f"a vault needs a key by new_key(): Vault(store, key=…), --vault-key-file, or the variable {KEY_VARIABLE}",
             setting="key",
         )
     return tuple(map(_key, texts))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _NOTE: Final = "note of "
 """Begins the name under which the note about a session is kept, and names its record."""
+_NAMES: Final = "names of sessions"
+"""The name under which the names of sessions are kept."""
 
 
 class Vault:
@@ -93,6 +95,7 @@ class Vault:
         assigned again.
 
         Raises:
+            ConfigError: the value is empty, or a placeholder.
             VaultError: records of the session cannot be decrypted and may contain the value: they were encrypted with
                 another key, or are damaged. All records that could be found are erased. Erasing a whole session needs
                 no key.
@@ -127,6 +130,10 @@ class Vault:
         """
         return self._records(_NOTE + session).read(_NOTE)
 
+    def names(self) -> SessionRecords:
+        """Return the encrypted names of sessions that can be found by name; they do not expire; `forget` keeps them."""
+        return SessionRecords(self._store, self._keys, None, _NAMES)
+
     def rotate(self, session: str) -> int:
         """Encrypt every record of a session anew with the first key; return how many there are."""
         records = self._records(session)
@@ -141,9 +148,8 @@ def session_vault(vault: object) -> SessionVault | None:
     """Return the vault of a session, or None; reject anything else, such as the vault of all sessions."""
     if vault is None or isinstance(vault, SessionVault):
         return vault
-    raise ConfigError(
-        f"vault is one session's, not {type(vault).__name__}; get it by Vault.session('its name')", setting="vault"
-    )
+    told = f"vault is one session's, not {type(vault).__name__}; get it by Vault.session('its name'); must not be async"
+    raise ConfigError(told, setting="vault")
 
 
 class SessionVault(GivesBack):
@@ -228,8 +234,11 @@ class SessionVault(GivesBack):
             How many records were erased.
 
         Raises:
+            ConfigError: the value is empty, or a placeholder.
             VaultError: records cannot be decrypted and may contain the value, too.
         """
+        if not isinstance(value, str) or not value.strip() or PSEUDONYM.fullmatch(value.strip()):
+            raise ConfigError("a value is erased by its own text, not by none or by its placeholder", setting="value")
         with self._lock:
             self._load()
             self._catch_up()

@@ -38,10 +38,9 @@ class SessionRecords:
 
     def __init__(self, store: Store, keys: KeyRing, ttl: float | None, session: str) -> None:
         if not isinstance(session, str) or not session:
-            raise ConfigError(
-                "a session needs a name of its own: a text that is not empty, as the conversation's id",
-                setting="session",
-            )
+            given = type(session).__name__ if session else repr(session)
+            told = f"a session needs a name of its own: the conversation's id, not {given}; is there a thread_id?"
+            raise ConfigError(told, setting="session")
         self.namespace = "vault-" + hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
         self._store = store
         self._keys = keys
@@ -92,7 +91,8 @@ class SessionRecords:
     def erase_all(self) -> int:
         """Erase all records and return how many there were; the assigned numbers stay stored."""
         self.numbered()
-        self._note_erasure(_EVERYTHING)
+        if self.listed():
+            self._note_erasure(_EVERYTHING)
         return self._store.delete_namespace(self.namespace)
 
     def reseal(self, name: str) -> bool:
