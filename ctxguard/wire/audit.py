@@ -1,4 +1,8 @@
-"""Record every request line by line before it is sent: counts and a keyed hash of the body, never a value."""
+"""Record every request line by line before it is sent: counts and a keyed hash of the body, never a value.
+
+Each line ends with a keyed hash of itself and of the hash of the line before, so that lines that were changed, and
+those that follow removed ones, are noticed. Nothing tells that the last lines of a file, or a whole file, were removed.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ import hashlib
 import hmac
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from errno import ENOSPC
+from glob import escape
 from io import FileIO
 from pathlib import Path
 from threading import Lock
@@ -32,6 +38,10 @@ Audit: TypeAlias = Callable[[Mapping[str, object], bytes | None], object]
 """Called with the record of a request, and the body to be sent; None if there is no body, or it is not read."""
 KEY_VARIABLES: Final = ("CTXGUARD_AUDIT_KEY", "CTXGUARD_VAULT_KEY")
 _LEAST_KEY: Final = 16  # characters: a shorter key could be guessed
+_TAIL: Final = 1 << 17
+"""Bytes at the end of a file in which the last whole line ends: servers take no path that would make it longer."""
+_LINE: Final = re.compile(rb'^(.*), "chain": "([0-9a-f]{64})"}$', re.MULTILINE)
+"""A whole line; one that was broken off has no such end, and its request was not sent."""
 _ROLES: Final = frozenset({"user", "assistant", "system", "developer", "tool", "model"})
 
 
@@ -42,15 +52,18 @@ class AuditLog:
 
     Args:
         path: the file. A full file is renamed by adding the time to its name.
-        key: keys the hashes of bodies, at least 16 characters; None means CTXGUARD_AUDIT_KEY, else CTXGUARD_VAULT_KEY.
+        key: keys the hashes of bodies, sessions, and lines, at least 16 characters; None means CTXGUARD_AUDIT_KEY, else
+            CTXGUARD_VAULT_KEY.
         max_bytes: size from which on a new file is begun.
 
     Raises:
-        ConfigError: there is no key.
+        ConfigError: there is no key, or `path` is a folder, or is in one that does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, key: str | None = None, max_bytes: int = 100_000_000) -> None:
         self.path = Path(path)
+        if self.path.is_dir() or not self.path.parent.is_dir():
+            raise ConfigError(f"{path}: an audit needs a file, in a folder that exists; name one", setting="audit")
         self._max_bytes = max_bytes
         self._lock = Lock()
         given = key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), "")
@@ -65,13 +78,15 @@ class AuditLog:
         Raises:
             AuditError: it cannot be written.
         """
-        sent = None if body is None else self._hash(body)
+        if (session := record.get("session")) is not None:  # clients choose its name, which may be a person's
+            record = {**record, "session": self._hash(b"session", str(session).encode("utf-8", "surrogatepass"))[:16]}
+        sent = None if body is None else self._hash(b"body", body)
         line = {"time": datetime.now(UTC).isoformat(), **record, "sent": sent, "bytes": len(body or b"")}
         try:
             with ExitStack() as opened:
                 with self._lock:
                     file = opened.enter_context(open(self.path, "ab+", buffering=0, opener=_private))
-                    self._append(file, json.dumps(line).encode() + b"\n")
+                    self._append(file, json.dumps(line).encode())
                 os.fsync(file.fileno())  # unlocked: lines that are written meanwhile go to the disk together
         except OSError as error:
             told = f"{self.path}: {reason_of(error)}; nothing is sent that cannot be recorded: free some space"
@@ -81,9 +96,12 @@ class AuditLog:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)  # so that no other process is in the middle of a line
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 1))
+        file.seek(max(0, size - _TAIL))
+        end = file.read(min(size, _TAIL))
+        before = [found[2] for found in _LINE.finditer(end)][-1:]
+        line = line[:-1] + b', "chain": "%s"}\n' % self._chained(b"".join(before), line[:-1])
         # one write for each line, so that those of several processes do not mix
-        line = line if file.read(1) in (b"", b"\n") else b"\n" + line
+        line = line if end[-1:] in (b"", b"\n") else b"\n" + line
         if file.write(line) != len(line):
             raise OSError(ENOSPC, os.strerror(ENOSPC))
         if size + len(line) > self._max_bytes:
@@ -96,18 +114,31 @@ class AuditLog:
         """Yield the records of requests with exactly these bytes, including those in full files.
 
         Raises:
-            AuditError: the file cannot be read.
+            AuditError: there is no record; or, after all others were yielded, lines were changed or removed, or were
+                written with another key.
+            OSError: a file cannot be read.
         """
-        wanted = self._hash(body).encode()
-        for path in sorted(self.path.parent.glob(f"{self.path.name}*")) or [self.path]:
-            try:
-                lines = [line for line in path.read_bytes().splitlines() if wanted in line]
-            except OSError as error:
-                raise AuditError(f"{path}: {reason_of(error)}; name a file that --audit wrote") from error
-            yield from map(json.loads, lines)
+        wanted, number, broken = self._hash(b"body", body), 0, list[str]()
+        full = sorted(self.path.parent.glob(f"{escape(self.path.name)}.[0-9]*"))
+        for path in filter(Path.exists, (*full, self.path)):
+            before = b""
+            for number, found in enumerate(_LINE.finditer(path.read_bytes()), 1):
+                if self._chained(before, found[1]) != found[2]:
+                    broken.append(f"{path}, line {number}")
+                elif (record := json.loads(found[0]))["sent"] == wanted:
+                    yield record
+                before = found[2]
+        if broken:
+            why = "was changed, follows removed lines, or was written with another key"
+            raise AuditError(f"{broken[0]}: it {why}; {len(broken)} such lines prove nothing")
+        if not number:
+            raise AuditError(f"{self.path}: no record of requests; name the file that --audit wrote, then the body")
 
-    def _hash(self, body: bytes) -> str:
-        return hmac.new(self._key, body, hashlib.sha256).hexdigest()
+    def _chained(self, before: bytes, line: bytes) -> bytes:
+        return self._hash(b"line", before, line).encode()
+
+    def _hash(self, kind: bytes, *parts: bytes) -> str:
+        return hmac.new(self._key, b"\0".join((kind, *parts)), hashlib.sha256).hexdigest()
 
 
 def _private(path: str, flags: int) -> int:

@@ -85,7 +85,7 @@ class Prepared:
         is_redacted: Whether values were redacted in a request with texts but no history; None for all others.
         reading: Answers read-back calls; None if the tool is not offered.
         billed_to: The labels under which its billed tokens are counted.
-        hidden: The placeholders in the body, see `HiddenValues`; None if it is forwarded unread.
+        hidden: The placeholders in the body, see `HiddenValues`; None if the original is sent.
         prompt: What the provider's cache should hold of it; None if the provider has the history.
     """
 
@@ -106,8 +106,12 @@ class Prepared:
         """Headers that inform the client: counts, and no values. Empty if the request was not read."""
         if self.report is None:
             return {} if self.is_redacted is None else {f"{HEADERS}-masked": str(int(self.is_redacted))}
-        told = {**self.report.brief(), "tokens_after": self.tokens, **({"observed": 1} if self.report.observed else {})}
+        told = {**self.brief(self.report), **({"observed": 1} if self.report.observed else {})}
         return {f"{HEADERS}-{name.replace('_', '-')}": str(count) for name, count in told.items()}
+
+    def brief(self, report: Report) -> dict[str, int]:
+        """Return the counts of the report, with the tokens of the whole body as it is sent, or in observe would be."""
+        return {**report.brief(), **({} if report.observed else {"tokens_after": self.tokens})}
 
     def may_be_sent_again(self, status: int) -> bool:
         """Return whether a response may refuse the request for a reason that another attempt can fix."""
@@ -305,10 +309,10 @@ class Guard:
         if isinstance(done, Exception):
             record["refused"] = type(done).__name__
         prepared = done if isinstance(done, Prepared) else Prepared(b"")
-        if prepared.hidden is not None:
-            record |= {"model": prepared.billed_to.get("model", ""), "hidden": prepared.hidden}
+        if prepared.billed_to:
+            record |= {"model": prepared.billed_to["model"], "hidden": prepared.hidden}
         if prepared.report is not None:
-            record |= {"decisions": prepared.report.brief(), "observed": prepared.report.observed}
+            record |= {"decisions": prepared.brief(prepared.report), "observed": prepared.report.observed}
         told = {key: self.shown(value) if isinstance(value, str) else value for key, value in record.items()}
         yield Ask(self._audit, (told, prepared.body if isinstance(done, Prepared) else None))
 
@@ -473,7 +477,7 @@ class Guard:
         )
         if prompt is not None:
             prompt.sent(report, request.body)
-        hidden = self._hidden.of(body if sent is None else sent)
+        hidden = None if sent is None else self._hidden.of(sent)  # else the original is sent
         told: dict[str, Any] = {"billed_to": billed_to, "prompt": prompt, "hidden": hidden}
         if sent is None:
             return Prepared(request.body, report, None, tokens, report.budget, **told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import threading
@@ -16,10 +17,13 @@ from test_cli import cli
 from test_serve_command import serving
 
 from ctxguard import Stabilizer
+from ctxguard.cli.options import StabilizerOptions
+from ctxguard.config import StabilizerConfig
 from ctxguard.errors import AuditError, ConfigError, CtxguardError
-from ctxguard.pii import STANDARD, RuleSet
+from ctxguard.pii import STANDARD, RuleSet, new_key
 from ctxguard.wire import AsyncTransport, AuditLog, Guard, Transport
 from ctxguard.wire.audit import HiddenValues, version_of
+from ctxguard.wire.cli import Guarding, guard_of
 from ctxguard.wire.guard import WireRequest
 
 httpx = pytest.importorskip("httpx")
@@ -45,14 +49,14 @@ def lines(path="audit.jsonl"):
 
 
 def guard(**settings):
-    return Guard(Stabilizer(9_000), audit=AuditLog("audit.jsonl"), **settings)
+    return Guard(Stabilizer(9_000), **{"audit": AuditLog("audit.jsonl"), **settings})
 
 
 def test_a_line_says_what_was_sent_in_counts_and_holds_no_value():
     sent = guard().prepare(chat(f"I am {MAIL}, card 4111 1111 1111 1111, {MAIL}", **{"x-ctxguard-session": "s-17"}))
     (line,) = lines()
     assert line["hidden"] == {"CREDIT_CARD": {"messages.user": 1}, "EMAIL": {"messages.user": 2}}
-    assert (line["session"], line["model"], line["path"]) == ("s-17", "gpt-4o", "/v1/chat/completions")
+    assert (line["model"], line["path"]) == ("gpt-4o", "/v1/chat/completions")
     assert line["decisions"]["masked"] == 1
     assert line["bytes"] == len(sent.body)
     assert line["rules"] == version_of([STANDARD]) or len(line["rules"]) == 12
@@ -60,12 +64,13 @@ def test_a_line_says_what_was_sent_in_counts_and_holds_no_value():
 
 
 def test_names_that_clients_choose_are_not_written_where_a_rule_finds_something_in_them():
-    one = guard()
+    told = []
+    one = guard(audit=lambda record, _: told.append(record))
     one.prepare(chat(**{"x-ctxguard-session": f"session of {MAIL}"}))
     with pytest.raises(CtxguardError):
         one.prepare(chat(model=MAIL))
-    line, refused = lines()
-    assert line["session"] == "…"
+    record, refused = told
+    assert record["session"] == "…"
     assert (refused["refused"], "model" in refused) == ("CheckFailedError", False)
 
 
@@ -111,10 +116,11 @@ def test_a_second_try_has_a_line_of_its_own():
 
 
 def test_observing_records_the_original_that_is_sent():
-    request = chat()
-    Guard(Stabilizer(9_000, mode="observe"), audit=AuditLog("audit.jsonl")).prepare(request)
+    request = chat(f"I am {MAIL}, card 4111 1111 1111 1111")
+    sent = Guard(Stabilizer(9_000, mode="observe"), audit=AuditLog("audit.jsonl")).prepare(request)
     (line,) = lines()
-    assert (line["observed"], line["hidden"]) == (True, {})
+    assert (line["observed"], line["hidden"], line["decisions"]["masked"]) == (True, None, 1)
+    assert sent.headers["x-ctxguard-tokens-after"] == str(sent.report.tokens_after) != str(sent.tokens)
     assert len(list(AuditLog("audit.jsonl").sent(request.body))) == 1
 
 
@@ -129,17 +135,113 @@ def test_verify_tells_the_body_that_was_sent_from_one_with_another_byte():
     for number, data in enumerate([body, body[:-1] + b" ", body.replace(b"EMAIL_1", b"EMAIL_2")]):
         Path(f"{number}.json").write_bytes(data)
     found = cli("audit", "verify", "audit.jsonl", "0.json")
-    assert (found.returncode, found.stdout.startswith("sent at 2")) == (0, True)
+    assert (found.returncode, found.stdout.startswith("recorded at 2")) == (0, True)
     for changed in ("1.json", "2.json"):
         run = cli("audit", "verify", "audit.jsonl", changed)
-        assert (run.returncode, run.stdout) == (1, "never sent\n")
-    assert cli("audit", "verify", "none.jsonl", "0.json").stderr.startswith("ctxguard: none.jsonl: no such file")
+        assert (run.returncode, run.stdout) == (1, "not recorded\n")
+    for file, body, told in [
+        ("none.jsonl", "0.json", "ctxguard: none.jsonl: no record of requests"),
+        ("0.json", "audit.jsonl", "ctxguard: 0.json: no record of requests; name the file that --audit wrote"),
+    ]:
+        run = cli("audit", "verify", file, body)
+        assert (run.returncode, run.stderr[: len(told)]) == (2, told)
+
+
+def damaged(line, number):
+    """Return lines of a record with one of them changed or missing, each by the name of what was done."""
+    return {
+        "time": line.replace(b'"time": "2', b'"time": "1'),
+        "count": line.replace(b'"bytes": ', b'"bytes": 1'),
+        "path": line.replace(b"/v1/chat", b"/v2/chat"),
+        "removed": b"",
+        "torn": line[: number * 7 + 9] + b"\n",
+    }
+
+
+@pytest.mark.parametrize("how", ["time", "count", "path", "removed", "torn"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_line_that_was_changed_or_removed_is_no_proof_and_no_silence(how, number):
+    log = AuditLog("audit.jsonl")
+    one = guard(audit=log)
+    bodies = [one.prepare(chat(f"note {each}")).body for each in range(5)]
+    written = Path("audit.jsonl").read_bytes().splitlines(keepends=True)
+    written[number] = damaged(written[number], number)[how]
+    Path("audit.jsonl").write_bytes(b"".join(written))
+    found = {body: [] for body in bodies}
+    for body, records in found.items():
+        with pytest.raises(AuditError, match=r"audit.jsonl, line \d: it was changed, follows removed lines"):
+            records.extend(log.sent(body))
+    assert found[bodies[number]] == []
+    assert len(found[bodies[4]]) == 1  # the last line follows a whole one
+
+
+def test_a_line_from_another_record_or_place_does_not_count():
+    for name in ("one.jsonl", "two.jsonl"):
+        one = guard(audit=AuditLog(name))
+        bodies = [one.prepare(chat(f"note {each} in {name}")).body for each in range(3)]
+    first, second = (Path(name).read_bytes().splitlines(keepends=True) for name in ("one.jsonl", "two.jsonl"))
+    for forged in ([*first, second[2]], [second[0], second[2], second[1]]):
+        Path("forged.jsonl").write_bytes(b"".join(forged))
+        with pytest.raises(AuditError):
+            list(AuditLog("forged.jsonl").sent(bodies[2]))
+
+
+def test_no_line_names_a_session_and_lines_of_one_session_are_alike():
+    one = guard()
+    for session in ("Jane Roe", "Jane Roe", "Ann Poe", MAIL):
+        one.prepare(chat(**{"x-ctxguard-session": session}))
+    told = Path("audit.jsonl").read_text(encoding="utf-8")
+    assert not any(name in told for name in ("Jane", "Roe", "Ann", "zora"))
+    sessions = [line["session"] for line in lines()]
+    assert sessions[0] == sessions[1]
+    assert len(set(sessions)) == 3
+    assert hashlib.sha256(b"Jane Roe").hexdigest()[:16] not in sessions
+
+
+@pytest.mark.parametrize("user", [None, "jane@mailhost.org"])
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_header_and_record_name_one_number_of_tokens(user, mode):
+    request = chat()
+    if user is not None:
+        body = {**json.loads(request.body), "user": user, "metadata": {"mail": user}}
+        request = WireRequest("POST", request.path, {}, json.dumps(body).encode())
+    sent = Guard(Stabilizer(9_000, mode=mode), audit=AuditLog("audit.jsonl")).prepare(request)
+    (line,) = lines()
+    told = {name.replace("_", "-"): str(count) for name, count in line["decisions"].items()}
+    assert {name.removeprefix("x-ctxguard-"): count for name, count in sent.headers.items()} == {
+        **told,
+        **({"observed": "1"} if mode == "observe" else {}),
+    }
+
+
+def test_the_key_file_of_the_vault_keys_the_record_too(monkeypatch, tmp_path):
+    monkeypatch.delenv("CTXGUARD_AUDIT_KEY")
+    key = new_key()
+    Path("vault.key").write_text(key, encoding="ascii")
+    options = Guarding(store="vault.db", vault_key_file="vault.key", audit=tmp_path / "audit.jsonl")
+    guarded = guard_of(StabilizerOptions(), options, StabilizerConfig(), workers=1)
+    Path("body.json").write_bytes(guarded.prepare(chat()).body)
+    assert cli("audit", "verify", "audit.jsonl", "body.json", "--vault-key-file", "vault.key").returncode == 0
+    without = cli("audit", "verify", "audit.jsonl", "body.json")
+    assert (without.returncode, "CTXGUARD_AUDIT_KEY" in without.stderr) == (2, True)
+    monkeypatch.setenv("CTXGUARD_VAULT_KEY", key)
+    assert cli("audit", "verify", "audit.jsonl", "body.json").returncode == 0
+    monkeypatch.setenv("CTXGUARD_AUDIT_KEY", KEY)  # it comes first, so here it is another one
+    other = cli("audit", "verify", "audit.jsonl", "body.json", "--vault-key-file", "vault.key")
+    assert (other.returncode, "was written with another key" in other.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("place", [".", "no/such/audit.jsonl"])
+def test_a_place_that_can_hold_no_record_is_refused_at_the_start(place):
+    with pytest.raises(ConfigError, match="an audit needs a file"):
+        AuditLog(place)
 
 
 def test_another_key_verifies_nothing(monkeypatch):
     body = guard().prepare(chat()).body
     monkeypatch.setenv("CTXGUARD_AUDIT_KEY", KEY + "!")
-    assert list(AuditLog("audit.jsonl").sent(body)) == []
+    with pytest.raises(AuditError, match="1 such lines prove nothing"):
+        list(AuditLog("audit.jsonl").sent(body))
     monkeypatch.delenv("CTXGUARD_AUDIT_KEY")
     with pytest.raises(ConfigError, match="16 characters or more in CTXGUARD_AUDIT_KEY"):
         AuditLog("audit.jsonl")
