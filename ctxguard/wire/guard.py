@@ -145,7 +145,34 @@ class Prepared:
 
 
 class GuardSettings(TypedDict, total=False):
-    """The settings of `Guard`, without its stabilizer; what they mean and their defaults are described there."""
+    """The settings of `Guard`; all are optional.
+
+    Attributes:
+        strategy: How values are masked if the stabilizer has no masker of its own: `pseudonymize`, the default, allows
+            restoring them in responses.
+        on_unreadable: `refuse` (the default) requests that it cannot read, such as uploads of images, or a list of
+            paths to which they are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the
+            end of a path. Requests that the guard reads, uploads of texts among them, are never sent on unread.
+        max_body: Bytes that the body of a request may have, 50 million by default.
+        vault: Where the placeholders of sessions, conversations and stored responses are kept; all workers that serve
+            the same clients must share its store. None means in the memory of this process.
+        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it if
+            a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
+        max_answer: Maximum bytes, decompressed, of a response that is read as a whole, 50 million by default.
+        credentials: Which headers and query parameters separate sessions (`docs/wire.md` lists those that do not).
+        takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot support them.
+            They may by default.
+        cache_control: Mark up to four prefixes of a request to Anthropic for its cache, if the client marks none.
+        recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
+            get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
+        holdout: Share of conversations (`5%`) that is masked and not cut, to measure what cuts save.
+        on_report: Called with the report on each request; `report.session` is the session that the client named.
+        tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
+            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
+        audit: Is called with the record of each request and the body that is sent, before it is: an
+            `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent. Async clients and the
+            proxy call it in a thread, several at once.
+    """
 
     strategy: Strategies
     on_unreadable: OnUnreadable
@@ -171,30 +198,7 @@ class Guard:
 
     Args:
         stabilizer: Its rules define what is personal data. A chain without `MaskPII` masks nothing.
-        strategy: How values are masked if the stabilizer has no masker of its own: `pseudonymize`, the default, allows
-            restoring them in responses.
-        on_unreadable: `refuse` (the default) requests that it cannot read, such as uploads of images, or a list of
-            paths to which they are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the
-            end of a path. Requests that the guard reads, uploads of texts among them, are never sent on unread.
-        max_body: Bytes that the body of a request may have, 50 million by default.
-        vault: Where the placeholders of sessions, conversations and stored responses are kept; all workers that serve
-            the same clients must share its store. None means in the memory of this process.
-        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it if
-            a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
-        max_answer: Maximum bytes, decompressed, of a response that is read as a whole, 50 million by default.
-        credentials: Which headers and query parameters separate sessions (`docs/wire.md` lists those that do not).
-        takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot support them.
-            They may by default.
-        cache_control: Mark up to four prefixes of a request to Anthropic for its cache, if the client marks none.
-        recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
-            get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
-        holdout: Share of conversations (`5%`) that is masked and not cut, to measure what cuts save.
-        on_report: Called with the report on each request; `report.session` is the session that the client named.
-        tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
-            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
-        audit: Is called with the record of each request and the body that is sent, before it is: an
-            `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent. Async clients and the
-            proxy call it in a thread, several at once.
+        **settings: See `GuardSettings`.
 
     Attributes:
         metrics: Counts of events.

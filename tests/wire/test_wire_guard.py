@@ -456,5 +456,5 @@ def test_warming_up_sends_and_counts_nothing():
 
 
 def test_a_setting_that_the_guard_does_not_take_is_refused_by_name():
-    with pytest.raises(ConfigError, match="Guard takes no setting 'recal'.*recall"):
-        Guard(Stabilizer(2_000), recal=True)
+    with pytest.raises(ConfigError, match=r"Guard takes no setting 'max_bodies'.*max_body'"):
+        Guard(Stabilizer(2_000), max_bodies=True)
