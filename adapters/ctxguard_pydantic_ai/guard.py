@@ -100,7 +100,7 @@ class ContextGuard(AbstractCapability[Any]):
             (`report.tool` is the name of the tool, then); `report.session` is the conversation's id.
         vault: stores the values behind placeholders: the chain's `MaskPII` masks into it, and the arguments of a tool
             and structured output are unmasked right before they are validated. The history keeps the placeholders that
-            the model wrote. Either the vault of a session, or a function from the run's `RunContext` to the vault of that run.
+            the model wrote. It is the vault of a session, or a function from the run's `RunContext` to one.
 
     Raises:
         ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is not a function, or
