@@ -9,7 +9,7 @@ from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.fields import Path
 from ctxguard.adapting.protocol import Adapter, chain_for, require_messages
 from ctxguard.adapting.request import Request, RequestTexts
-from ctxguard.draft import Ask, adrive, drive
+from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError, HistoryError
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
@@ -23,6 +23,7 @@ _ROUNDS: Final = 3
 """How often a request is stabilized at most until it is within the budget as a whole."""
 
 
+@synchronous
 def stabilize_request(
     stabilizer: Stabilizer,
     adapter: Adapter[Native],
@@ -31,7 +32,7 @@ def stabilize_request(
     window: int | None = None,
     keep_thinking: bool = False,
     overflowed: bool = False,
-) -> tuple[Request[Native], Report]:
+) -> Generator[Ask, object, tuple[Request[Native], Report]]:
     """Return a stabilized request and the report. The request and all in it are not changed.
 
     Instructions and tool descriptions are masked as the messages are. The original request still contains unmasked
@@ -50,26 +51,18 @@ def stabilize_request(
         HistoryError: A message cannot be read.
         BudgetExceededError: The mandatory messages do not fit.
     """
-    return drive(
-        request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
+    return (
+        yield from request_flow(
+            stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed
+        )
     )
 
 
-async def astabilize_request(
-    stabilizer: Stabilizer,
-    adapter: Adapter[Native],
-    request: Request[Native],
-    *,
-    window: int | None = None,
-    keep_thinking: bool = False,
-    overflowed: bool = False,
-) -> tuple[Request[Native], Report]:
-    """Do the same as `stabilize_request`, if summarizers or stores are async."""
-    return await adrive(
-        request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
-    )
+astabilize_request = asynchronous(stabilize_request)
+"""Do the same as `stabilize_request`, if summarizers or stores are async."""
 
 
+@synchronous
 def stabilize_native(
     stabilizer: Stabilizer,
     adapter: Adapter[Native],
@@ -79,7 +72,7 @@ def stabilize_native(
     instructions: str | None = None,
     window: int | None = None,
     keep_thinking: bool = False,
-) -> tuple[Native, Report]:
+) -> Generator[Ask, object, tuple[Native, Report]]:
     """Return the stabilized native history and the report. The history is not changed.
 
     The caller sends tools and instructions unchanged: they are counted and searched, and if a rule matches in them, the
@@ -99,26 +92,14 @@ def stabilize_native(
         BudgetExceededError: The mandatory messages do not fit.
     """
     request = Request(native, instructions, tools or ())
-    flow = request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
-    done, report = drive(flow)
+    done, report = yield from request_flow(
+        stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False
+    )
     return done.messages, report
 
 
-async def astabilize_native(
-    stabilizer: Stabilizer,
-    adapter: Adapter[Native],
-    native: Native,
-    *,
-    tools: Sequence[Mapping[str, object]] | None = None,
-    instructions: str | None = None,
-    window: int | None = None,
-    keep_thinking: bool = False,
-) -> tuple[Native, Report]:
-    """Do the same as `stabilize_native`, if summarizers or stores are async."""
-    request = Request(native, instructions, tools or ())
-    flow = request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
-    done, report = await adrive(flow)
-    return done.messages, report
+astabilize_native = asynchronous(stabilize_native)
+"""Do the same as `stabilize_native`, if summarizers or stores are async."""
 
 
 def request_flow(
