@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
-try:
+with extra("langchain", "ContextGuardMiddleware needs langchain"):
     from langchain.agents.middleware import AgentMiddleware, ModelRequest
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
-except ImportError as error:
-    raise ImportError(f"ContextGuardMiddleware needs langchain: {install_command('langchain')}") from error
 from langchain_core import exceptions
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
-try:
+with extra("openai-agents", "ctxguard_openai_agents needs the Agents SDK"):
     from agents import (
         AgentOutputSchema,
         AgentOutputSchemaBase,
@@ -22,8 +22,6 @@ try:
         handoff,
     )
     from agents.run import CallModelData, ModelInputData
-except ImportError as error:
-    raise ImportError(f"ctxguard_openai_agents needs the Agents SDK: {install_command('openai-agents')}") from error
 
 from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, is_function
 from ctxguard.adapting.request import Request

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from ctxguard.files.opening import RefusedError
-from ctxguard.settings import install_command
+from ctxguard.settings import extra, install_command
 
 if TYPE_CHECKING:
     import io
@@ -56,10 +56,8 @@ def converted(
 
 def default_cache_dir() -> Path:
     """Return the folder for converted documents: `ctxguard/documents` in the user's cache folder."""
-    try:
+    with extra("files", "keeping converted documents needs an extra"):
         from platformdirs import user_cache_path
-    except ImportError as error:
-        raise ImportError(f"keeping converted documents needs {install_command('files')}") from error
 
     return user_cache_path("ctxguard", appauthor=False) / "documents"
 

@@ -14,9 +14,8 @@ from rich.text import Text
 
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.harness.pricing import common_prefix
+from ctxguard.harness.pricing import PlainTrim, common_prefix
 from ctxguard.harness.sessions import Session, parse_json, parse_session
-from ctxguard.history import exchanges
 from ctxguard.report import Decision, Report
 from ctxguard.report.decisions import DecisionRun, decision_runs
 from ctxguard.stabilizer import Stabilizer
@@ -115,16 +114,9 @@ def _first_with(words: str, shown: Sequence[tuple[str, Artifact]]) -> str:
 def _newest_that_fit(history: Sequence[Artifact], report: Report) -> list[int]:
     """Return the positions that a plain rolling window would keep: the newest whole exchanges within the budget."""
     costs = [decision.tokens_before for decision in report.decisions if decision.position is not None]
-    beside = report.tokens_before - sum(costs)
-    first, *rest = exchanges(history)
-    left = report.budget - beside - costs[0]
-    kept: list[int] = []
-    for exchange in reversed(rest):
-        left -= sum(costs[position] for position in exchange.positions)
-        if left < 0:
-            break
-        kept += exchange.positions
-    return sorted([*first.positions, *kept])
+    trim = PlainTrim(history, costs, report.budget, report.tokens_before - sum(costs))
+    trim.call(len(history))
+    return trim.kept(len(history))
 
 
 def show_demo(report: Report) -> None:

@@ -146,6 +146,16 @@ def text_of(artifact: Artifact) -> str:
     return "\n".join((artifact.text, *calls)) if artifact.calls else artifact.text
 
 
+def end_of_pieces(text: str, pieces: Sequence[str], start: int) -> int | None:
+    """Return the end of the last piece if a text contains all of them in this order, else None."""
+    for piece in pieces:
+        found = text.find(piece, start)
+        if found < 0:
+            return None
+        start = found + len(piece)
+    return start
+
+
 def _given(history: Sequence[Artifact]) -> frozenset[int]:
     """Return the positions that any valid context contains: system, task, last user message, last exchange."""
     positions = {p for p, artifact in enumerate(history) if artifact.kind in (Kind.SYSTEM, Kind.TASK)}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.harness.fidelity import end_of_pieces
 from ctxguard.harness.requests import WireMessage, WireReader, newest_exchange, pair_faults
 from ctxguard.harness.sessions import Session
 
@@ -106,12 +107,12 @@ class Judge:
         cursor = 0
         for number, artifact in enumerate(wanted):
             pieces = self._parts(artifact.text)
-            found = _end_of(first, pieces, cursor)
+            found = end_of_pieces(first, pieces, cursor)
             if found is not None:
                 cursor = found
                 continue
             path = f"history system prompt {number}"
-            if _end_of(first, pieces, 0) is not None or _end_of(whole, pieces, 0) is not None:
+            if end_of_pieces(first, pieces, 0) is not None or end_of_pieces(whole, pieces, 0) is not None:
                 yield Verdict("system", "a system prompt was moved", path)
             elif any(piece in first for piece in pieces) or leading >= len(wanted):
                 yield Verdict("system", "a system prompt was altered", path)
@@ -229,16 +230,6 @@ def _names(artifact: Artifact) -> set[str]:
     """Return the words by which a line could refer to an artifact: those of its calls, and of its text."""
     calls = (word for call in artifact.calls for word in (call.name, *_WORD.findall(f"{call.name} {call.arguments}")))
     return {*calls, *_WORD.findall(artifact.text)}
-
-
-def _end_of(text: str, pieces: Sequence[str], start: int) -> int | None:
-    """Return the end of the last piece if a text contains all of them in this order, else None."""
-    for piece in pieces:
-        found = text.find(piece, start)
-        if found < 0:
-            return None
-        start = found + len(piece)
-    return start
 
 
 def detectors_of(stabilizer: Stabilizer) -> tuple[Detector, ...]:

@@ -238,8 +238,9 @@ class _Player:
         masker = masker_of(chain)
         self.measure = recorded.measure(None if masker is None else masker.mask)
         self.overhead = overhead + counter.tools(session.tools)
-        self.tokens = list(accumulate(map(counter.artifact, recorded.artifacts), initial=self.overhead))
-        self.trim = PlainTrim(recorded.artifacts, counter, chain.budget_for(), self.overhead)
+        costs = list(map(counter.artifact, recorded.artifacts))
+        self.tokens = list(accumulate(costs, initial=self.overhead))
+        self.trim = PlainTrim(recorded.artifacts, costs, chain.budget_for(), self.overhead)
         self.result = result
         result.budget = chain.budget_for()
         self.previous: list[Artifact] | None = None
