@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import Field
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.harness.fidelity import end_of_pieces
@@ -37,15 +39,21 @@ class Verdict:
     Attributes:
         law: `budget`, `pairs`, `system`, `recent`, `personal data`, `prefix`, `trail`, or the name of a check.
         message: the violation; never contains a personal value.
-        path: its place in the request.
+        at: its place in the request.
+        session: id of the session, as `path` and `call` set when the verdict is recorded.
+        path: the file that the session is from.
+        call: number of the model call in the session, from 1.
     """
 
-    law: str
-    message: str
-    path: str = ""
+    law: Annotated[str, Field(description="Name of the law or check.")]
+    message: Annotated[str, Field(description="What is wrong; never holds a personal value.")]
+    at: Annotated[str, Field(description="Where in the request.")] = ""
+    session: Annotated[str, Field(description="Id of the session.")] = ""
+    path: Annotated[str, Field(description="The file it is from.")] = ""
+    call: Annotated[int, Field(description="Number of the model call in the session, from 1.")] = 0
 
     def __str__(self) -> str:
-        return f"{self.law}: {self.message}{f' @ {self.path}' if self.path else ''}"
+        return f"{self.law}: {self.message}{f' @ {self.at}' if self.at else ''}"
 
 
 class Judge:

@@ -14,9 +14,9 @@ from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import BudgetExceededError
 from ctxguard.harness.fidelity import Fidelity, Need, Support
-from ctxguard.harness.figures import Figures, FindingModel
+from ctxguard.harness.figures import Figures
 from ctxguard.harness.gain import Bits, Gain, newest_exchange, newest_sent
-from ctxguard.harness.judging import Judge, masker_of
+from ctxguard.harness.judging import Judge, Verdict, masker_of
 from ctxguard.harness.pricing import PlainTrim, PriceModel, common_prefix
 from ctxguard.harness.requests import WireReader
 from ctxguard.harness.sessions import Session
@@ -72,7 +72,7 @@ class SessionReplay:
     budget: int = 0
     figures: Figures = field(default_factory=lambda: Figures(sessions=1))
     calls: list[Call] = field(default_factory=list)
-    places: list[FindingModel] = field(default_factory=list)
+    places: list[Verdict] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -292,11 +292,11 @@ class _Player:
     def _judge(self, end: int, artifacts: list[Artifact], report: Report) -> None:
         own, session = self.result.figures, self.recorded.session
         native = session.adapter.write(session.native, artifacts)
-        verdicts = self.judge.judge(self.recorded.artifacts[:end], artifacts, native, report)
-        if verdicts:
-            own.judged(verdicts, session.id, self.result.path)
-            left = MOST_PLACES - len(self.result.places)
-            self.result.places += [FindingModel.of(v, session.id, self.result.path, own.calls) for v in verdicts[:left]]
+        told = self.judge.judge(self.recorded.artifacts[:end], artifacts, native, report)
+        if told:
+            verdicts = [replace(one, session=session.id, path=self.result.path, call=own.calls) for one in told]
+            own.judged(verdicts)
+            self.result.places += verdicts[: MOST_PLACES - len(self.result.places)]
 
     def _holds(self, end: int, artifacts: list[Artifact], *, is_pressed: bool) -> None:
         own, recorded, available = self.result.figures, self.recorded, self.result.budget - self.overhead
