@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ctxguard.settings import extra
@@ -25,8 +26,6 @@ from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.runnables import ADAPTER
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-
     from langchain.agents.middleware.types import ModelResponse
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.runtime import Runtime

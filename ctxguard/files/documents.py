@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast
 
 from ctxguard.files.opening import RefusedError
 from ctxguard.settings import extra, install_command
-
-if TYPE_CHECKING:
-    import io
 
 TIMEOUT: Final = 60  # seconds for a conversion
 _VERSION: Final = "2"

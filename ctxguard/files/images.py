@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -13,8 +14,6 @@ from ctxguard.files.opening import RefusedError
 from ctxguard.settings import extra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from PIL import Image
 
 MAX_PIXELS: Final = 40_000_000  # a larger image takes more than 160 MB when decoded

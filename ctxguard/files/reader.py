@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -25,8 +26,6 @@ from ctxguard.files.text_files import WHOLE, describe_range, pick_lines, read_li
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ctxguard.tokens import TokenCounter
 
 _HEAD: Final = 65_536  # bytes that are read to detect the type

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
@@ -69,7 +70,7 @@ class Judge:
         self._detectors = detectors_of(stabilizer)
         self._promises = window_promises(stabilizer)
         self._clean: set[str] = set()
-        self._pieces: dict[str, tuple[str, ...]] = {}
+        self._parts = cache(self._unmasked_parts)
         self._before: list[WireMessage] | None = None
         self._tokens_before = 0
         self._seen_end = 0
@@ -131,18 +132,13 @@ class Judge:
         """Return the most characters by which masking may lengthen a text."""
         return 1 + _PLACEHOLDER * len(self._parts(artifact.text))
 
-    def _parts(self, text: str) -> tuple[str, ...]:
+    def _unmasked_parts(self, text: str) -> tuple[str, ...]:
         """Return the parts of a text that masking must not change: those between the spans of the rules."""
-        known = self._pieces.get(text)
-        if known is None:
-            spans = sorted((s.start, s.end) for d in self._detectors for s in d.find(text))
-            pieces, begin = [], 0
-            for start, end in spans:
-                pieces.append(text[begin:start])
-                begin = max(begin, end)
-            known = tuple(p.strip() for p in (*pieces, text[begin:]) if p.strip())
-            self._pieces[text] = known
-        return known
+        pieces, begin = [], 0
+        for start, end in sorted((s.start, s.end) for d in self._detectors for s in d.find(text)):
+            pieces.append(text[begin:start])
+            begin = max(begin, end)
+        return tuple(p.strip() for p in (*pieces, text[begin:]) if p.strip())
 
     # -- what must be there
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
@@ -104,8 +105,8 @@ class Recorded:
         self.ends = [n for n, a in enumerate(self.artifacts) if a.kind is Kind.ASSISTANT and n]
         self.reader = WireReader()
         self.gain = Gain(self.artifacts)
-        self._needs: dict[tuple[int, int], list[Need]] = {}
-        self._measures: dict[int, Fidelity] = {}
+        self.measure = cache(_measure)
+        self._needs = cache(self._needed)
 
     def held(
         self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter, measure: Fidelity
@@ -124,23 +125,15 @@ class Recorded:
 
     def support(self, end: int, context: Sequence[Artifact], measure: Fidelity) -> Support | None:
         """Return next-action support of a context; None where the next message needs nothing."""
-        needs = self.needs(measure, end)
+        needs = self._needs(measure, end)
         return measure.support(needs, context) if needs else None
 
-    def measure(self, mask: Callable[[str], str] | None) -> Fidelity:
-        """Return the measure of support for a way to mask; there is one for each."""
-        key = id(getattr(mask, "__self__", None))
-        known = self._measures.get(key)
-        if known is None:
-            known = self._measures[key] = Fidelity(mask=mask)
-        return known
+    def _needed(self, measure: Fidelity, end: int) -> list[Need]:
+        return measure.needs(self.artifacts[:end], self.artifacts[end])
 
-    def needs(self, measure: Fidelity, end: int) -> list[Need]:
-        """Return the strings that the message after a call needs from the history before it."""
-        key = (id(measure), end)
-        if key not in self._needs:
-            self._needs[key] = measure.needs(self.artifacts[:end], self.artifacts[end])
-        return self._needs[key]
+
+def _measure(mask: Callable[[str], str] | None) -> Fidelity:
+    return Fidelity(mask=mask)
 
 
 def _apart(artifacts: Iterable[Artifact]) -> list[Artifact]:

@@ -7,12 +7,11 @@ their first keys, arrays their head and tail, strings their start and end.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from ctxguard.content.views import Limits
 
 MARK = "…"
