@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from ctxguard.adapting.adapter import request_flow
 from ctxguard.adapting.protocol import Adapter
 from ctxguard.adapting.request import Request
-from ctxguard.adapting.tools import recall_tool_factory
+from ctxguard.adapting.tools import RecallToolFactory
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.chat import OpenAIAdapter
@@ -24,7 +24,7 @@ MessageT = TypeVar("MessageT")
 _REQUESTS: Final = Requests(OpenAIAdapter(), ResponsesAdapter())
 stabilize_request = _REQUESTS.stabilize_request
 astabilize_request = _REQUESTS.astabilize_request
-recall_tool = recall_tool_factory(lambda recall: ({"type": "function", "function": RECALL_SCHEMA}, recall))
+recall_tool = RecallToolFactory(lambda recall: ({"type": "function", "function": RECALL_SCHEMA}, recall))
 """Make the recall tool: its schema, for `tools=[…]`, and the function to call with the arguments of a call.
 
 Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.

@@ -25,7 +25,7 @@ with extra("openai-agents", "ctxguard_openai_agents needs the Agents SDK"):
 
 from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, is_function
 from ctxguard.adapting.request import Request
-from ctxguard.adapting.tools import recall_tool_factory, require_vault, unmask_arguments
+from ctxguard.adapting.tools import RecallToolFactory, require_vault, unmask_arguments
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard_openai import ResponsesAdapter
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
     from ctxguard.stabilizer import Stabilizer
 
-recall_tool = recall_tool_factory(function_tool)
+recall_tool = RecallToolFactory(function_tool)
 """Make the recall tool, for `Agent(tools=[…])`.
 
 Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.

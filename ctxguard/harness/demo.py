@@ -46,8 +46,6 @@ AGREED: Final = (
 _NARROWEST: Final = 60  # columns that two contexts side by side need
 _SHOWN: Final = 300
 """Characters of a message in a row; the terminal shows as many as fit."""
-_LISTED: Final = 8
-"""Names that are shown of each list in the trail."""
 ROLES: Final = {Kind.SYSTEM: "sys", Kind.TASK: "task", Kind.USER: "user", Kind.ASSISTANT: "asst", Kind.TOOL: "tool"}
 FURTHER: Final = (
     ("ctxguard demo --budget 1000", "a budget that loses some of it"),
@@ -184,26 +182,13 @@ def _trail(report: Report) -> list[Panel]:
     written = [d for d in report.decisions if d.position is None and d.tokens_after]
     return [
         Panel(
-            Text(_readable(decision.artifact.text)),
+            Text(decision.artifact.text),
             title=f"added: the trail of what has left, {decision.tokens_after:,} tokens",
             title_align="left",
             border_style="magenta",
         )
         for decision in written
     ]
-
-
-def _readable(trail: str) -> str:
-    """Return a trail with its long lists of names shortened; the model gets all of them."""
-    return "\n".join(map(_shortened, trail.splitlines()))
-
-
-def _shortened(line: str) -> str:
-    before, mark, listed = line.rpartition(" | " if line.startswith("- ") else ": ")
-    names = listed.split(" ")
-    if not mark or len(names) <= _LISTED:
-        return line
-    return f"{before}{mark}{' '.join(names[:_LISTED])} … and {len(names) - _LISTED} more"
 
 
 def _answers(report: Report) -> Table:
