@@ -23,8 +23,7 @@ _ROUNDS: Final = 3
 """How often a request is stabilized at most until it is within the budget as a whole."""
 
 
-@synchronous
-def stabilize_request(
+def request_flow(
     stabilizer: Stabilizer,
     adapter: Adapter[Native],
     request: Request[Native],
@@ -32,8 +31,10 @@ def stabilize_request(
     window: int | None = None,
     keep_thinking: bool = False,
     overflowed: bool = False,
+    is_editable: bool = True,
+    recount: Callable[[Request[Native]], int] | None = None,
 ) -> Generator[Ask, object, tuple[Request[Native], Report]]:
-    """Return a stabilized request and the report. The request and all in it are not changed.
+    """Stabilize a request, as a generator that yields an `Ask` for all I/O. The request and all in it are not changed.
 
     Instructions and tool descriptions are masked as the messages are. The original request still contains unmasked
     values, so send all parts of the returned one.
@@ -46,18 +47,27 @@ def stabilize_request(
         keep_thinking: Keep signed thinking from before a cut, see `DropStaleThinking`.
         overflowed: The provider refused this request as too long: it and all that continue its history get a smaller
             budget.
+        is_editable: Whether the caller sends the returned instructions and tools; if it sends its own, a rule that
+            matches in them fails the check `NoPII`.
+        recount: Counts the request as it is written.
+
+    Returns:
+        The stabilized request, and the report.
 
     Raises:
         HistoryError: A message cannot be read.
         BudgetExceededError: The mandatory messages do not fit.
     """
-    return (
-        yield from request_flow(
-            stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed
-        )
-    )
+    require_stabilizer(stabilizer)
+    texts = RequestTexts.of(request, stabilizer, is_editable=is_editable, recount=recount)
+    chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
+    tightened = {"window": window} if overflowed else None
+    sent, report, _ = yield from texts_flow(chain, adapter, request.messages, texts, window=window, tightened=tightened)
+    return request if sent is None else sent, report
 
 
+stabilize_request = synchronous(request_flow)
+"""Return a stabilized request and the report; for the parameters, see `request_flow`."""
 astabilize_request = asynchronous(stabilize_request)
 """Do the same as `stabilize_request`, if summarizers or stores are async."""
 
@@ -100,30 +110,6 @@ def stabilize_native(
 
 astabilize_native = asynchronous(stabilize_native)
 """Do the same as `stabilize_native`, if summarizers or stores are async."""
-
-
-def request_flow(
-    stabilizer: Stabilizer,
-    adapter: Adapter[Native],
-    request: Request[Native],
-    *,
-    window: int | None = None,
-    keep_thinking: bool = False,
-    overflowed: bool = False,
-    is_editable: bool = True,
-    recount: Callable[[Request[Native]], int] | None = None,
-) -> Generator[Ask, object, tuple[Request[Native], Report]]:
-    """Do the same as `stabilize_request`, as a generator that yields an `Ask` for all I/O.
-
-    With `is_editable=False`, the caller sends its own instructions and tools, not the ones returned here, so a rule
-    that matches in them fails the check `NoPII`. `recount` counts the request as it is written.
-    """
-    require_stabilizer(stabilizer)
-    texts = RequestTexts.of(request, stabilizer, is_editable=is_editable, recount=recount)
-    chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
-    tightened = {"window": window} if overflowed else None
-    sent, report, _ = yield from texts_flow(chain, adapter, request.messages, texts, window=window, tightened=tightened)
-    return request if sent is None else sent, report
 
 
 class Texts(Protocol[Sent]):

@@ -93,7 +93,6 @@ def asynchronous(function: Callable[Given, Result]) -> Callable[Given, Coroutine
     async def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
         return await adrive(flow(*args, **kwargs))
 
-    run.__name__, run.__qualname__ = f"a{flow.__name__}", f"a{flow.__qualname__}"
     return run
 
 
