@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, ValidationError
 
 from ctxguard.errors import ConfigError, reason_of
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
 if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
@@ -135,13 +135,8 @@ class _Prices(BaseModel):
 
 
 def _of_library(model: str) -> PriceModel:
-    try:
+    with extra("prices", "prices by model need genai-prices, or a table with --prices"):
         from genai_prices import data_snapshot
-    except ImportError as error:
-        raise ConfigError(
-            f"prices by model need genai-prices: {install_command('prices')}, or a table with --prices",
-            setting="model",
-        ) from error
     from importlib.metadata import version
 
     try:
