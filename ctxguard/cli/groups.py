@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+_DEFAULT: Final = re.compile(r"\[default: \((.*)\)(;|\])", re.DOTALL)
+"""A default in words, which typer puts in parentheses."""
 
 
 class Command(TyperCommand):
@@ -14,6 +18,23 @@ class Command(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
         """Return the parts of the usage line."""
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - of click or of typer's own copy
+        """List the arguments, then the options."""
+        told: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record: Any = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            name, about = record[0], _DEFAULT.sub(r"[default: \1\2", record[1])
+            if parameter.param_type_name == "argument":
+                told["Arguments"].append((name.partition(" <")[0], about.replace("[required]", "").strip()))
+            else:
+                told["Options"].append((name, about))
+        for title, rows in told.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 class Group(TyperGroup):
