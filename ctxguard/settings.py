@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Final, NoReturn, TypeVar, get_args
@@ -63,6 +64,23 @@ def install_command(extra: str) -> str:
     else:
         what = f"{DISTRIBUTION}[{extra}] @ {url}"
     return f"pip install {'-e ' if origin.get('dir_info', {}).get('editable') else ''}{shlex.quote(what)}"
+
+
+@contextmanager
+def extra(name: str, what: str) -> Iterator[None]:
+    """Import an optional package in this context: if it is missing, the error says which extra to install.
+
+    Args:
+        name: the extra of this distribution that brings the package.
+        what: what needs it, the beginning of the error.
+
+    Raises:
+        ImportError: the package is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"{what}: {install_command(name)}") from error
 
 
 def names_in_stub(package: str, file: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
 from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request
-from ctxguard.adapting.tools import recall_tool_factory, unmask_arguments
+from ctxguard.adapting.tools import RecallToolFactory, unmask_arguments
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
 from ctxguard.errors import HistoryError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
     from ctxguard.stabilizer import Stabilizer
 
-recall_tool = recall_tool_factory(lambda recall: Tool(recall, takes_ctx=False))
+recall_tool = RecallToolFactory(lambda recall: Tool(recall, takes_ctx=False))
 """Make the recall tool, for `Agent(tools=[…])`.
 
 Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.

@@ -171,7 +171,7 @@ class _Window:
     def _calibrated(self, state: WindowState, position: int) -> WindowState:
         reported, draft = self._history.artifacts[position].reported, self._ledger.draft
         # The recalled block is not written yet, so the prompt that was sent with it cannot be counted here.
-        if reported is None or not draft.calibrate or state.recalled is not None:
+        if reported is None or not draft.settings.calibrate or state.recalled is not None:
             return state
         return replace(state, calibration=state.calibration.compared(reported, state.total, draft.budget))
 
