@@ -69,6 +69,8 @@ class Stabilizer:
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
         mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, even if the
             request would have been refused. Adapters, guards, and the proxy follow it.
+        shorten_tools: where whole requests are stabilized, send shorter descriptions of tools if their schemas take
+            more than a quarter of the budget, see `docs/tokens.md`. Lists of tools that are only counted never change.
         **window: settings of the default chain's window: those of `ctxguard.stages.WindowSettings`.
 
     Raises:
@@ -90,6 +92,7 @@ class Stabilizer:
         headroom: Headroom = "measured",
         on_failure: OnFailure = "report",
         mode: Mode = "enforce",
+        shorten_tools: bool = True,
         **window: Unpack[WindowOptions],
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
@@ -107,6 +110,7 @@ class Stabilizer:
         self.checks: tuple[Check, ...] = (*judging, *profile)
         self.keep_recent: int = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task
+        self.shorten_tools = shorten_tools
         self.headroom: Headroom = valid_headroom(headroom)
         self.counter: ArtifactCounter = ArtifactCounter(find_counter(counter, model=model))
         self._window = None if model is None else window_of(model)
