@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Unpack
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, Unpack, cast
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse, stage_name
@@ -31,11 +31,13 @@ from ctxguard.tokens.windows import Window, window_of
 
 if TYPE_CHECKING:
     from ctxguard.checks import Check
+    from ctxguard.compaction.briefs import Brief
     from ctxguard.session import NativeAdapter
 
 __all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilizer", "Stage"]
 
 
+T = TypeVar("T")
 OnFailure = Literal["report", "raise"]
 Mode = Literal["enforce", "observe"]
 
@@ -280,6 +282,38 @@ class Stabilizer:
         run.extend(history)
         return drive(self._judged(run, dry=True), answer=refuse).report
 
+    def brief(self, history: Iterable[object], *, for_: str = "", budget: int = 1_000) -> Brief:
+        """Return what another agent, or a new conversation, should know of a history; no model writes it.
+
+        The task, standing instructions and what else people said, what matches it or the next task in everything else,
+        files with their last use, steps, and what is still open. Masked, and with handles if the chain has a store.
+
+        Args:
+            history: artifacts, or messages of an installed adapter. Not changed.
+            for_: what the brief is for, in words, such as the task of a subagent: what matches it is preferred.
+            budget: tokens that the brief may take, 100 or more.
+
+        Raises:
+            AdapterError: no installed adapter knows the messages.
+            ConfigError: the budget is no number of tokens, or too small.
+            HistoryError: the history is empty, or a message cannot be read.
+        """
+        return drive(self._briefed(history, for_, budget))
+
+    async def abrief(self, history: Iterable[object], *, for_: str = "", budget: int = 1_000) -> Brief:
+        """Do the same as `brief`, with async stores."""
+        return await adrive(self._briefed(history, for_, budget))
+
+    def _briefed(self, history: Iterable[object], for_: str, budget: int) -> Generator[Ask, object, Brief]:
+        from ctxguard.compaction.briefs import brief_flow
+
+        given: Sequence[object] = list(_require_iterable(history))
+        if given and not isinstance(given[0], Artifact):
+            from ctxguard.adapting.registry import require_adapter
+
+            given = require_adapter(given).read(given)
+        return (yield from brief_flow(self, cast("Sequence[Artifact]", given), for_=for_, budget=budget))
+
     def session(
         self,
         *,
@@ -439,7 +473,7 @@ def _verdict(check: Check, draft: Draft) -> CheckResult:
     return CheckResult(check.name, findings, "" if claim is None else claim(draft))
 
 
-def _require_iterable(artifacts: Iterable[Artifact]) -> Iterable[Artifact]:
+def _require_iterable(artifacts: Iterable[T]) -> Iterable[T]:
     try:
         iter(artifacts)
     except TypeError:
