@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, Unpack
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse, stage_name
@@ -24,6 +24,8 @@ from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, one_of, valid_budget, whole_number
+from ctxguard.stages.mask_pii import MaskPII
+from ctxguard.stages.stable_window import StableWindow
 from ctxguard.stages.window_settings import WindowOptions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import Headroom, kept_free, valid_headroom
@@ -41,6 +43,7 @@ T = TypeVar("T")
 OnFailure = Literal["report", "raise"]
 Mode = Literal["enforce", "observe"]
 
+_UNBOUNDED: Final = 10**12
 _TIGHTER: Final = 0.6
 """Share of the budget that is used once the provider said that a prompt was too long."""
 
@@ -307,12 +310,11 @@ class Stabilizer:
     def _briefed(self, history: Iterable[object], for_: str, budget: int) -> Generator[Ask, object, Brief]:
         from ctxguard.compaction.briefs import brief_flow
 
-        given: Sequence[object] = list(_require_iterable(history))
-        if given and not isinstance(given[0], Artifact):
-            from ctxguard.adapting.registry import require_adapter
-
-            given = require_adapter(given).read(given)
-        return (yield from brief_flow(self, cast("Sequence[Artifact]", given), for_=for_, budget=budget))
+        last = max((n for n, stage in enumerate(self.stages, 1) if isinstance(stage, MaskPII)), default=0)
+        masking = self.with_(stages=self.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
+        window = next((stage for stage in self.stages if isinstance(stage, StableWindow)), StableWindow())
+        given = list(_require_iterable(history))
+        return (yield from brief_flow(given, masking.flow, self.counter, window, for_=for_, budget=budget))
 
     def session(
         self,

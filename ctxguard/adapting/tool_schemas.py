@@ -7,11 +7,11 @@ enums, and required parameters never change, so the same calls are valid for bot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, TypeVar, cast
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias, TypeVar
 
-from ctxguard.adapting.editing import REMOVED, copy_with
-from ctxguard.adapting.fields import Path, fields_of, get, is_list, is_record, member_at, text_of
+from ctxguard.adapting.fields import fields_of, is_list, is_record
 from ctxguard.adapting.recent import Recent
 from ctxguard.content.outcomes import clipped
 from ctxguard.stabilizer import Stabilizer
@@ -19,6 +19,7 @@ from ctxguard.tokens.counters import find_counter
 from ctxguard.tokens.schemas import DECLARATIONS, PARAMETERS, WRAPPED, compact
 
 Tool = TypeVar("Tool")
+Clip: TypeAlias = Callable[[str, Literal["tool", "field"]], str]
 
 TOOLS_SHARE: Final = 0.25
 """Share of the budget up to which tools are sent as they are. See `docs/decisions/0007_constants.md`."""
@@ -28,22 +29,12 @@ _STEPS: Final = (
     *((120, 500), (120, 250), (120, 120), (60, 60), (60, 30)),
 )
 """Characters of the descriptions of a tool and of a parameter, step by step."""
-_BY_NAME: Final = ("properties", "$defs", "definitions", "defs", "patternProperties")
-_WITHIN: Final = (
-    *("items", "additionalProperties", "additional_properties", "not", "contains"),
-    *("anyOf", "oneOf", "allOf", "any_of", "prefixItems", "prefix_items"),
-)
+_HOLDERS: Final = (*DECLARATIONS, *WRAPPED, "tools")
+_BY_NAME: Final = ("properties", "$defs", "definitions", "defs", "patternProperties", "dependentSchemas")
 _OF_OPTIONAL: Final = ("default", "examples", "example")
-# the tools of an agent are the same at every call
-_KNOWN: Final[Recent[tuple[str, int, frozenset[str]], list[dict[Path, object]]]] = Recent(64)
-
-
-class _Place(NamedTuple):
-    """What may change in a tool: its description (`tool`), one in its schema (`field`), or a key that may go."""
-
-    path: Path
-    kind: Literal["tool", "field", "ignored"]
-    text: str = ""
+_VERBATIM: Final = (*_OF_OPTIONAL, "enum", "const", "required")
+# the tools of an agent are the same at every call; kept as JSON, since a caller may change what it gets
+_KNOWN: Final[Recent[tuple[str, int, frozenset[str]], str]] = Recent(64)
 
 
 def shortened_tools(
@@ -63,10 +54,12 @@ def shortened_tools(
     limit, text = int(TOOLS_SHARE * budget), _as_text(tools)
     if _size(text) <= limit:
         return tools
-    places = [list(_places(tool)) for tool in tools]
-    private = frozenset(place.text for of_tool in places for place in of_tool if is_private(place.text))
-    changes = _KNOWN.get_or_put((text, limit, private), lambda: _changes(tools, places, limit, private))
-    return list(map(copy_with, tools, changes))
+    said: dict[str, None] = {}
+    for tool in tools:
+        _shorter(tool, lambda text, _: said.setdefault(text) or text)
+    private = frozenset(filter(is_private, said))
+    short = json.loads(_KNOWN.get_or_put((text, limit, private), lambda: _fitting(tools, limit, private)))
+    return [was if not now or now == fields_of(was) else _like(was, now) for was, now in zip(tools, short, strict=True)]
 
 
 def tools_of_call(
@@ -82,6 +75,11 @@ def tools_of_call(
     return sent, {"tools": {"tokens_before": before, "tokens_after": after}}
 
 
+def _like(was: Tool, now: Tool) -> Tool:
+    """Return a tool as an object of pydantic if it was one."""
+    return was.model_validate(now) if hasattr(was, "model_validate") else now
+
+
 def _as_text(tools: Iterable[object]) -> str:
     return compact([fields_of(tool) or str(tool) for tool in tools])
 
@@ -90,60 +88,59 @@ def _size(text: str) -> int:
     return find_counter("estimate").count(text)
 
 
-def _changes(
-    tools: Sequence[object], places: Sequence[Sequence[_Place]], limit: int, private: frozenset[str]
-) -> list[dict[Path, object]]:
-    """Return the changes of each tool at the first step that fits, or at the last one."""
-    changes: list[dict[Path, object]] = []
+def _fitting(tools: Sequence[object], limit: int, private: frozenset[str]) -> str:
+    """Return the tools at the first step that fits, or at the last one, as JSON."""
+    text = ""
     for of_tool, of_field in _STEPS:
-        longest = {"tool": of_tool, "field": of_field, "ignored": 0}
-        changes = [
-            {p.path: clipped(p.text, longest[p.kind]) if p.text else REMOVED for p in listed if _is_long(p, longest)}
-            for listed in ([p for p in of_one if p.text not in private] for of_one in places)
-        ]
-        if _size(_as_text(map(copy_with, tools, changes))) <= limit:
+        longest = {"tool": of_tool, "field": of_field}
+
+        def clip(said: str, kind: str, longest: Mapping[str, int] = longest) -> str:
+            return said if said in private or len(said) <= longest[kind] else clipped(said, longest[kind])
+
+        text = compact([_shorter(tool, clip) for tool in tools])
+        if _size(text) <= limit:
             break
-    return changes
+    return text
 
 
-def _is_long(place: _Place, longest: Mapping[str, int]) -> bool:
-    return place.kind == "ignored" or len(place.text) > longest[place.kind]
+def _shorter(tool: object, clip: Clip) -> dict[str, object]:
+    made = fields_of(tool)
+    for key, value in made.items():
+        if key == "description" and isinstance(value, str):
+            made[key] = clip(value, "tool")
+        elif key in PARAMETERS:
+            made[key] = _shorter_schema(value, clip, made.get("name"))
+        elif key in _HOLDERS and (is_list(value) or is_record(value)):
+            made[key] = [_shorter(one, clip) for one in value] if is_list(value) else _shorter(value, clip)
+    return made
 
 
-def _places(tool: object, path: Path = ()) -> Iterator[_Place]:
-    """Yield what may change in a tool of any API."""
-    listed = next((key for key in (*DECLARATIONS, "tools") if is_list(get(tool, key))), "")
-    wrapped = next((key for key in WRAPPED if is_record(get(tool, key))), "")
-    if listed:
-        for number, one in enumerate(cast("Sequence[object]", get(tool, listed))):
-            yield from _places(one, (*path, listed, number))
-    elif wrapped:
-        yield from _places(get(tool, wrapped), (*path, wrapped))
-    else:
-        if about := text_of(tool, "description"):
-            yield _Place((*path, "description"), "tool", about)
-        for at in (at for key in PARAMETERS for at in ((key,), (key, "json"))):  # Converse has one more level
-            yield from _of_schema(member_at(tool, at), (*path, *at), get(tool, "name"))
-
-
-def _of_schema(schema: object, path: Path, name: object, *, is_optional: bool = False) -> Iterator[_Place]:
-    title, about = text_of(schema, "title") or "", text_of(schema, "description")
-    ignored = {"$schema": text_of(schema, "$schema"), "title": title and _letters(title) == _letters(name)}
-    ignored |= {key: is_optional and key in fields_of(schema) for key in _OF_OPTIONAL}
-    yield from (_Place((*path, key), "ignored") for key, is_ignored in ignored.items() if is_ignored)
-    if about:
-        yield _Place((*path, "description"), "field", about)
-    required = get(schema, "required")
-    for key in _BY_NAME:
-        for field, inner in fields_of(get(schema, key)).items():
-            is_free = key == "properties" and not (is_list(required) and field in required)
-            yield from _of_schema(inner, (*path, key, field), field, is_optional=is_free)
-    for key in _WITHIN:
-        found = get(schema, key)
-        members = [((key, n), one) for n, one in enumerate(found)] if is_list(found) else [((key,), found)]
-        for at, inner in members:
-            if is_record(inner):
-                yield from _of_schema(inner, (*path, *at), name, is_optional=is_optional)
+def _shorter_schema(schema: object, clip: Clip, name: object, *, is_optional: bool = False) -> object:
+    """Return a JSON schema of what `name` is called; an optional parameter also loses its default and examples."""
+    if is_list(schema):
+        return [_shorter_schema(one, clip, name, is_optional=is_optional) for one in schema]
+    if not is_record(schema):
+        return schema
+    made: dict[str, object] = {}
+    fields = fields_of(schema)
+    required = fields.get("required")
+    for key, value in fields.items():
+        repeats = key == "$schema" or (key == "title" and _letters(value) == _letters(name))
+        if (repeats and isinstance(value, str)) or (is_optional and key in _OF_OPTIONAL):
+            continue
+        made[key] = value
+        if key == "description" and isinstance(value, str):
+            made[key] = clip(value, "field")
+        elif key in _BY_NAME and is_record(value):
+            free = {
+                one: key == "properties" and not (is_list(required) and one in required) for one in fields_of(value)
+            }
+            made[key] = {
+                one: _shorter_schema(inner, clip, one, is_optional=free[one]) for one, inner in fields_of(value).items()
+            }
+        elif key not in _VERBATIM:
+            made[key] = _shorter_schema(value, clip, name, is_optional=is_optional)
+    return made
 
 
 def _letters(name: object) -> str:

@@ -7,30 +7,31 @@ the files with their last use, and the steps of the trail.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from ctxguard.adapting.registry import require_adapter
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import History
 from ctxguard.history.phrases import is_greeting, is_standing
 from ctxguard.settings import whole_number
-from ctxguard.stages import MaskPII, StableWindow
+from ctxguard.stages import StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.file_tools import uses_of
 from ctxguard.stages.lexical import LexicalIndex
-from ctxguard.stages.traces import Step, observed, trace_of
+from ctxguard.stages.traces import Step, observed, spoken, trace_of
 from ctxguard.stages.trail import Trail, shortened
 
 if TYPE_CHECKING:
-    from ctxguard.artifacts import Artifact
-    from ctxguard.stabilizer import Stabilizer
+    from ctxguard.session import Stabilized
+    from ctxguard.tokens import ArtifactCounter
 
 _LEAST: Final = 100
 """Tokens that a brief needs to say anything of use."""
-_UNBOUNDED: Final = 10**12
 _STORED: Final = 120
 """Tokens above which the full output of a step is stored, as at a cut."""
 _SHARES: Final = (0.4, 1.0)
@@ -42,10 +43,8 @@ _OFTEN: Final = 3
 """Messages from which on a sentence is a phrase that is repeated; it says little."""
 _LONGEST: Final = 400
 """Characters of one sentence."""
-_MOST_SEARCHED: Final = 200_000
-"""Characters of a text that are searched for sentences."""
-_MOST_ASKED: Final = 64
-"""Sentences of people for which a match is looked up."""
+_MOST: Final = 64
+"""Sentences of people for which a match is looked up, and matches of each."""
 _FOR_NEXT: Final = 4
 """Sentences that match the next task for each one that matches a sentence of people."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
@@ -79,19 +78,33 @@ class Brief:
 
 
 def brief_flow(
-    stabilizer: Stabilizer, artifacts: Sequence[Artifact], *, for_: str, budget: int
+    history: Sequence[object],
+    masking: Callable[[Sequence[Artifact]], Generator[Ask, object, Stabilized]],
+    counter: ArtifactCounter,
+    window: StableWindow,
+    *,
+    for_: str,
+    budget: int,
 ) -> Generator[Ask, object, Brief]:
-    """Return the brief of a history, see `Stabilizer.brief`."""
+    """Return the brief of a history, see `Stabilizer.brief`.
+
+    Args:
+        history: artifacts, or messages of an installed adapter.
+        masking: masks the history.
+        counter: counts the brief.
+        window: its store takes full outputs, and it knows the tools that read and edit files.
+        for_: what the brief is for.
+        budget: tokens that it may take.
+    """
     if not isinstance(for_, str):
         raise ConfigError(f"for_ says in words what the brief is for, not {type(for_).__name__}", setting="for_")
     whole_number(budget, "budget", unit="tokens", least=_LEAST)
-    last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
-    masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
-    masked = yield from masking.flow(artifacts)
-    if not masked.artifacts:
+    if history and not isinstance(history[0], Artifact):
+        history = require_adapter(history).read(history)
+    masked = yield from masking(cast("Sequence[Artifact]", history))
+    if all(artifact.kind is Kind.SYSTEM for artifact in masked.artifacts):
         raise HistoryError("an empty history has nothing to hand over")
-    window = next((stage for stage in stabilizer.stages if isinstance(stage, StableWindow)), StableWindow())
-    writer = _Writer(stabilizer, masked.artifacts, window, for_)
+    writer = _Writer(counter, masked.artifacts, window, for_)
     text, tokens, limit = "", budget + 1, budget
     while tokens > budget and limit > 0:
         text = writer.written(limit)
@@ -111,29 +124,32 @@ def brief_flow(
 class _Writer:
     """Collect the lines of a brief by kind, the most important first, and write those that fit."""
 
-    def __init__(self, stabilizer: Stabilizer, artifacts: Sequence[Artifact], window: StableWindow, for_: str) -> None:
-        self.count = stabilizer.counter.text
-        self.history = history = History(stabilizer.counter.artifact, artifacts)
-        self.window = window
-        self.handles: dict[str, str] = {}
+    def __init__(
+        self, counter: ArtifactCounter, artifacts: Sequence[Artifact], window: StableWindow, for_: str
+    ) -> None:
+        self.count = counter.text
+        self.history = history = History(counter.artifact, artifacts)
+        self.window, self.handles = window, dict[str, str]()
+        self.exchanges = [history.members(number) for number in range(len(history))]
         self.task = history.request()
         asked = [n for n in history.asked if n != self.task and not observed(history, n, len(history))]
         told = {*asked, self.task}
-        said = _sentences((n, history.members(n)[0].text) for n in asked)
+        said = _sentences((n, spoken(self.exchanges[n][0])) for n in asked)
         # standing instructions first, then the newest
         said.sort(key=lambda line: (is_standing(line[0]), line[1]), reverse=True)
-        others = _sentences((n, a.text) for n in range(len(history)) if n not in told for a in history.members(n))
+        others = _sentences((n, spoken(a)) for n, one in enumerate(self.exchanges) if n not in told for a in one)
         self.lines: dict[str, list[_Line]] = {
             "open": list(self._open(asked)),
             "said": said,
-            "matching": _matching(for_, [text for text, _ in said[:_MOST_ASKED]], others),
+            "matching": _matching(for_, [text for text, _ in said[:_MOST]], others),
             "files": list(self._files())[::-1],
         }
         self.trail = self._trail()
 
     def written(self, max_tokens: int) -> str:
         """Return the brief in about so many tokens."""
-        task = [] if self.task is None else [self.history.members(self.task)[0].text]
+        task = [a.text for a in self.history.artifacts if a.kind is Kind.TASK]
+        task += [] if self.task is None else [spoken(self.exchanges[self.task][0])]
         parts = {"task": "\n".join(shortened(text, int(4 * _TASK * max_tokens)) for text in task)}
         left = max_tokens - sum(map(self.count, (*_TITLES.values(), parts["task"])))
         kept_free = int(_TRAIL * left) if self.trail.steps else 0
@@ -162,7 +178,7 @@ class _Writer:
     def _files(self) -> Iterator[_Line]:
         """Yield the files in the order of their last use."""
         known: dict[str, _Line] = {}
-        for number, members in enumerate(map(self.history.members, range(len(self.history)))):
+        for number, members in enumerate(self.exchanges):
             for call, uses in zip(members[0].calls, uses_of(members, self.window.settings.file_tools), strict=True):
                 handle = self._handle(next((a for a in members[1:] if a.answers == call.id), None))
                 for use in uses:
@@ -173,18 +189,18 @@ class _Writer:
 
     def _open(self, asked: Sequence[int]) -> Iterator[_Line]:
         """Yield the last messages of people and of the model, and the calls without a result."""
-        replies = [n for n in self.history.replies if self.history.members(n)[0].text]
+        replies = [n for n in self.history.replies if spoken(self.exchanges[n][0])]
         for number in (*asked[-1:], *replies[-1:]):
-            first = self.history.members(number)[0]
-            yield f"{first.kind.value} said last: {shortened(first.text, _LONGEST)}", (number, -1)
-        first, *results = self.history.members(len(self.history) - 1)
+            first = self.exchanges[number][0]
+            yield f"{first.kind.value} said last: {shortened(spoken(first), _LONGEST)}", (number, -1)
+        first, *results = self.exchanges[-1] if self.exchanges else [Artifact(Kind.USER)]
         for place, call in enumerate(first.calls[len(results) :]):
             yield f"not answered: {call.name} {shortened(call.arguments, _LONGEST)}", (len(self.history), place)
 
     def _trail(self) -> Trail:
         """Return the calls; a failure is left out if the same call succeeded later."""
         steps: dict[tuple[str, str], list[Step]] = {}
-        for members in map(self.history.members, range(len(self.history))):
+        for members in self.exchanges:
             handles = {n: handle for n, one in enumerate(members) if n and (handle := self._handle(one))}
             for step in trace_of(members, handles) if members[0].calls else ():
                 before = steps.pop((step.who, step.what), [])
@@ -197,7 +213,7 @@ def _sentences(texts: Iterable[tuple[int, str]]) -> list[_Line]:
     found: dict[str, list[tuple[int, int]]] = {}
     for number, text in texts:
         if not is_greeting(text):
-            sentences = (shortened(one, _LONGEST) for one in _SENTENCE.split(text[:_MOST_SEARCHED]))
+            sentences = (shortened(one, _LONGEST) for one in _SENTENCE.split(text))
             for position, sentence in enumerate(dict.fromkeys(filter(None, sentences))):
                 found.setdefault(sentence, []).append((number, position))
     return [(text, places[-1]) for text, places in found.items() if len(places) < _OFTEN or is_standing(text)]
@@ -211,7 +227,7 @@ def _matching(for_: str, said: Sequence[str], others: Sequence[_Line]) -> list[_
     ranks: dict[int, tuple[int, int]] = {}
     for number, query in enumerate((for_, *said)):
         found = index.matches(query)
-        for rank, place in enumerate(sorted(found, key=lambda place: (-found[place], -place))):
+        for rank, place in enumerate(sorted(found, key=lambda place: (-found[place], -place))[:_MOST]):
             key = (rank // (1 if number else _FOR_NEXT), number)
             ranks[place] = min(key, ranks.get(place, key))
     return [others[place] for place in sorted(ranks, key=lambda place: (ranks[place], place))]
