@@ -68,7 +68,11 @@ def tools_of_call(
     """Return the tools that a call sends, and what the report says of their tokens; nothing if they are unchanged."""
     if not stabilizer.shorten_tools or not is_list(tools) or not tools:
         return tools, {}
-    sent = shortened_tools(tools, stabilizer.budget_for(window, with_headroom=True), is_private=is_private)
+    budget = stabilizer.budget_for(window, with_headroom=True)
+    try:
+        sent = shortened_tools(tools, budget, is_private=is_private)
+    except (RecursionError, ValueError):  # no JSON; the counter rejects it, and names the tool
+        return tools, {}
     if sent is tools:
         return tools, {}
     before, after = map(stabilizer.counter.tools, (tools, sent))  # type: ignore[arg-type]  # it reads objects, too

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.recordings import RECORDINGS
 from ctxguard import Stabilizer
 from ctxguard.adapting import shortened_tools
+from ctxguard.errors import ConfigError
 from ctxguard.wire.guard import Guard, WireRequest
 from ctxguard_anthropic import stabilize_request as anthropic_request
 from ctxguard_bedrock import stabilize_request as bedrock_request
@@ -212,6 +213,14 @@ def test_what_is_only_observed_is_sent_as_it_was():
     prepared = Guard(Stabilizer(600, mode="observe")).prepare(WireRequest("POST", "/v1/messages", {}, body))
     assert prepared.body == body
     assert prepared.report.details["tools"]["tokens_after"] > 0
+
+
+def test_a_schema_that_is_no_json_is_refused_by_its_place():
+    cyclic = {"type": "object"}
+    cyclic["properties"] = {"inner": cyclic}
+    tool = {"type": "function", "function": {"name": "f", "description": LONG, "parameters": cyclic}}
+    with pytest.raises(ConfigError, match="tools"):
+        openai_request({"messages": [ASKED], "tools": [tool]}, Stabilizer(1_000))
 
 
 NAMES = st.sampled_from(["title", "default", "examples", "description", "required", "properties", "a_b"])
