@@ -114,7 +114,7 @@ def brief_flow(
         limit -= max(tokens - budget, 1)
     if tokens > budget:
         raise BudgetExceededError(tokens, budget, {"brief": tokens})
-    named = {handle: whole for handle, whole in writer.handles.items() if handle in text}
+    named = {handle: whole for whole, handle in writer.handles.items() if handle in text}
     if window.store is not None:
         for handle, whole in named.items():
             yield Ask(window.store.put_new, (NAMESPACE, handle, whole.encode("utf-8", "surrogatepass")))
@@ -129,8 +129,12 @@ class _Writer:
     ) -> None:
         self.count = counter.text
         self.history = history = History(counter.artifact, artifacts)
-        self.window, self.handles = window, dict[str, str]()
+        self.file_tools = window.settings.file_tools
         self.exchanges = [history.members(number) for number in range(len(history))]
+        large = (
+            a.text for one in self.exchanges for a in one[1:] if window.store is not None and history.count(a) > _STORED
+        )
+        self.handles = {text: handle_of(text) for text in large}
         self.task = history.request()
         asked = [n for n in history.asked if n != self.task and not observed(history, n, len(history))]
         told = {*asked, self.task}
@@ -167,20 +171,12 @@ class _Writer:
         steps = self.trail.text(left, count=self.count) if self.trail.steps and left > 0 else ""
         return "\n".join([*sections, steps] if steps else sections)
 
-    def _handle(self, result: Artifact | None) -> str | None:
-        """Return the handle of a result that is large enough to be stored."""
-        if self.window.store is None or result is None or self.history.count(result) <= _STORED:
-            return None
-        handle = handle_of(result.text)
-        self.handles[handle] = result.text
-        return handle
-
     def _files(self) -> Iterator[_Line]:
         """Yield the files in the order of their last use."""
         known: dict[str, _Line] = {}
         for number, members in enumerate(self.exchanges):
-            for call, uses in zip(members[0].calls, uses_of(members, self.window.settings.file_tools), strict=True):
-                handle = self._handle(next((a for a in members[1:] if a.answers == call.id), None))
+            for call, uses in zip(members[0].calls, uses_of(members, self.file_tools), strict=True):
+                handle = self.handles.get(next((a.text for a in members[1:] if a.answers == call.id), ""))
                 for use in uses:
                     known.pop(use.path, None)
                     text = f"{use.path}: {'edited' if use.role == 'edit' else 'read'}{f' [{handle}]' if handle else ''}"
@@ -201,7 +197,7 @@ class _Writer:
         """Return the calls; a failure is left out if the same call succeeded later."""
         steps: dict[tuple[str, str], list[Step]] = {}
         for members in self.exchanges:
-            handles = {n: handle for n, one in enumerate(members) if n and (handle := self._handle(one))}
+            handles = {n: self.handles[one.text] for n, one in enumerate(members) if one.text in self.handles}
             for step in trace_of(members, handles) if members[0].calls else ():
                 before = steps.pop((step.who, step.what), [])
                 steps[step.who, step.what] = [*(one for one in before if one.section != "failed"), step]
