@@ -59,7 +59,7 @@ def request_flow(
         BudgetExceededError: The mandatory messages do not fit.
     """
     require_stabilizer(stabilizer)
-    texts = RequestTexts.of(request, stabilizer, is_editable=is_editable, recount=recount)
+    texts = RequestTexts.of(request, stabilizer, is_editable=is_editable, window=window, recount=recount)
     chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
     tightened = {"window": window} if overflowed else None
     sent, report, _ = yield from texts_flow(chain, adapter, request.messages, texts, window=window, tightened=tightened)
@@ -119,11 +119,13 @@ class Texts(Protocol[Sent]):
         beside: The texts in which a rule matches.
         overhead: Tokens of the parts that the chain does not see.
         tools: The tools and schemas for the chain to count.
+        details: What the report says of them.
     """
 
     beside: Beside
     overhead: int
     tools: Sequence[Mapping[str, object]]
+    details: Mapping[str, object]
 
     def written(self, changes: Mapping[Path, object], instructions: str, native: Any) -> Sent:  # noqa: ANN401
         """Return the request with changed texts, the instructions that joined the history, and another history."""
@@ -172,6 +174,7 @@ def texts_flow(
     for _ in range(_ROUNDS):
         result = yield from stabilizer.flow(artifacts, tools=texts.tools, overhead=overhead, window=window)
         report = result.report
+        report.details = {**report.details, **texts.details}
         if report.observed:  # the caller's own request is sent, whatever the result of the chain
             if unread is not None:
                 report.details = {**report.details, "would_have_raised": type(unread).__name__}

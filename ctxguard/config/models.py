@@ -173,6 +173,8 @@ class StabilizerConfig(_Settings):
         headroom: tokens or a share of the budget to keep free, for the reply and because counts are estimates;
             `measured` is the measured counting error for the model's family, and nothing if no model is named.
         provider: name of the provider whose role rules are checked; None means that none are checked.
+        shorten_tools: whether descriptions of tools are shortened if their schemas take more than a quarter of the
+            budget.
         store: where results, summaries and vault entries are stored: a file or a database URL; None means in memory.
     """
 
@@ -189,6 +191,7 @@ class StabilizerConfig(_Settings):
     model: str | None = None
     headroom: int | float | Literal["measured"] = "measured"
     provider: str | None = None
+    shorten_tools: bool = True
     store: str | None = None
 
     @field_validator("target", "trail", "output_share")

@@ -461,10 +461,10 @@ class Guard:
         if reading is not None:
             body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
-        texts = BodyTexts.of(kind, body, self._check, stabilizer.counter)
+        texts = BodyTexts.of(kind, body, self._check, stabilizer, window)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
         sent, report, tokens = yield from texts_flow(
-            stabilizer, chain.adapter, kind.native(body), texts, window=window, tightened=tightened
+            stabilizer, chain.adapter, kind.native(texts.body), texts, window=window, tightened=tightened
         )
         if sent is None:
             return Prepared(request.body, report, None, tokens, report.budget, billed_to=billed_to)
