@@ -12,14 +12,17 @@ import math
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, pairwise
 from pathlib import Path
 
 from left_out import left_out_table, recordings
 from recordings import RECORDINGS
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.formats.registry import find_format
 from ctxguard.formats.usage import Compared, Errors, compared, errors_by, read_usage
+from ctxguard.stages.calibration import Calibration
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.accuracy import Margin, Measured, margin_of
 from ctxguard.tokens.families import FAMILIES
@@ -36,6 +39,9 @@ LONG_FROM = 10_000
 """Tokens from which on a request is long."""
 SOURCE = re.compile(r"[0-9a-f]{8}(?=-)")
 """The id of a session in the path of its file; its subagents are below it."""
+LENGTHS = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 40_000, math.inf)
+"""Reported tokens up to which prompts are compared."""
+WINDOW = 200_000
 STEP_CALL = re.compile(r"^(\w+) (\{.*\})$", re.DOTALL)
 
 
@@ -159,11 +165,8 @@ def growth(path: Path) -> None:
     )
 
 
-def long_requests(path: Path) -> None:
-    """Print how much a share of what we count covers of long requests: what each session had grown by, call after call.
-
-    The sessions with their subagents are the sources: the share that 95% of the requests of one need is tried on the others.
-    """
+def sessions_of(path: Path) -> dict[tuple[str, str], list[tuple[int, int]]]:
+    """Return what each session had grown by, call after call: our count, and the reported tokens."""
     sessions: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for step in map(json.loads, lines):
@@ -171,6 +174,53 @@ def long_requests(path: Path) -> None:
             counted, reported = held[-1] if held else (0, 0)
             count = ArtifactCounter(find_counter(model=step["model"]))
             held.append((counted + grown(step["texts"], count), reported + step["grew_by"]))
+    return sessions
+
+
+Count = tuple[int, int]
+"""Tokens of a prompt: our count, and the reported ones."""
+
+
+def answered_before(rows: list[Compared]) -> Iterator[tuple[Count, Count]]:
+    """Yield the recorded requests that continue another one, after the longest that they continue."""
+    known: dict[int, Count] = {}
+    for row in rows:
+        usage, form = row.usage, find_format(row.usage.api)
+        held = usage.request.get(form.history)
+        fixed = {key: usage.request.get(key) for key in (*form.taken, *form.system, *form.billed)}
+        beginnings = [hash(json.dumps([usage.model, usage.provider, fixed], sort_keys=True))]
+        for member in held if isinstance(held, list) else [held]:
+            beginnings.append(hash((beginnings[-1], json.dumps(member, sort_keys=True))))
+        count = (row.counted.tokens, usage.input_tokens)
+        before = next((known[one] for one in reversed(beginnings[:-1]) if one in known), None)
+        known[beginnings[-1]] = count
+        if before is not None and min(before) > 0 and is_countable(row):
+            yield before, count
+
+
+def anchored(prompts: Iterable[tuple[Count, Count]]) -> None:
+    """Print by how much counts err, and where the answer before anchors them: by a factor, or by what was added since."""
+    errors: defaultdict[float, list[tuple[float, ...]]] = defaultdict(list)
+    for before, (counted, reported) in prompts:
+        factor = Calibration().compared(before[1], before[0], WINDOW).correction  # as the window of a guard does it
+        estimates = (counted, counted * factor, before[1] + counted - before[0])
+        length = next(most for most in LENGTHS if reported < most)
+        errors[length].append(tuple(abs(estimate / reported - 1) for estimate in estimates))
+    print(
+        "\n| requests that continue an answered one, up to | requests | our count errs by | times a factor | as growth |"
+    )
+    print("|---|---|---|---|---|")
+    for length, found in sorted(errors.items()):
+        means = " | ".join(f"{sum(values) / len(found):.1%}" for values in zip(*found, strict=True))
+        print(f"| {f'{length:,} tokens' if length < math.inf else 'any length'} | {len(found)} | {means} |")
+
+
+def long_requests(path: Path) -> None:
+    """Print how much a share of what we count covers of long requests: what each session had grown by, call after call.
+
+    The sessions with their subagents are the sources: the share that 95% of the requests of one need is tried on the others.
+    """
+    sessions = sessions_of(path)
     sources: defaultdict[str, list[float]] = defaultdict(list)
     for (name, _), held in sessions.items():
         found = SOURCE.search(name)
@@ -212,6 +262,8 @@ def main() -> None:
     if (folder / "growth.jsonl.gz").exists():
         growth(folder / "growth.jsonl.gz")
         long_requests(folder / "growth.jsonl.gz")
+        grew = chain.from_iterable(map(pairwise, sessions_of(folder / "growth.jsonl.gz").values()))
+        anchored([*answered_before(rows), *grew])
 
 
 if __name__ == "__main__":

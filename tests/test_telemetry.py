@@ -86,3 +86,41 @@ assert names == {"ctxguard.stabilizations", "ctxguard.cuts", "ctxguard.tokens", 
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_sum_of_the_guard_also_goes_to_opentelemetry_and_a_cut_once():
+    pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
+    pytest.importorskip("httpx")
+    code = """
+import json
+from collections import Counter
+
+import httpx
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from ctxguard import Stabilizer
+from ctxguard.wire import Guard, Transport
+
+reader = InMemoryMetricReader()
+metrics.set_meter_provider(MeterProvider([reader]))
+usage = {"prompt_tokens": 900, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 400}}
+answer = {"choices": [{"message": {"role": "assistant", "content": "Yes."}}], "usage": usage}
+guard = Guard(Stabilizer(1_500))
+told = []
+with httpx.Client(transport=Transport(guard, transport=httpx.MockTransport(lambda _: httpx.Response(200, json=answer)))) as c:
+    for turn in range(24):
+        told += [{"role": "user", "content": f"{turn}, for ada@example.com: " + "nothing new here. " * 50}]
+        c.post("http://p/v1/chat/completions", json={"model": "gpt-4o", "messages": told})
+        told += [{"role": "assistant", "content": "Yes."}]
+sums = Counter()
+for metric in json.loads(reader.get_metrics_data().to_json())["resource_metrics"][0]["scope_metrics"][0]["metrics"]:
+    for point in metric["data"]["data_points"]:
+        sums[metric["name"]] += point.get("value", 0)
+
+for name in ("requests", "input.tokens", "billed.tokens", "masked_requests", "cuts"):
+    assert sums[f"ctxguard.{name}"] == guard.metrics.get(name) > 0, (name, sums)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from ctxguard.draft import drive
 from ctxguard.errors import ConfigError, WireError
 from ctxguard_bedrock.streams import GuardedStream
 
@@ -70,7 +71,7 @@ class GuardedClient:
             return prepared, send(**_arguments(request, prepared, blobs))
         except ClientError as error:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            again = self._guard.again(asked, prepared, status, str(error).encode())
+            again = drive(self._guard.preparing_again(asked, prepared, status, str(error).encode()))
             if again is None:
                 raise
         return again, send(**_arguments(request, again, blobs))

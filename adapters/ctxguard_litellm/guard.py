@@ -118,7 +118,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         from fastapi import HTTPException
 
         name = type(error).__name__
-        self.wire.metrics.add("refused_total", "error", name)
+        self.wire.metrics.add("refused", error=name)
         detail = {"error": {"message": str(error), "type": "invalid_request_error", "code": name}}
         refusal: Exception = HTTPException(status_of(error), detail=detail, headers={ERROR_HEADER: name})
         return refusal

@@ -9,6 +9,7 @@ from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.fields import Path
 from ctxguard.adapting.protocol import Adapter, chain_for, require_messages
 from ctxguard.adapting.request import Request, RequestTexts
+from ctxguard.artifacts import Artifact
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError, HistoryError
 from ctxguard.report import Report
@@ -142,6 +143,7 @@ def texts_flow(
     *,
     window: int | None = None,
     tightened: Mapping[str, int | None] | None = None,
+    anchored: Callable[[Sequence[Artifact]], list[Artifact]] = list,
 ) -> Generator[Ask, object, tuple[Sent | None, Report, int]]:
     """Stabilize a request: used alike by programs, transports and the proxy.
 
@@ -154,13 +156,14 @@ def texts_flow(
         texts: The other parts of the request.
         window: The model's context window in tokens, if the budget is a share of it.
         tightened: Settings of `Stabilizer.tighten`, if the provider refused the request as too long.
+        anchored: Adds the tokens that the provider reported for earlier requests, see `Artifact.reported`.
 
     Returns:
         The request to send, or None if the stabilizer only observes; the report; and the tokens of the sent request.
     """
     unread: HistoryError | None = None
     try:
-        read = adapter.read(native)
+        read = anchored(adapter.read(native))
     except HistoryError as error:
         # Observing must not break a program that works without it; the report names the error that would have been
         # raised.

@@ -179,7 +179,8 @@ def _found_across(texts: Sequence[str], detector: Detector, path: str) -> Iterat
 
 def shown_place(place: str, detectors: Sequence[Detector]) -> str:
     """Return a place for a finding, or an ellipsis if its keys contain personal data themselves."""
-    return "…" if any(detector.find(_SIGNS.sub(" ", place)) for detector in detectors) else place
+    texts = (place, _SIGNS.sub(" ", place))
+    return "…" if any(detector.find(text) for detector in detectors for text in texts) else place
 
 
 def _finding(span: Span, path: str) -> Finding:

@@ -7,18 +7,17 @@ The numbers are kept here, and also go to OpenTelemetry if the application has s
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
 
 from ctxguard.compaction.native import read_native
 from ctxguard.compat.truncate import estimate_tokens
 from ctxguard.errors import ConfigError
-from ctxguard.report.telemetry import export
+from ctxguard.report.telemetry import Metrics, export
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 
 if TYPE_CHECKING:
@@ -131,9 +130,8 @@ class ContextMetrics:
     ) -> None:
         self._counter = ArtifactCounter(find_counter(counter))
         self._clock = clock
-        self._export = partial(export, meter=meter)
+        self._sums = Metrics(meter)
         self._lock = Lock()
-        self._sums: Counter[str] = Counter()
         self._reductions = 0.0
         self._runs: deque[RunEvent] = deque(maxlen=EVENTS_KEPT)
         self._compressions: deque[CompressionEvent] = deque(maxlen=EVENTS_KEPT)
@@ -142,12 +140,12 @@ class ContextMetrics:
     @property
     def total_input_tokens(self) -> int:
         """Tokens of every input that was recorded."""
-        return self._sums["input.tokens"]
+        return self._sums.get("input.tokens")
 
     @property
     def total_output_tokens(self) -> int:
         """Tokens of every output that was recorded."""
-        return self._sums["output.tokens"]
+        return self._sums.get("output.tokens")
 
     @property
     def runs(self) -> tuple[RunEvent, ...]:
@@ -178,11 +176,11 @@ class ContextMetrics:
             ConfigError: the number is below 0.
             AdapterError: no installed adapter knows the messages.
         """
-        self._add_size("input.tokens", messages)
+        self._sums.add("input.tokens", self._tokens(messages))
 
     def record_output_size(self, messages: Size) -> None:
         """Record the size of an output, see `record_input_size`."""
-        self._add_size("output.tokens", messages)
+        self._sums.add("output.tokens", self._tokens(messages))
 
     def record_run(
         self, input_size: int, output_size: int, strategy: str, by_kind: Mapping[str, tuple[int, int]]
@@ -206,41 +204,33 @@ class ContextMetrics:
         event = CompressionEvent(self._clock(), before, after, _reduction(before, after), strategy)
         with self._lock:
             self._compressions.append(event)
-            self._sums.update(before=before, after=after, compressions=1)
             self._reductions += event.reduction_percent
-        attributes = {"ctxguard.strategy": strategy}
-        self._export("compressions", 1, attributes)
+        labels = {"ctxguard.strategy": strategy}
+        for name, amount in (("compressions", 1), ("before", before), ("after", after)):
+            self._sums.add(name, amount, **labels)
         if before:
-            self._export("compression.ratio", after / before, attributes)
+            export("compression.ratio", after / before, labels, meter=self._sums.meter)
 
     def record_checkpoint(self, phase: str = "") -> None:
         """Record that the checkpoint of a phase was made."""
         event = CheckpointEvent(self._clock(), phase)
         with self._lock:
             self._checkpoints.append(event)
-            self._sums["checkpoints"] += 1
-        self._export("checkpoints", 1, {"ctxguard.phase": phase})
+        self._sums.add("checkpoints", **{"ctxguard.phase": phase})
 
     def get_summary(self) -> MetricsSummary | EmptySummary:
         """Return the totals of the compressions and checkpoints; a status alone if nothing was compressed."""
-        with self._lock:
-            sums, reductions = self._sums.copy(), self._reductions
-        if not sums["compressions"]:
+        compressions, before, after = map(self._sums.get, ("compressions", "before", "after"))
+        if not compressions:
             return {"status": "no compression events"}
         return {
-            "total_input_tokens": sums["before"],
-            "total_output_tokens": sums["after"],
-            "total_reduction": _reduction(sums["before"], sums["after"]),
-            "compression_count": sums["compressions"],
-            "average_reduction": reductions / sums["compressions"],
-            "checkpoint_count": sums["checkpoints"],
+            "total_input_tokens": before,
+            "total_output_tokens": after,
+            "total_reduction": _reduction(before, after),
+            "compression_count": compressions,
+            "average_reduction": self._reductions / compressions,
+            "checkpoint_count": self._sums.get("checkpoints"),
         }
-
-    def _add_size(self, name: str, messages: Size) -> None:
-        tokens = self._tokens(messages)
-        with self._lock:
-            self._sums[name] += tokens
-        self._export(name, tokens)
 
     def _tokens(self, messages: Size) -> int:
         if isinstance(messages, int):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, Va
 
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import extra
+from ctxguard.tokens.costs import CACHES
 
 if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
@@ -68,18 +69,6 @@ def common_prefix(left: Sequence[Item], right: Sequence[Item]) -> int:
         if a is not b and a != b:
             return position
     return min(len(left), len(right))
-
-
-CACHES: Final[Mapping[str, tuple[int, int, float]]] = {
-    "openai": (1_024, 128, 600.0),
-    "anthropic": (1_024, 1, 300.0),
-    "google": (1_024, 1, 300.0),
-}
-"""Tokens that a prefix needs to be cached, the step by which it grows, and the seconds for which it is cached.
-
-As the providers document it, November 2026: OpenAI keeps a prefix for 5 to 10 minutes, Anthropic for 5; Google names no
-time.
-"""
 
 
 def price_model(model: str | None = None, table: str | Path | None = None) -> PriceModel:

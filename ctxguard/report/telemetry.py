@@ -10,8 +10,12 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from importlib import resources
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import CtxguardError
@@ -24,18 +28,10 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("ctxguard")
 _LOG.addHandler(logging.NullHandler())  # applications decide what is shown
 _SCOPE: Final = "ctxguard"
-_COUNTERS: Final = {
-    "stabilizations": "{call}",
-    "cuts": "{cut}",
-    "findings": "{finding}",
-    "input.tokens": "{token}",
-    "output.tokens": "{token}",
-    "billed.tokens": "{token}",
-    "compressions": "{compression}",
-    "checkpoints": "{checkpoint}",
-}
-"""Counters and their units."""
-_HISTOGRAMS: Final = {"tokens": "{token}", "duration": "s", "compression.ratio": "1"}
+_COUNTED_BY_CALL: Final = "cuts"
+"""The counter that each stabilization exports by itself."""
+_MOST_SUMS: Final = 1_000
+"""Sums from which on new ones are only kept by their last label: credentials that are renewed would add up."""
 _POSITION: Final = re.compile(r"artifacts\[\d+\]")
 
 
@@ -143,9 +139,70 @@ def _meter() -> Meter:
     return meter
 
 
+@lru_cache(maxsize=1)
+def _figures() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    """Return the figures of `data/figures.toml` with their units and descriptions: sums and histograms."""
+    return tomllib.loads(resources.files("ctxguard").joinpath("data/figures.toml").read_text(encoding="utf-8"))
+
+
 # the SDK warns if an instrument is created twice
 @lru_cache(maxsize=64)
 def _instrument(meter: Meter, name: str) -> Callable[..., None]:
-    if name in _HISTOGRAMS:
-        return meter.create_histogram(f"ctxguard.{name}", unit=_HISTOGRAMS[name]).record
-    return meter.create_counter(f"ctxguard.{name}", unit=_COUNTERS[name]).add
+    figures = _figures()
+    if name in figures["histograms"]:
+        return meter.create_histogram(f"ctxguard.{name}", unit=figures["histograms"][name]["unit"]).record
+    return meter.create_counter(f"ctxguard.{name}", unit=figures["sums"][name]["unit"]).add
+
+
+class Metrics:
+    """Sums of what happened, which also go to OpenTelemetry. Thread-safe, in bounded memory.
+
+    The names are those of OpenTelemetry, without the prefix `ctxguard.`. A sum of another name is only kept here.
+
+    Args:
+        meter: the OpenTelemetry meter to export by; None means that of the application's provider, if it has one.
+    """
+
+    def __init__(self, meter: Meter | None = None) -> None:
+        self.meter = meter
+        self._sums: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self._lock = Lock()
+
+    def add(self, name: str, amount: int = 1, /, **labels: str) -> None:
+        """Add to the sum of these labels."""
+        key = name, tuple(labels.items())
+        with self._lock:
+            if key not in self._sums and len(self._sums) >= _MOST_SUMS:
+                key = name, key[1][1:][-1:]
+            self._sums[key] += amount
+        if name in _figures()["sums"] and name != _COUNTED_BY_CALL:
+            export(name, amount, dict(key[1]), meter=self.meter)
+
+    def get(self, name: str, /, **labels: str) -> int:
+        """Return a sum: over all that have these labels."""
+        with self._lock:
+            found = ((has, amount) for (known, has), amount in self._sums.items() if known == name)
+            return sum(amount for has, amount in found if labels.items() <= {*has})
+
+    def by(self, name: str, label: str) -> dict[str, int]:
+        """Return sums by the values of a label, the largest first."""
+        with self._lock:
+            values = {dict(labels).get(label, "") for known, labels in self._sums if known == name} - {""}
+        return dict(sorted(((v, self.get(name, **{label: v})) for v in values), key=lambda one: (-one[1], one[0])))
+
+    def text(self) -> str:
+        """Return the sums in Prometheus' text format."""
+        with self._lock:
+            sums = sorted(self._sums.items())
+        lines: list[str] = []
+        for name, figure in _figures()["sums"].items():
+            if "help" in figure:
+                full = f"ctxguard_{name.replace('.', '_')}_total"
+                lines += [f"# HELP {full} {figure['help']}", f"# TYPE {full} counter"]
+                lines += [f"{full}{_shown(labels)} {amount}" for (known, labels), amount in sums if known == name]
+        return "\n".join(lines) + "\n"
+
+
+def _shown(labels: Iterable[tuple[str, str]]) -> str:
+    shown = ",".join(f'{name}="{value}"' for name, value in labels)
+    return f"{{{shown}}}" if shown else ""

@@ -19,6 +19,17 @@ CountText: TypeAlias = Callable[[str], int]
 Rendering: TypeAlias = Literal["typescript", "json", "sparse", "words"]
 """How the model sees a function: as TypeScript, as JSON, as JSON without empty parameters, or as its words alone."""
 
+CACHES: Final[Mapping[str, tuple[int, int, float]]] = {
+    "openai": (1_024, 128, 600.0),
+    "anthropic": (1_024, 1, 300.0),
+    "google": (1_024, 1, 300.0),
+}
+"""Tokens that a prefix needs to be cached, the step by which it grows, and the seconds for which it is cached.
+
+As the providers document it, November 2026: OpenAI keeps a prefix for 5 to 10 minutes, Anthropic for 5; Google names no
+time.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCosts:

@@ -8,8 +8,10 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from errno import ENOSPC
+from io import FileIO
 from pathlib import Path
 from threading import Lock
 from time import time_ns
@@ -23,6 +25,8 @@ except ImportError:  # Windows
 from ctxguard.errors import AuditError, ConfigError, reason_of
 from ctxguard.pii import Detector, RuleSet
 from ctxguard.pii.placeholders import PLACEHOLDER
+from ctxguard.tokens.text_cache import TextCache
+from ctxguard.wire.texts import Values
 
 Audit: TypeAlias = Callable[[Mapping[str, object], bytes | None], object]
 """Called with the record of a request, and the body to be sent; None if there is no body, or it is not read."""
@@ -64,25 +68,29 @@ class AuditLog:
         sent = None if body is None else self._hash(body)
         line = {"time": datetime.now(UTC).isoformat(), **record, "sent": sent, "bytes": len(body or b"")}
         try:
-            with self._lock:
-                self._append(json.dumps(line).encode() + b"\n")
+            with ExitStack() as opened:
+                with self._lock:
+                    file = opened.enter_context(open(self.path, "ab+", buffering=0, opener=_private))
+                    self._append(file, json.dumps(line).encode() + b"\n")
+                os.fsync(file.fileno())  # unlocked: lines that are written meanwhile go to the disk together
         except OSError as error:
             told = f"{self.path}: {reason_of(error)}; nothing is sent that cannot be recorded: free some space"
             raise AuditError(told) from error
 
-    def _append(self, line: bytes) -> None:
-        with open(self.path, "ab+", buffering=0, opener=_private) as file:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)  # so that no other process is in the middle of a line
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 1))
-            # one write for each line, so that those of several processes do not mix
-            line = line if file.read(1) in (b"", b"\n") else b"\n" + line
-            if file.write(line) != len(line):
-                raise OSError(ENOSPC, os.strerror(ENOSPC))
-            os.fsync(file.fileno())
+    def _append(self, file: FileIO, line: bytes) -> None:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)  # so that no other process is in the middle of a line
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        # one write for each line, so that those of several processes do not mix
+        line = line if file.read(1) in (b"", b"\n") else b"\n" + line
+        if file.write(line) != len(line):
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
         if size + len(line) > self._max_bytes:
-            self.path.replace(f"{self.path}.{time_ns()}")
+            with suppress(FileNotFoundError):  # another process did it first
+                self.path.replace(f"{self.path}.{time_ns()}")
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_UN)
 
     def sent(self, body: bytes) -> Iterator[Mapping[str, object]]:
         """Yield the records of requests with exactly these bytes, including those in full files.
@@ -106,16 +114,32 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def hidden_values(body: Mapping[str, object]) -> dict[str, dict[str, int]]:
-    """Count the placeholders in a body by label and place: the top-level key, and the role of the message."""
-    counts: dict[str, Counter[str]] = {}
-    for key, value in body.items():
-        for member in value if isinstance(value, list) else (value,):
-            role = member.get("role") if isinstance(member, dict) else None
-            place = f"{key}.{role}" if role in _ROLES else key
-            for found in PLACEHOLDER.finditer(json.dumps(member, ensure_ascii=False)):
-                counts.setdefault(found[1] or found[2] or found[3] or "ANY", Counter())[place] += 1
-    return {label: dict(places) for label, places in sorted(counts.items())}
+class HiddenValues:
+    """Count the placeholders in bodies. What an earlier body contained is not counted again."""
+
+    def __init__(self) -> None:
+        self._values = Values()
+        self._known: TextCache[Mapping[str, int]] = TextCache()
+
+    def of(self, body: Mapping[str, object]) -> dict[str, dict[str, int]]:
+        """Return the counts by label and place: the top-level key, and the role of the message."""
+        counts: dict[str, Counter[str]] = {}
+        for key, value in body.items():
+            for member in value if isinstance(value, list) else (value,):
+                role = member.get("role") if isinstance(member, dict) else None
+                place = f"{key}.{role}" if role in _ROLES else key
+                for label, count in self._in(member).items():
+                    counts.setdefault(label, Counter())[place] += count
+        return {label: dict(places) for label, places in sorted(counts.items())}
+
+    def _in(self, member: object) -> Mapping[str, int]:
+        key = self._values.key(member) or ""
+        known = self._known.get(key)
+        if known is None:
+            found = PLACEHOLDER.finditer(json.dumps(member, ensure_ascii=False))
+            known = Counter(match[1] or match[2] or match[3] or "ANY" for match in found)
+            self._known.put(key, known)
+        return known
 
 
 def version_of(detectors: Sequence[Detector]) -> str:

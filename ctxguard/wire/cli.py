@@ -37,7 +37,6 @@ DEFAULT_BUDGET: Final = "80%"
 """Of the window of the model that a request names."""
 _SETTINGS: Final = "CTXGUARD_WORKER_SETTINGS"
 """The variable by which workers learn their settings."""
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +63,7 @@ class Guarding:
     not_credential: str = ""
     cache_control: bool = False
     recall: bool = False
+    holdout: str = "0%"
     audit: Path | None = None
     mode: Literal["enforce", "observe"] | None = None
 
@@ -135,9 +135,11 @@ def serve(
 
 def _announced(guard: Guard, upstream: Sequence[str], listening: Listening) -> Iterator[str]:
     """Yield the lines that a proxy prints about itself at startup."""
+    from ctxguard.wire.proxy import LOOPBACK
+
     served = f"serving http://{listening.host}:{listening.port} for {' and '.join(upstream)}"
     yield f"{served}; {_masked_by(guard.stabilizer)}; {guard.stabilizer!r}"
-    if listening.host not in _LOOPBACK:
+    if listening.host not in LOOPBACK:
         yield f"listening on {listening.host}: everybody who can reach it can use it; it asks for no key of its own"
     if not guard.takes_sessions:
         yield (
@@ -177,6 +179,7 @@ def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConf
     from ctxguard.stores import open_store
     from ctxguard.wire.audit import AuditLog
     from ctxguard.wire.guard import Guard
+    from ctxguard.wire.sessions import Credentials
 
     vault, place = guarding.vault(known.store), guarding.store or known.store
     if guarding.recall and workers > 1 and place is None:
@@ -188,10 +191,10 @@ def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConf
         max_body=guarding.max_body,
         max_answer=guarding.max_answer,
         vault=vault,
-        credentials=guarding.credential.split(","),
-        not_credentials=guarding.not_credential.split(","),
+        credentials=Credentials.of(guarding.credential.split(","), guarding.not_credential.split(",")),
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
+        holdout=guarding.holdout,
         tools=load_context_config(chain.config).pii.tools or {},
         recall=guarding.recall and (place is None or open_store(place)),
         audit=None if guarding.audit is None else AuditLog(guarding.audit),

@@ -11,12 +11,12 @@ between conversations.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 from ctxguard.adapting.adapter import require_stabilizer, texts_flow, window_for
 from ctxguard.adapting.fields import get
@@ -28,11 +28,13 @@ from ctxguard.formats.format import Format
 from ctxguard.formats.registry import format_of
 from ctxguard.pii import MaskSession, Vault
 from ctxguard.report import Report
-from ctxguard.settings import opened
+from ctxguard.report.telemetry import Metrics
+from ctxguard.settings import nearest, opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.wire.asked import WireRequest
-from ctxguard.wire.audit import Audit, hidden_values, version_of
+from ctxguard.wire.audit import Audit, HiddenValues, version_of
+from ctxguard.wire.caches import Caches, Prompt
 from ctxguard.wire.caching import with_breakpoints
 from ctxguard.wire.chains import Chains
 from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts
@@ -40,8 +42,7 @@ from ctxguard.wire.counting import Counters, model_of
 from ctxguard.wire.decoding import decoded_request
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.masking import WireMasking
-from ctxguard.wire.metering import label_of
-from ctxguard.wire.metrics import Metrics
+from ctxguard.wire.metering import labels_of, model_name
 from ctxguard.wire.readback import ReadBack, Reading
 from ctxguard.wire.replies import Reply
 from ctxguard.wire.request_json import parsed_body, written_body
@@ -62,6 +63,8 @@ HEADERS: Final = "x-ctxguard"
 """Prefix of the names of our headers."""
 SESSION_HEADER: Final = f"{HEADERS}-session"
 """The header by which a client names its session. It is not forwarded."""
+_UNLIMITED: Final = 10**12
+"""Budget in tokens of a request that is held out."""
 _SIGNED: Final = "AWS4-"
 """Prefix of the signature of a request to Amazon, which covers its body."""
 _SAMPLE: Final = "Write to ada@example.com, or call +1 212 555 0123 about order 4111 1111 1111 1111."
@@ -82,6 +85,8 @@ class Prepared:
         is_redacted: Whether values were redacted in a request with texts but no history; None for all others.
         reading: Answers read-back calls; None if the tool is not offered.
         billed_to: The labels under which its billed tokens are counted.
+        hidden: The placeholders in the body, see `HiddenValues`; None if it is forwarded unread.
+        prompt: What the provider's cache should hold of it; None if the provider has the history.
     """
 
     body: bytes = field(repr=False)
@@ -92,7 +97,9 @@ class Prepared:
     refused: frozenset[Refused] = frozenset()
     is_redacted: bool | None = None
     reading: Reading | None = field(default=None, repr=False)
-    billed_to: str = "kind"
+    billed_to: Mapping[str, str] = field(default_factory=dict)
+    hidden: Mapping[str, Mapping[str, int]] | None = None
+    prompt: Prompt | None = field(default=None, repr=False)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -134,7 +141,34 @@ class Prepared:
 
 
 class GuardSettings(TypedDict, total=False):
-    """The settings of `Guard`, without its stabilizer."""
+    """The settings of `Guard`; all are optional.
+
+    Attributes:
+        strategy: How values are masked if the stabilizer has no masker of its own: `pseudonymize`, the default, allows
+            restoring them in responses.
+        on_unreadable: `refuse` (the default) requests that it cannot read, such as uploads of images, or a list of
+            paths to which they are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the
+            end of a path. Requests that the guard reads, uploads of texts among them, are never sent on unread.
+        max_body: Bytes that the body of a request may have, 50 million by default.
+        vault: Where the placeholders of sessions, conversations and stored responses are kept; all workers that serve
+            the same clients must share its store. None means in the memory of this process.
+        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it if
+            a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
+        max_answer: Maximum bytes, decompressed, of a response that is read as a whole, 50 million by default.
+        credentials: Which headers and query parameters separate sessions (`docs/wire.md` lists those that do not).
+        takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot support them.
+            They may by default.
+        cache_control: Mark up to four prefixes of a request to Anthropic for its cache, if the client marks none.
+        recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
+            get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
+        holdout: Share of conversations (`5%`) that is masked and not cut, to measure what cuts save.
+        on_report: Called with the report on each request; `report.session` is the session that the client named.
+        tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
+            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
+        audit: Is called with the record of each request and the body that is sent, before it is: an
+            `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent. Async clients and the
+            proxy call it in a thread, several at once.
+    """
 
     strategy: Strategies
     on_unreadable: OnUnreadable
@@ -145,11 +179,11 @@ class GuardSettings(TypedDict, total=False):
     audit: Audit | None
     tools: Mapping[str, bool]
     max_answer: int
-    credentials: Sequence[str]
-    not_credentials: Sequence[str]
+    credentials: Credentials
     takes_sessions: bool
     cache_control: bool
     recall: Store | bool
+    holdout: str
 
 
 class Guard:
@@ -160,83 +194,50 @@ class Guard:
 
     Args:
         stabilizer: Its rules define what is personal data. A chain without `MaskPII` masks nothing.
-        strategy: How values are masked if the stabilizer has no masker of its own: `pseudonymize` allows restoring them
-            in responses.
-        on_unreadable: `refuse` requests that the guard cannot read, such as uploads of images, or a list of paths to
-            which they are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the end of a
-            path. Requests that the guard reads, uploads of texts among them, are never sent on unread.
-        max_body: Bytes that the body of a request may have.
-        vault: Where the placeholders of sessions, conversations and stored responses are kept; all workers that serve
-            the same clients must share its store. None means in the memory of this process.
-        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it if
-            a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
-        max_answer: Maximum bytes, decompressed, of a response that is read as a whole.
-        credentials: Headers and query parameters that separate sessions, in addition to all those that are not known to
-            contain no credential (`docs/wire.md` lists these).
-        not_credentials: Headers and parameters that do not separate sessions, such as a tracing header of your own.
-        takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot support them.
-        cache_control: Mark up to four prefixes of a request to Anthropic for its cache, if the client marks none.
-        recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
-            get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
-        on_report: Called with the report on each request; `report.session` is the session that the client named.
-        tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
-            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
-        audit: Is called with the record of each request and the body that is sent, before it is: an
-            `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent.
+        **settings: See `GuardSettings`.
 
     Attributes:
         metrics: Counts of events.
+        refusals: The message of the latest refusal, by the name of its error.
 
     Raises:
         ConfigError: A setting cannot be used.
     """
 
-    def __init__(
-        self,
-        stabilizer: Stabilizer,
-        *,
-        strategy: Strategies = "pseudonymize",
-        on_unreadable: OnUnreadable = "refuse",
-        max_body: int = 50_000_000,
-        vault: Vault | None = None,
-        keep_thinking: bool | None = None,
-        on_report: OnReport | None = None,
-        audit: Audit | None = None,
-        tools: Mapping[str, bool] = MappingProxyType({}),
-        max_answer: int = 50_000_000,
-        credentials: Sequence[str] = (),
-        not_credentials: Sequence[str] = (),
-        takes_sessions: bool = True,
-        cache_control: bool = False,
-        recall: Store | bool = False,
-    ) -> None:
-        self._cache_control = cache_control
+    def __init__(self, stabilizer: Stabilizer, **settings: Unpack[GuardSettings]) -> None:
+        if untaken := settings.keys() - GuardSettings.__annotations__.keys():
+            name, known = min(untaken), GuardSettings.__annotations__
+            raise ConfigError(f"Guard takes no setting {name!r}{nearest(name, known)}", setting=name)
         self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
-        self.strategy = strategy
-        self.unread_paths: tuple[str, ...] = _unread_paths(on_unreadable)
-        self.max_body = max_body
-        self.max_answer = max_answer
-        self.takes_sessions = takes_sessions
-        self.on_report = valid_listener(on_report)
-        self._audit = audit
-        self._tools = tools
+        self.strategy: Strategies = settings.get("strategy", "pseudonymize")
+        self.unread_paths: tuple[str, ...] = _unread_paths(settings.get("on_unreadable", "refuse"))
+        self.max_body: int = settings.get("max_body", 50_000_000)
+        self.max_answer: int = settings.get("max_answer", 50_000_000)
+        self.takes_sessions: bool = settings.get("takes_sessions", True)
+        self.on_report: OnReport | None = valid_listener(settings.get("on_report"))
+        self._audit = settings.get("audit")
+        self._tools = settings.get("tools", {})
+        self._cache_control = settings.get("cache_control", False)
+        self._holdout = _share(settings.get("holdout", "0%"))
+        self._keeps_thinking = settings.get("keep_thinking")
+        self._credentials = settings.get("credentials", Credentials())
+        self._threads = Threads(settings.get("vault"))
         self.metrics: Metrics = Metrics()
-        self._read_back = (
-            None if recall is False else ReadBack(None if recall is True else opened(recall), self.metrics)
-        )
-        self._masking = [WireMasking(one, strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
+        self.refusals: dict[str, str] = {}
+        self._caches = Caches(self.metrics)
+        read = settings.get("recall", False)
+        self._read_back = None if read is False else ReadBack(None if read is True else opened(read), self.metrics)
+        self._masking = [WireMasking(one, self.strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
         self._detectors = [detector for masking in self._masking for detector in masking.detectors]
         self._check = BodyCheck(self._detectors)
         self._rules = version_of(self._detectors)
         self._values = Values()
+        self._hidden = HiddenValues()
         self._warned: set[str] = set()
         self._counters = Counters(stabilizer.counter)
-        self._keeps_thinking = keep_thinking
         self._chains = self._reading_chains = Chains(stabilizer, self._masking)
         if self._read_back is not None:
             self._reading_chains = Chains(self._read_back.storing(stabilizer), self._masking)
-        self._credentials = Credentials.of(credentials, not_credentials)
-        self._threads = Threads(vault)
 
     def prepare(self, request: WireRequest) -> Prepared:
         """Return the request that is sent instead of a given one.
@@ -275,25 +276,6 @@ class Guard:
         request = WireRequest("POST", "/v1/chat/completions", {}, written_body(sample))
         Guard(Stabilizer.from_policy("agent", budget=10_000)).prepare(request)
 
-    def again(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
-        """Return another attempt if the provider refused a request for a reason that this can fix; else None.
-
-        A prompt that was too long is sent again with a smaller budget; thinking that was signed for another prompt is
-        left out. Each is tried once, and applies to the whole conversation from then on, see `Stabilizer.tighten`. If
-        the provider requires thinking that is missing, the request is sent again with it.
-
-        Args:
-            request: The request as the client sends it.
-            prepared: The first attempt.
-            status: The status of the response.
-            answer: The body of the response.
-        """
-        return drive(self.preparing_again(request, prepared, status, answer))
-
-    async def aagain(self, request: WireRequest, prepared: Prepared, status: int, answer: bytes) -> Prepared | None:
-        """Do the same as `again` if summarizers or stores are async."""
-        return await adrive(self.preparing_again(request, prepared, status, answer))
-
     def preparing(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:
         """Do what `prepare` does as a generator that yields an `Ask` for whatever needs I/O."""
         try:
@@ -301,15 +283,17 @@ class Guard:
         except (CtxguardError, RecursionError) as error:
             if self.stabilizer.mode == "enforce":
                 refusal = WireError("the body is nested too deeply") if isinstance(error, RecursionError) else error
-                self.record(request.path, request.headers, refusal)
+                yield from self.recording(request.path, request.headers, refusal)
                 raise refusal from None
             prepared = Prepared(request.body)
-        self.record(request.path, request.headers, prepared)
+        yield from self.recording(request.path, request.headers, prepared)
         self._note(prepared, request.headers.get(SESSION_HEADER))
         return prepared
 
-    def record(self, path: str, headers: Mapping[str, str], done: Prepared | Exception | None) -> None:
-        """Record what becomes of a request, before it is sent.
+    def recording(
+        self, path: str, headers: Mapping[str, str], done: Prepared | Exception | None
+    ) -> Generator[Ask, object, None]:
+        """Have recorded what becomes of a request, before it is sent. In an event loop, a thread does it.
 
         Args:
             path: The path of its URL.
@@ -322,26 +306,35 @@ class Guard:
         if self._audit is None:
             return
         record: dict[str, object] = {"path": path, "session": headers.get(SESSION_HEADER), "rules": self._rules}
-        body = done.body if isinstance(done, Prepared) else None
-        report = done.report if isinstance(done, Prepared) else None
         if isinstance(done, Exception):
             record["refused"] = type(done).__name__
-        elif body and (report is not None or done.is_redacted is not None):  # type: ignore[union-attr]
-            parsed = parsed_body(body) if body.lstrip()[:1] == b"{" else {"upload": body.decode("utf-8", "replace")}
-            record |= {"model": model_of(parsed, path), "hidden": hidden_values(parsed)}
-        if report is not None:
-            record |= {"decisions": report.brief(), "observed": report.observed}
-        told = {key: self._shown(value) if isinstance(value, str) else value for key, value in record.items()}
-        self._audit(told, body)
+        prepared = done if isinstance(done, Prepared) else Prepared(b"")
+        if prepared.hidden is not None:
+            record |= {"model": prepared.billed_to.get("model", ""), "hidden": prepared.hidden}
+        if prepared.report is not None:
+            record |= {"decisions": prepared.report.brief(), "observed": prepared.report.observed}
+        told = {key: self.shown(value) if isinstance(value, str) else value for key, value in record.items()}
+        yield Ask(self._audit, (told, prepared.body if isinstance(done, Prepared) else None))
 
-    def _shown(self, text: str) -> str:
+    def shown(self, text: str) -> str:
         """Return a text in which no rule matches: clients choose the names of sessions, models and paths."""
         return "…" if self._check.found(text, Use.TEXT) else text
 
     def preparing_again(
         self, request: WireRequest, prepared: Prepared, status: int, answer: bytes
     ) -> Generator[Ask, object, Prepared | None]:
-        """Do what `again` does as a generator."""
+        """Return another attempt if the provider refused a request for a reason that this can fix; else None.
+
+        A prompt that was too long is sent again with a smaller budget; thinking that was signed for another prompt is
+        left out. Each is tried once, and applies to the whole conversation from then on, see `Stabilizer.tighten`. If
+        the provider requires thinking that is missing, the request is sent again with it.
+
+        Args:
+            request: The request as the client sends it.
+            prepared: The first attempt.
+            status: The status of the response.
+            answer: The body of the response.
+        """
         found = self._refusal(prepared, status, answer)
         if found is None:
             return None
@@ -358,7 +351,7 @@ class Guard:
         found = retry_for(status, answer, tokens=prepared.tokens, budget=prepared.budget, keeps=self._keeps_thinking)
         if found is None or found.why in prepared.refused:
             return None
-        self.metrics.add("retries_total")
+        self.metrics.add("retries")
         return found
 
     def _keeps(self, body: Mapping[str, object], retry: Retry | None) -> bool:
@@ -372,14 +365,17 @@ class Guard:
         """Count the outcome of a request, and hand its report to the application."""
         report = prepared.report
         if report is None:
-            self.metrics.add("passed_unread_total", count=int(bool(prepared.body) and prepared.is_redacted is None))
-            self.metrics.add("masked_requests_total", count=int(bool(prepared.is_redacted)))
+            self.metrics.add("passed_unread", int(bool(prepared.body) and prepared.is_redacted is None))
+            self.metrics.add("masked_requests", int(bool(prepared.is_redacted)))
             return
-        self.metrics.add("input_tokens_total", "side", "sent", count=prepared.tokens)
-        self.metrics.add("input_tokens_total", "side", "received", count=report.tokens_before)
+        self.metrics.add("input.tokens", prepared.tokens, side="sent")
+        self.metrics.add("input.tokens", report.tokens_before, side="received")
         brief = report.brief()
-        self.metrics.add("cuts_total", count=brief["cut"])
-        self.metrics.add("masked_requests_total", count=int(brief["masked"] > 0))
+        self.metrics.add("cuts", brief["cut"])
+        self.metrics.add("rebilled.tokens", report.cut.rebilled if report.cut and not report.observed else 0)
+        for kind in (prepared.hidden or {}).keys() - {"LITERAL"}:
+            self.metrics.add("masked_kinds", kind=kind)
+        self.metrics.add("masked_requests", int(brief["masked"] > 0))
         tell(self.on_report, report, session)
 
     def _enforced(self, request: WireRequest, retry: Retry | None) -> Generator[Ask, object, Prepared]:
@@ -396,7 +392,7 @@ class Guard:
             )
         upload = divided(request.headers, request.body) if uploads else None
         has_texts = has_texts or upload is not None
-        self.metrics.add("requests_total", "api", "texts" if has_texts else "unknown" if kind is None else kind.api)
+        self.metrics.add("requests", api="texts" if has_texts else "unknown" if kind is None else kind.api)
         if kind is None and not request.body:
             return Prepared(b"")
         if kind is None and not has_texts:
@@ -421,7 +417,9 @@ class Guard:
         body: Mapping[str, Any] = parsed_body(request.body) if upload is None else {"parts": parts}
         cleaned: Mapping[str, Any] = self._check.cleaned(body, body)
         sent = written_body(cleaned) if upload is None else divider.join(cleaned["parts"]).encode()
-        return Prepared(sent, is_redacted=cleaned is not body)
+        hidden = self._hidden.of(cleaned if upload is None else {"upload": cleaned["parts"]})
+        billed_to = {"model": model_name(model_of(body, request.path))}
+        return Prepared(sent, is_redacted=cleaned is not body, billed_to=billed_to, hidden=hidden)
 
     def _with_shared_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
         """Return a body that reuses the objects of equal messages in earlier requests, so that none is read twice."""
@@ -449,33 +447,46 @@ class Guard:
         is_incremental = kind.api == "responses" and bool(previous or conversation)
         held = {"previous": previous, "conversation": conversation} if is_incremental else {}
         thread = self._threads.of(owner, **held)
-        self.metrics.add("unknown_threads_total", count=int(thread.redacts))
+        self.metrics.add("unknown_threads", int(thread.redacts))
         keeps = self._keeps(body, retry)
-        reading = None if self._read_back is None else self._read_back.reading(kind, request, body, owner.scope)
+        opening = self._caches.opening(kind, body, owner)
+        is_held_out = not is_incremental and int.from_bytes(opening[:4]) < self._holdout * (1 << 32)
+        book = None if is_held_out else self._read_back
+        reading = None if book is None else book.reading(kind, request, body, owner.scope)
         chains = self._chains if reading is None else self._reading_chains
         chain = chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps)
         model = model_of(body, request.path)
         stabilizer = chain.stabilizer.with_(counter=self._counters.of(model))
+        billed_to = labels_of(model, owner)
+        if is_held_out:
+            self.metrics.add("held_out")
+            stabilizer, billed_to = stabilizer.with_(budget=_UNLIMITED, headroom=0), {**billed_to, "group": "holdout"}
         window = window_for(stabilizer, None, model)
-        billed_to = label_of(model, owner)
         if reading is not None:
             body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
+        prompt = None if is_incremental else Prompt(self._caches, kind, body, model, opening)
+        anchored = list if prompt is None else prompt.anchored
         texts = BodyTexts.of(kind, body, self._check, stabilizer, window)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
         sent, report, tokens = yield from texts_flow(
-            stabilizer, chain.adapter, kind.native(texts.body), texts, window=window, tightened=tightened
+            *(stabilizer, chain.adapter, kind.native(texts.body), texts),
+            window=window,
+            tightened=tightened,
+            anchored=anchored,
         )
+        if prompt is not None:
+            prompt.sent(report, request.body)
+        hidden = self._hidden.of(body if sent is None else sent)
+        told: dict[str, Any] = {"billed_to": billed_to, "prompt": prompt, "hidden": hidden}
         if sent is None:
-            return Prepared(request.body, report, None, tokens, report.budget, billed_to=billed_to)
+            return Prepared(request.body, report, None, tokens, report.budget, **told)
         fixed = texts.overhead + report.tokens_by_kind().get("system", (0, 0))[0]
         self._warn_of_fixed(fixed, stabilizer.budget_for(window, with_headroom=True))
         if self._cache_control and kind.api == "anthropic":
             sent = with_breakpoints(sent)
         reply = self._reply(kind, body, report, owner, thread)
-        prepared = Prepared(
-            written_body(sent), report, reply, tokens, report.budget, reading=reading, billed_to=billed_to
-        )
+        prepared = Prepared(written_body(sent), report, reply, tokens, report.budget, reading=reading, **told)
         if reading is not None:
             reading.done(prepared.body, report, reply)
         return prepared
@@ -519,6 +530,13 @@ class Guard:
             else None,
             on_item=partial(self._chains.note_item, owner) if has_items else None,
         )
+
+
+def _share(given: str) -> float:
+    found = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)%", str(given))
+    if found is None or float(found[1]) > 100:
+        raise ConfigError(f"holdout is a share of the conversations such as '5%', not {given!r}", setting="holdout")
+    return float(found[1]) / 100
 
 
 def _unread_paths(given: object) -> tuple[str, ...]:

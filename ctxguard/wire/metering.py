@@ -7,16 +7,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.adapting.fields import member_at
 from ctxguard.errors import WireError
 from ctxguard.formats.format import records_of
-from ctxguard.report.telemetry import export
 from ctxguard.wire.events import EventSplitter, data_of
 
 if TYPE_CHECKING:
-    from ctxguard.wire.metrics import Metrics
+    from ctxguard.report.telemetry import Metrics
+    from ctxguard.wire.caches import Prompt
     from ctxguard.wire.sessions import Owner
 
 _MOST: Final = 8_000_000
@@ -40,17 +41,23 @@ _SHOWN: Final = 8
 _UNSAFE: Final = re.compile(r"[^\w./:@+-]")
 
 
-def label_of(model: str, owner: Owner) -> str:
+def model_name(model: str) -> str:
+    """Return the name of a model as a label, in plain characters."""
+    return _UNSAFE.sub("_", model[:64])
+
+
+def labels_of(model: str, owner: Owner) -> dict[str, str]:
     """Return the labels under which billed tokens are counted, with hashes of the credential and of the session."""
     named = hashlib.sha256(f"{owner.scope} {owner.session}".encode("utf-8", "surrogatepass")).hexdigest()[:_SHOWN]
-    session = "" if owner.session is None else f'session="{named}",'
-    return f'model="{_UNSAFE.sub("_", model[:64])}",key="{owner.scope[:_SHOWN]}",{session}kind'
+    session = {} if owner.session is None else {"session": named}
+    return {"model": model_name(model), "key": owner.scope[:_SHOWN], **session}
 
 
 def usage_of(answer: object) -> dict[str, int]:
     """Return the tokens that a response or an event reports; empty if it reports none.
 
-    `input` is the total, `cached` and `written` are the tokens read from a cache and written to one.
+    `input` is the total, `cached` (missing if nothing is reported) and `written` are the tokens read from a cache and
+    written to one.
     """
     places = (member_at(answer, place) for place in _PLACES)
     used = next((record for record in places if isinstance(record, Mapping)), {})
@@ -60,8 +67,10 @@ def usage_of(answer: object) -> dict[str, int]:
         for name, count in known.items():
             counts[_KINDS[name]] = max(count, counts[_KINDS[name]])  # some gateways report it under two names
     beside = counts["read"] + counts["written"]
-    found = {"input": counts["input"] + beside, "cached": counts["cached"] + counts["read"]}
-    return {**found, "written": counts["written"], "output": counts["output"] + counts["thoughts"]} if used else {}
+    found = {"input": counts["input"] + beside, "output": counts["output"] + counts["thoughts"]}
+    if {"cached", "read"} & counts.keys():  # some servers say nothing of caches
+        found["cached"] = counts["cached"] + counts["read"]
+    return {**found, "written": counts["written"]} if used else {}
 
 
 class Billed:
@@ -69,11 +78,18 @@ class Billed:
 
     Args:
         metrics: Receives the counts.
-        label: The labels of the counts, see `label_of`.
+        labels: The labels of the counts, see `labels_of`.
+        prompt: The prompt that was answered, if caches are watched.
+
+    Attributes:
+        told: The tokens that the response reported.
     """
 
-    def __init__(self, metrics: Metrics, label: str = "kind") -> None:
-        self._metrics, self._label = metrics, label
+    def __init__(
+        self, metrics: Metrics, labels: Mapping[str, str] = MappingProxyType({}), prompt: Prompt | None = None
+    ) -> None:
+        self._metrics, self._labels, self._prompt = metrics, labels, prompt
+        self.told: Mapping[str, int] = {}
         self._begun, self._is_lost = b"", False
         self._splitter: EventSplitter | None = None
         self._most: dict[str, int] = {}
@@ -99,8 +115,12 @@ class Billed:
         else:
             self._note_whole()
         for kind, count in self._most.items():
-            self._metrics.add("billed_tokens_total", self._label, kind, count=count)
-            export("billed.tokens", count, {"kind": kind})
+            self._metrics.add("billed.tokens", count, **self._labels, kind=kind)
+        if self._most:
+            self._metrics.add("billed.answers", **self._labels)
+            self.told = dict(self._most)
+            if self._prompt is not None:
+                self._prompt.answered(self._most)
         self._begun, self._most, self._splitter = b"", {}, None
 
     def _note_whole(self) -> None:

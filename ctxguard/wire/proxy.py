@@ -11,11 +11,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import ConfigError, CtxguardError, WireError
 from ctxguard.formats.registry import format_of
 from ctxguard.settings import extra
+from ctxguard.wire.caches import PROVIDERS
 from ctxguard.wire.guard import Guard
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, error_event, status_of
 from ctxguard.wire.transport import UNFORWARDED, AsyncTransport
@@ -28,25 +31,14 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("ctxguard.wire")
 HEALTH_PATH: Final = "/healthz"
 METRICS_PATH: Final = "/metrics"
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _HOP_BY_HOP: Final = frozenset(
-    {
-        b"connection",
-        b"expect",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
+    b"connection expect keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
+    b"transfer-encoding upgrade".split()
 )
 """Headers that belong to one connection (RFC 9110, section 7.6.1)."""
 _LARGE: Final = 100_000
 """Size in bytes from which on a body is prepared in a thread."""
-_HOSTS: Final = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "google"}
-"""A word in the host name of the provider of each API."""
 _PREFIX: Final = "ctxguard.prefix"
 """The extension of a request with the prefix of its path that selects the provider."""
 _CLIENT_LEFT: Final = 499
@@ -88,9 +80,7 @@ def proxy_app(
             raise ConfigError(f"upstream must be an http or https URL, not {str(url)!r}", setting="upstream")
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
     sender = AsyncTransport(guard, transport=transport or httpx.AsyncHTTPTransport(limits=limits), large=_LARGE)
-    forward = _Forward(
-        guard, urls, sender, read_timeout=read_timeout, stall_timeout=stall_timeout, body_timeout=body_timeout
-    )
+    forward = _Forward(guard, urls, sender, read_timeout, stall_timeout, body_timeout)
     return _app(forward, guard, sender)
 
 
@@ -123,40 +113,39 @@ class _StalledError(Exception):
     """The client stopped reading."""
 
 
+@dataclass(slots=True)
 class _Forward:
     """Forward requests to the provider through the guard: an ASGI application.
 
     Attributes:
         open: Number of requests in progress.
+        since: When it began.
     """
 
-    def __init__(
-        self,
-        guard: Guard,
-        upstreams: Sequence[httpx.URL],
-        sender: AsyncTransport,
-        *,
-        read_timeout: float,
-        stall_timeout: float,
-        body_timeout: float,
-    ) -> None:
-        self._guard = guard
-        self._upstreams = upstreams
-        self._sender = sender
-        # connecting has to wait for many requests that come at once to be prepared
-        self._timeouts = {"connect": 30.0, "read": read_timeout, "write": read_timeout, "pool": 60.0}
-        self._stall_timeout = stall_timeout
-        self._body_timeout = body_timeout
-        self.open = 0
+    guard: Guard
+    upstreams: Sequence[httpx.URL]
+    sender: AsyncTransport
+    read_timeout: float
+    stall_timeout: float
+    body_timeout: float
+    open: int = 0
+    since: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if _asks_for_page(scope):
+            from starlette.responses import HTMLResponse
+
+            from ctxguard.report.page import render
+
+            page = render("guard.html", title="What this guard did", guard=self.guard, proxy=self)
+            return await HTMLResponse(page)(scope, receive, send)
         if scope["type"] != "http" or dict(scope["headers"]).get(b"upgrade", b"").lower() == b"websocket":
             # clients that also speak HTTP switch to it at once after this status; after others they try several times
-            refused = _Client(send, self._stall_timeout, scope["path"], "" if scope["type"] == "http" else "websocket.")
+            refused = _Client(send, self.stall_timeout, scope["path"], "" if scope["type"] == "http" else "websocket.")
             await refused.refuse(426, "WireError", "ctxguard reads no web sockets; send the request by HTTP")
-            return
+            return None
         self.open += 1
-        client = _Client(send, self._stall_timeout, scope["path"])
+        client = _Client(send, self.stall_timeout, scope["path"])
         try:
             await self._answered(scope, receive, client)
         except _ClientLeftError:
@@ -167,13 +156,13 @@ class _Forward:
         finally:
             self.open -= 1
             if client.status:
-                self._guard.metrics.add("answers_total", "status", str(client.status))
+                self.guard.metrics.add("answers", status=str(client.status))
 
     async def _answered(self, scope: Scope, receive: Receive, client: _Client) -> None:
         try:
             body = await self._body_in_time(scope, receive)
         except WireError as error:
-            self._guard.metrics.add("refused_total", "error", "WireError")
+            self.guard.metrics.add("refused", error="WireError")
             await client.refuse(status_of(error), type(error).__name__, str(error), closes=True)
             return
         answering = asyncio.ensure_future(self._forwarded(scope, body, client))
@@ -190,15 +179,15 @@ class _Forward:
 
     async def _body_in_time(self, scope: Scope, receive: Receive) -> bytes:
         try:
-            async with asyncio.timeout(self._body_timeout):
+            async with asyncio.timeout(self.body_timeout):
                 return await self._body(scope, receive)
         except TimeoutError:
-            told = f"the body of the request did not come within {self._body_timeout:g} seconds"
+            told = f"the body of the request did not come within {self.body_timeout:g} seconds"
             raise WireError(told, status=408) from None
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """Return the body of a request, or refuse one that is too large."""
-        most = self._guard.max_body
+        most = self.guard.max_body
         told = dict(scope["headers"]).get(b"content-length", b"0")
         too_large = WireError(f"the body is larger than {most:,} bytes; raise --max-body", status=413)
         if told.isdigit() and int(told) > most:
@@ -222,11 +211,11 @@ class _Forward:
         try:
             request = self._request(scope, body)
         except httpx.InvalidURL:
-            self._guard.metrics.add("refused_total", "error", "WireError")
+            self.guard.metrics.add("refused", error="WireError")
             await client.refuse(400, "WireError", "the path of the request cannot be sent on")
             return
         try:
-            answer = await self._sender.handle_async_request(request)
+            answer = await self.sender.handle_async_request(request)
         except (httpx.TransportError, CtxguardError) as error:
             status, name, message = self._reason(error, request.url)
             self._failed(name, status)
@@ -284,13 +273,13 @@ class _Forward:
 
     def _upstream(self, path: str) -> tuple[httpx.URL, str]:
         """Return the destination of a request, and the prefix of its path that selected it."""
-        for one in self._upstreams:
+        for one in self.upstreams:
             prefix = f"/{one.netloc.decode()}"
             if path == prefix or path.startswith(prefix + "/"):
                 return one, prefix
         kind = format_of("POST", path)
-        word = _HOSTS.get(kind.api, "") if kind is not None else ""
-        return next((one for one in self._upstreams if word and word in one.host), self._upstreams[0]), ""
+        word = PROVIDERS.get(kind.api, "") if kind is not None else ""
+        return next((one for one in self.upstreams if word and word in one.host), self.upstreams[0]), ""
 
     def _request(self, scope: Scope, body: bytes) -> httpx.Request:
         import httpx
@@ -309,13 +298,24 @@ class _Forward:
         url = upstream.copy_with(raw_path=path + (b"?" + query if query else b""))
         names = (b"proxy-authorization",)  # it is not forwarded, and separates clients
         unforwarded = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in names}
-        extensions = {"timeout": self._timeouts, UNFORWARDED: unforwarded, _PREFIX: prefix}
+        # connecting has to wait for many requests that come at once to be prepared
+        timeouts = {"connect": 30.0, "read": self.read_timeout, "write": self.read_timeout, "pool": 60.0}
+        extensions = {"timeout": timeouts, UNFORWARDED: unforwarded, _PREFIX: prefix}
         return httpx.Request(scope["method"], url, headers=headers, content=body or None, extensions=extensions)
 
     def _failed(self, cause: str, status: int) -> None:
-        self._guard.metrics.add("failures_total", "cause", cause)
+        self.guard.metrics.add("failures", cause=cause)
         level = logging.INFO if status == _CLIENT_LEFT else logging.WARNING  # some leave once they have what they need
         _LOG.log(level, "an answer did not end as it should: %s (status %d)", cause, status)
+
+
+def _asks_for_page(scope: Scope) -> bool:
+    """Return whether a browser on this machine opens the root; a page elsewhere may have a name that leads here."""
+    if scope["type"] != "http" or (scope["method"], scope["path"]) != ("GET", "/"):
+        return False
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    named = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
+    return "text/html" in headers.get("accept", "") and {(scope["client"] or [""])[0], named.strip("[]")} <= LOOPBACK
 
 
 async def _left(receive: Receive) -> None:

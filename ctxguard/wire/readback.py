@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from ctxguard.content.views import Count
     from ctxguard.formats.format import Body, Format
     from ctxguard.report import Report
+    from ctxguard.report.telemetry import Metrics
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.stores import Store
-    from ctxguard.wire.metrics import Metrics
 
 MOST_ROUNDS: Final = 6
 """Consecutive read-backs that are answered; then the model is told once to stop, and the next one ends the response."""
@@ -323,7 +323,7 @@ class Reading:
             return f"[no more: {MOST_CALLS} read-backs at once are the limit; ask for the rest in the next step]"
         given = {k: v for k, v in asked.items() if v not in (None, "")} if isinstance(asked, dict) else {}
         kind = "handle" if "handle" in given else "query"
-        self.book.metrics.add("read_backs_total", "by", kind)
+        self.book.metrics.add("read_backs", by=kind)
         if kind == "handle":
             return self._read(given)
         query = given.get("query")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.pii.mask.unmask import NamesHost, gets_values
@@ -51,10 +51,11 @@ _OBJECTS: Final = ("input", "args")
 _MAY_HOLD: Final = re.compile(r"[<>]|&lt;|\\u003[ce]", re.IGNORECASE)
 
 
+@dataclass(slots=True, eq=False)
 class Reply:
     """Restore values in the response to one request.
 
-    Args:
+    Attributes:
         format: The format of the request.
         session: The placeholders and their values.
         wants_json: Whether the text of the response is JSON, in which values have to be escaped.
@@ -65,24 +66,13 @@ class Reply:
             provider's.
     """
 
-    def __init__(
-        self,
-        format: Format,  # noqa: A002 - what it is
-        session: MaskSession,
-        *,
-        wants_json: bool = False,
-        tools: Mapping[str, bool] = MappingProxyType({}),
-        names_host: NamesHost | None = None,
-        on_id: OnId | None = None,
-        on_item: OnItem | None = None,
-    ) -> None:
-        self.format = format
-        self.session = session
-        self.wants_json = wants_json
-        self.tools = tools
-        self.names_host = names_host
-        self._on_id = on_id
-        self._on_item = on_item
+    format: Format
+    session: MaskSession
+    wants_json: bool = False
+    tools: Mapping[str, bool] = field(default_factory=dict)
+    names_host: NamesHost | None = None
+    on_id: OnId | None = None
+    on_item: OnItem | None = None
 
     def whole(self, raw: bytes) -> bytes:
         """Return the body of a response that is one JSON text; anything else is returned unchanged."""
@@ -97,8 +87,8 @@ class Reply:
     def learn(self, answer: object) -> None:
         """Record the id of a response that the provider stores."""
         name = answer.get("id") if isinstance(answer, dict) else None
-        if self._on_id is not None and isinstance(name, str):
-            note, self._on_id = self._on_id, None  # the events of a stream repeat it
+        if self.on_id is not None and isinstance(name, str):
+            note, self.on_id = self.on_id, None  # the events of a stream repeat it
             note(name)
 
     def restored(self, value: object) -> object:
@@ -119,8 +109,8 @@ class Reply:
         if all(fields[key] is record[key] for key in fields):
             return record
         name = record.get("id")
-        if self._on_item is not None and isinstance(name, str) and "type" in record:
-            self._on_item(name, dict(_changed_texts(fields, record)))
+        if self.on_item is not None and isinstance(name, str) and "type" in record:
+            self.on_item(name, dict(_changed_texts(fields, record)))
         return fields
 
     def _restored_field(self, key: str, value: object) -> object:

@@ -27,7 +27,7 @@ from ctxguard.wire.cli import Guarding, guard_of, is_a_failure, require_server, 
 from ctxguard.wire.proxy import proxy_app
 
 if TYPE_CHECKING:
-    from ctxguard.wire.metrics import Metrics
+    from ctxguard.report.telemetry import Metrics
 
 _FORWARDED: Final = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 """Signals that are sent to this process alone; Ctrl-C reaches the client by itself."""
@@ -201,17 +201,24 @@ def _waited(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def summary(metrics: Metrics) -> Iterator[str]:
     """Yield the lines of the summary."""
-    requests, refused = metrics.get("requests_total"), metrics.get("refused_total")
-    came, sent = (metrics.get("input_tokens_total", side) for side in ("received", "sent"))
+    requests, refused = metrics.get("requests"), metrics.get("refused")
+    came, sent = (metrics.get("input.tokens", side=side) for side in ("received", "sent"))
     yield f"{counted(requests, 'request')}{f', {refused} refused' if refused else ''}"
     if came:
         yield f"input tokens: {came:,} came in, {sent:,} were sent ({sent / came:.0%})"
     kinds = ("input", "cached", "written", "output")
-    billed, cached, written, output = (metrics.get("billed_tokens_total", kind) for kind in kinds)
+    billed, cached, written, output = (metrics.get("billed.tokens", kind=kind) for kind in kinds)
     if billed:
         told = f"{cached:,} cached" + (f", {written:,} written to the cache" if written else "")
         yield f"the provider reported {billed:,} input ({told}) and {output:,} output tokens"
-    masked, cuts = metrics.get("masked_requests_total"), metrics.get("cuts_total")
+    if held := metrics.get("billed.answers", group="holdout"):
+        others = metrics.get("billed.answers") - held
+        whole = metrics.get("billed.tokens", kind="input", group="holdout")
+        each, rest = whole / held, (billed - whole) / max(1, others)
+        yield f"held out: {counted(held, 'request')} of {each:,.0f} input tokens each, the others {rest:,.0f}"
+    if rebilled := metrics.get("rebilled.tokens"):
+        yield f"cuts kept {came - sent - rebilled:,} input tokens out, net of {rebilled:,} that were billed again"
+    masked, cuts = metrics.get("masked_requests"), metrics.get("cuts")
     yield f"personal data was masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"
-    if read := metrics.get("read_backs_total"):
+    if read := metrics.get("read_backs"):
         yield f"the model read back {counted(read, 'time')} what was shortened or had left"

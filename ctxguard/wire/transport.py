@@ -9,6 +9,7 @@ import asyncio
 import copy
 import logging
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, Unpack
@@ -44,6 +45,8 @@ else:
 _LOG: Final = logging.getLogger("ctxguard.wire")
 UNFORWARDED: Final = "ctxguard.unforwarded"
 """The extension of a request with headers that the client sent for the proxy alone."""
+_BILLED: Final = "ctxguard.billed"
+"""The extension of a response with the object that reads its reported tokens."""
 _FRAMES: Final = "application/vnd.amazon.eventstream"
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
 
@@ -143,28 +146,29 @@ class _Way(NamedTuple):
 
     def answered(self, asked: WireRequest) -> Generator[Ask, object, tuple[Prepared, Any]]:
         """Send a request, and retry if the provider refused it for a fixable reason; also return what was sent."""
-        prepared: Any = yield from self._prepared(asked, "prepare", "preparing", asked)
+        prepared: Any = yield from self._prepared(asked, self.guard.preparing(asked))
         while True:
             sent = _guarded(_library(self.request), self.request, prepared)
             answer = self._metered((yield Ask(self.send, (sent,))), prepared)
             if not prepared.may_be_sent_again(answer.status_code) or not can_decode(encoding_of(answer)):
                 return prepared, answer
             refused: Any = yield Ask(self.read, (answer, self.guard.max_answer))
-            given = (asked, prepared, answer.status_code, refused)
-            another: Any = yield from self._prepared(asked, "again", "preparing_again", *given)
+            trying = self.guard.preparing_again(asked, prepared, answer.status_code, refused)
+            another: Any = yield from self._prepared(asked, trying)
             if another is None:
                 return prepared, _rewritten(_library(self.request), answer, content=refused)
             prepared = another
 
-    def _prepared(self, asked: WireRequest, sync: str, flow: str, *given: object) -> Generator[Ask, object, object]:
+    def _prepared(self, asked: WireRequest, flow: Generator[Ask, object, object]) -> Generator[Ask, object, object]:
         """Prepare a request, a large one in a thread."""
         if self.large is None or len(asked.body) < self.large:
-            return (yield from getattr(self.guard, flow)(*given))
-        return (yield Ask(asyncio.to_thread, (getattr(self.guard, sync), *given)))
+            return (yield from flow)
+        return (yield Ask(asyncio.to_thread, (drive, flow)))
 
     def _metered(self, answer: Any, prepared: Prepared) -> Any:  # noqa: ANN401
         """Return an answer whose reported tokens are counted as it passes."""
-        billed = Billed(self.guard.metrics, prepared.billed_to)
+        billed = Billed(self.guard.metrics, prepared.billed_to, prepared.prompt)
+        answer.extensions[_BILLED] = billed
         if answer.is_stream_consumed:
             billed.feed(answer.content)
             billed.close()
@@ -189,26 +193,30 @@ def _exchanged(
     way = _Way(guard, request, send, awhole if read == "aread" else whole, large)
     asked: WireRequest | None = _asked(request, (yield Ask(getattr(request, read))))
     answer: Any = None
+    billed: Counter[str] = Counter()
     try:
         while asked is not None:
             prepared, answer = yield from way.answered(asked)
             _without_ours(answer).headers.update(prepared.headers)
-            if not _is_read(answer, prepared, guard):
+            if not _is_read(answer, prepared, guard, path):
                 return answer
             if _is_stream(answer):
                 return _rewritten(library, answer, stream=_stream_of(library, _GuardedStream)(answer, prepared, way))
             said: Any = yield Ask(way.read, (answer, guard.max_answer))
+            billed.update(answer.extensions[_BILLED].told)
             asked = prepared.follow(said)
     except CtxguardError as error:
         return _refused(library, guard, error, path)
-    return _rewritten(library, answer, content=prepared.whole(said))
+    done = _rewritten(library, answer, content=prepared.whole(said))
+    done.headers.update({f"{HEADERS}-billed-{kind}": str(count) for kind, count in billed.items()})
+    return done
 
 
 def _passed_on(guard: Guard, request: Any, send: Callable[..., object]) -> Generator[Ask, object, Any]:  # noqa: ANN401
     """Send a request on unread."""
-    guard.metrics.add("passed_unread_total")
+    guard.metrics.add("passed_unread")
     try:
-        guard.record(request.url.path, request.headers, None)
+        yield from guard.recording(request.url.path, request.headers, None)
     except CtxguardError as error:
         return _refused(_library(request), guard, error, request.url.path)
     return _without_ours((yield Ask(send, (request,))))
@@ -289,23 +297,25 @@ def _refused(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any
     status = status_of(error)
     if isinstance(error, UnreadableError):  # the request was sent
         name = code = error.cause
-        guard.metrics.add("failures_total", "cause", name)
+        guard.metrics.add("failures", cause=name)
     else:
         name, code = type(error).__name__, name_of(error)
-        guard.metrics.add("refused_total", "error", name)
+        guard.metrics.add("refused", error=name)
+        guard.refusals[name] = guard.shown(str(error))
     _LOG.warning("request refused with status %d: %s", status, name)
     headers = {"content-type": "application/json", ERROR_HEADER: name}
     return library.Response(status, headers=headers, content=error_body(code, str(error), status=status, path=path))
 
 
-def _is_read(answer: Any, prepared: Prepared, guard: Guard) -> bool:  # noqa: ANN401
+def _is_read(answer: Any, prepared: Prepared, guard: Guard, path: str) -> bool:  # noqa: ANN401
     """Tell whether an answer is read; count it where values should be put back and cannot."""
-    if not prepared.is_read or not 200 <= answer.status_code < 300:
+    if prepared.report is None or not 200 <= answer.status_code < 300:
         return False
     is_known = "json" in answer.headers.get("content-type", "").lower() or _is_stream(answer)
     is_read = is_known and can_decode(encoding_of(answer))
-    guard.metrics.add("unrestored_total", count=int(not is_read and prepared.reply is not None))
-    return is_read
+    guard.metrics.add("unrestored", int(not is_read and prepared.reply is not None))
+    # without values to put back, it is read for the tokens that it reports, unless it comes piece by piece
+    return is_read and (prepared.is_read or not (_is_stream(answer) or "stream" in path))
 
 
 def _is_stream(answer: Any) -> bool:  # noqa: ANN401
@@ -387,7 +397,7 @@ class _GuardedStream:
         self._note_malformed()
 
     def _note_malformed(self) -> None:
-        self._way.guard.metrics.add("malformed_events_total", count=self._events.malformed)
+        self._way.guard.metrics.add("malformed_events", self._events.malformed)
         self._events.malformed = 0
 
 

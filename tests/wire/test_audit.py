@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
@@ -18,7 +19,7 @@ from ctxguard import Stabilizer
 from ctxguard.errors import AuditError, ConfigError, CtxguardError
 from ctxguard.pii import STANDARD, RuleSet
 from ctxguard.wire import AsyncTransport, AuditLog, Guard, Transport
-from ctxguard.wire.audit import hidden_values, version_of
+from ctxguard.wire.audit import HiddenValues, version_of
 from ctxguard.wire.guard import WireRequest
 
 httpx = pytest.importorskip("httpx")
@@ -189,10 +190,40 @@ def test_threads_write_whole_lines():
 def test_the_version_of_the_rules_changes_with_them():
     assert version_of([STANDARD]) == version_of([RuleSet(STANDARD.name, STANDARD.rules)])
     assert version_of([STANDARD]) != version_of([STANDARD.denying(["Heron"])])
-    assert hidden_values({"system": "<EMAIL_1>", "tools": [{"d": "[REDACTED_SSN]"}]}) == {
+    assert HiddenValues().of({"system": "<EMAIL_1>", "tools": [{"d": "[REDACTED_SSN]"}]}) == {
         "EMAIL": {"system": 1},
         "SSN": {"tools": 1},
     }
+
+
+async def test_a_line_that_takes_long_lets_other_requests_go_on():
+    begun, may_end, sent = threading.Event(), threading.Event(), []
+
+    def sink(record, body):
+        begun.set()
+        if "slow" in body.decode():
+            assert may_end.wait(60)
+
+    upstream = httpx.MockTransport(lambda request: sent.append(request.content) or httpx.Response(200))
+    guarded = AsyncTransport(Guard(Stabilizer(9_000), audit=sink), transport=upstream)
+    async with httpx.AsyncClient(base_url="http://p", transport=guarded) as client:
+        slow = asyncio.ensure_future(client.post("/v1/chat/completions", content=chat("slow").body))
+        assert await asyncio.to_thread(begun.wait, 60)
+        await client.post("/v1/chat/completions", content=chat("quick").body)
+        assert [b"slow" in body for body in sent] == [False]  # what is not recorded yet is not sent either
+        may_end.set()
+        await slow
+    assert len(sent) == 2
+
+
+def test_what_was_counted_in_an_earlier_body_is_not_written_again(monkeypatch):
+    written = []
+    monkeypatch.setattr("ctxguard.wire.audit.json.dumps", lambda value, **_: written.append(value) or str(value))
+    hidden, messages = HiddenValues(), []
+    for number in range(1, 6):
+        messages.append({"role": "user", "content": f"<EMAIL_{number}> <EMAIL_1>"})
+        assert hidden.of({"messages": messages}) == {"EMAIL": {"messages.user": 2 * number}}
+    assert len(written) == 5
 
 
 async def test_async_clients_are_recorded_too():

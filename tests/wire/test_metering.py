@@ -13,9 +13,10 @@ from scripted_model import ANSWERS, PATHS, STREAMS, Client, Model, question, req
 from test_readback import at, filled, read_log, tool
 
 from ctxguard import Stabilizer
+from ctxguard.errors import ConfigError
+from ctxguard.report.telemetry import Metrics
 from ctxguard.wire import Guard, Transport
 from ctxguard.wire.metering import Billed
-from ctxguard.wire.metrics import Metrics
 from ctxguard.wire.run import summary
 
 APIS = ("chat", "responses", "anthropic", "gemini")
@@ -25,7 +26,7 @@ USAGE = RECORDINGS / "usage" / "requests.jsonl.gz"
 
 
 def metered(metrics):
-    return tuple(metrics.get("billed_tokens_total", kind) for kind in KINDS)
+    return tuple(metrics.get("billed.tokens", kind=kind) for kind in KINDS)
 
 
 def reported(model):
@@ -69,8 +70,8 @@ def test_tokens_are_told_apart_by_model_key_and_session():
 def test_labels_that_never_end_do_not_fill_the_memory():
     metrics = Metrics()
     for number in range(3_000):
-        metrics.add("billed_tokens_total", f'model="m",key="{number}",kind', "input")
-    assert metrics.get("billed_tokens_total", "input") == 3_000
+        metrics.add("billed.tokens", model="m", key=str(number), kind="input")
+    assert metrics.get("billed.tokens", kind="input") == 3_000
     assert metrics.text().count('kind="input"') <= 1_001
 
 
@@ -82,8 +83,8 @@ def test_what_a_tool_is_given_is_not_taken_for_what_is_billed(api):
         billed = Billed(metrics)
         billed.feed(raw.encode())
         billed.close()
-    assert metrics.get("billed_tokens_total", "input") == 200
-    assert metrics.get("billed_tokens_total", "output") == 14
+    assert metrics.get("billed.tokens", kind="input") == 200
+    assert metrics.get("billed.tokens", kind="output") == 14
 
 
 def test_what_is_no_answer_of_a_known_form_is_passed_over():
@@ -138,10 +139,67 @@ def test_metered_sums_are_the_totals_of_the_recorded_usage(streams):
         cached = min(row["cached_tokens"] or 0, row["input_tokens"])
         answer = ANSWERS[row["kind"]](["Hello."], 1, (row["input_tokens"], cached, 0, 1))
         raw = "".join(STREAMS[row["kind"]](answer)) if streams else json.dumps(answer)
-        billed = Billed(metrics, f'model="{row["model"]}",kind')
+        billed = Billed(metrics, {"model": row["model"]})
         for begin in range(0, len(raw), 100):
             billed.feed(raw.encode()[begin : begin + 100])
         billed.close()
         totals.update(input=row["input_tokens"], cached=cached, output=1)
     assert len(rows) > 500
     assert metered(metrics) == (totals["input"], totals["cached"], 0, totals["output"])
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("recall", [False, True])
+def test_the_headers_of_an_answer_say_what_its_request_cost_with_its_hidden_rounds(api, recall):
+    replies = [*filled(), *([at([read_log]), ["Ann moved it."]] if recall else [["Done."]])]
+    model, told = Model(api, replies), Counter()
+    guard = Guard(Stabilizer(6_000), recall=recall)
+
+    def note(response):
+        kinds = {kind: response.headers.get(f"x-ctxguard-billed-{kind}") for kind in KINDS}
+        told.update({kind: int(count) for kind, count in kinds.items() if count is not None})
+
+    with httpx.Client(
+        transport=Transport(guard, transport=model.transport()), event_hooks={"response": [note]}
+    ) as http:
+        Client(api, http, tool).ask("What does the log say?")
+    assert tuple(told[kind] for kind in KINDS) == metered(guard.metrics) == reported(model)
+
+
+def test_a_share_of_the_conversations_is_held_out_masked_and_whole():
+    guard, model = Guard(Stabilizer(3_000), holdout="30%", recall=True), Model("chat", [["Yes."]])
+    model.usage = lambda number: (len(model.raw[number - 1]) // 4, 0, 0, 1)
+    sizes = []
+    with httpx.Client(transport=Transport(guard, transport=model.transport())) as http:
+        for talk in range(40):
+            client = Client("chat", http, None)
+            for turn in range(12):
+                client.ask(f"Talk {talk}, {turn}, ann{talk}@corp-mail.net: " + "the ledger of the mill. " * 60)
+            sizes.append((len(model.raw[-1]) // 4, len(client.history)))
+            assert "corp-mail" not in model.raw[-1]
+    whole = [len(model.bodies[12 * talk + 11]["messages"]) == 23 for talk in range(40)]
+    assert 4 <= sum(whole) <= 20
+    held = guard.metrics.get("held_out")
+    assert held == 12 * sum(whole)
+    assert guard.metrics.get("billed.answers", group="holdout") == held
+    assert guard.metrics.get("billed.answers") == 480
+    assert guard.metrics.get("billed.tokens", group="holdout", kind="input") == sum(
+        billed[0]
+        for talk, is_whole in enumerate(whole)
+        if is_whole
+        for billed in model.billed[12 * talk : 12 * talk + 12]
+    )
+    each = guard.metrics.get("billed.tokens", group="holdout", kind="input") / held
+    rest = guard.metrics.get("billed.tokens", kind="input") - guard.metrics.get(
+        "billed.tokens", group="holdout", kind="input"
+    )
+    told = f"held out: {held} requests of {each:,.0f} input tokens each, the others {rest / (480 - held):,.0f}"
+    assert any(line.startswith(told) for line in summary(guard.metrics)), list(summary(guard.metrics))
+    tools = {bool(set(json.dumps(body)) and '"recall"' in json.dumps(body)) for body in model.bodies}
+    assert tools == {True, False}
+
+
+@pytest.mark.parametrize("given", ["5", "-1%", "101%", "some", 0.05, "nan%"])
+def test_a_holdout_that_is_no_share_is_refused(given):
+    with pytest.raises(ConfigError, match="holdout is a share of the conversations such as '5%'"):
+        Guard(Stabilizer(3_000), holdout=given)

@@ -129,9 +129,9 @@ def test_the_model_reads_the_masked_original_and_the_client_sees_nothing_of_it(a
     texts = [one for reply in POSITIONS[position] for one in reply if isinstance(one, str)]
     assert said == "".join([*texts, "Good bye."])
     calls = sum(callable(one) and one is read_log for reply in POSITIONS[position] for one in reply)
-    assert guard.metrics.get("read_backs_total", "handle") == calls
+    assert guard.metrics.get("read_backs", by="handle") == calls
     # what was hidden stands in the next requests, where it stood
-    assert len(broken(model)) == guard.metrics.get("cuts_total")
+    assert len(broken(model)) == guard.metrics.get("cuts")
 
 
 def texts_in_answers(client):
@@ -163,7 +163,7 @@ def test_another_conversation_cannot_read_it(api):
 def test_a_search_finds_what_has_left_and_says_where_the_rest_is(api):
     script = [*filled(12), [("recall", {"query": "who moved the parcel to the shelf"})], at([read_found]), ["Ann."]]
     model, _, guard = run(api, script)
-    assert guard.metrics.get("read_backs_total", "query") == 1
+    assert guard.metrics.get("read_backs", by="query") == 1
     assert masked_log(model) in list(texts_in(history_of_body(model.bodies[-1])))
     assert MAIL not in "".join(model.raw)
 
@@ -202,7 +202,7 @@ def test_a_model_that_is_told_of_the_limit_goes_on(api, streams):
 
 def test_calls_of_one_message_are_limited():
     model, _, guard = run("chat", [*filled(), at([read_log] * 12), ["Ann."]])
-    assert guard.metrics.get("read_backs_total") == 8
+    assert guard.metrics.get("read_backs") == 8
     assert model.raw[-1].count("8 read-backs at once are the limit") == 4
 
 

@@ -122,7 +122,7 @@ async def test_clients_of_the_proxy_read_back(streams):
         metrics = (await http.get("/metrics")).text
     assert said == ["", "", "", "Let me see. ", "Ann moved it."]
     assert 'ctxguard_read_backs_total{by="handle"} 2' in metrics
-    assert guard.metrics.get("billed_tokens_total", "input") == sum(billed[0] for billed in model.billed)
+    assert guard.metrics.get("billed.tokens", kind="input") == sum(billed[0] for billed in model.billed)
     assert "the model read back 2 times what was shortened or had left" in list(summary(guard.metrics))
 
 

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from ctxguard import Stabilizer
-from ctxguard.errors import BudgetExceededError
+from ctxguard.errors import BudgetExceededError, WireError
 from ctxguard.wire import Guard, Transport
 from ctxguard.wire.guard import WireRequest
 
@@ -79,3 +79,9 @@ def test_the_error_names_a_budget_that_is_enough():
         )
     assert caught.value.is_too_small
     assert caught.value.fixed > 700
+
+
+def test_the_path_of_a_request_is_not_quoted_where_a_rule_finds_something_in_it():
+    with pytest.raises(WireError) as refused:
+        Guard(Stabilizer(2_000)).prepare(WireRequest("POST", "/v1/other/zora.quill@mailhost.org", {}, b"{}"))
+    assert "zora" not in str(refused.value)

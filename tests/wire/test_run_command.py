@@ -13,8 +13,8 @@ import time
 import pytest
 from wire_server import WireProvider, provider_at
 
+from ctxguard.report.telemetry import Metrics
 from ctxguard.wire.metering import Billed
-from ctxguard.wire.metrics import Metrics
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
@@ -176,4 +176,4 @@ def test_what_was_billed_is_read_from_answers_however_they_are_cut(name, size):
     for at in range(0, len(answer), size):
         billed.feed(answer[at : at + size])
     billed.close()
-    assert tuple(metrics.get("billed_tokens_total", kind) for kind in ("input", "cached", "output")) == expected
+    assert tuple(metrics.get("billed.tokens", kind=kind) for kind in ("input", "cached", "output")) == expected

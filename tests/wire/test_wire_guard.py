@@ -179,7 +179,7 @@ def test_texts_without_a_history_are_redacted(path):
     assert MAIL not in json.dumps(body)
     assert "[REDACTED_EMAIL]" in json.dumps(body)
     assert prepared.headers == {"x-ctxguard-masked": "1"}
-    assert guard.metrics.get("passed_unread_total") == 0
+    assert guard.metrics.get("passed_unread") == 0
     plain = json.loads(json.dumps(TEXTS[path]).replace(MAIL, "nobody"))
     assert sent(guard, plain, path)[0] == plain
 
@@ -453,3 +453,8 @@ def test_warming_up_sends_and_counts_nothing():
     guard.warm()
     assert guard.metrics.text() == before
     assert reports == []
+
+
+def test_a_setting_that_the_guard_does_not_take_is_refused_by_name():
+    with pytest.raises(ConfigError, match=r"Guard takes no setting 'max_bodies'.*max_body'"):
+        Guard(Stabilizer(2_000), max_bodies=True)

@@ -49,7 +49,7 @@ class Provider:
         )
 
     def client(self, guard=None, **settings):
-        guard = guard or Guard(Stabilizer(9_000), not_credentials=["say"], **settings)
+        guard = guard or Guard(Stabilizer(9_000), credentials=Credentials.of([], ["say"]), **settings)
         transport = Transport(guard, transport=httpx.MockTransport(self))
         return httpx.Client(base_url="http://p", transport=transport)
 

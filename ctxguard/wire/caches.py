@@ -1,0 +1,170 @@
+"""Say why a provider's cache served less of a prompt than earlier requests promised.
+
+A cache holds the prompts that were answered, for a while, and serves what a later one repeats of them from its
+beginning. Each request of a client is known by a chain of hashes over its messages, so that the longest answered
+request that it continues is found.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from ctxguard.adapting.recent import Recent
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.tokens.costs import CACHES
+from ctxguard.wire.texts import Values
+
+if TYPE_CHECKING:
+    from ctxguard.formats.format import Body, Format
+    from ctxguard.report import Report
+    from ctxguard.report.telemetry import Metrics
+    from ctxguard.wire.sessions import Owner
+
+PROVIDERS: Final = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "google"}
+"""The provider of each API; a word in the name of its host."""
+_MARKED: Final = ("anthropic", "converse")
+"""APIs whose caches hold only what a client marks, and which report what was written."""
+_LONGER: Final = 3_600.0
+"""Seconds for which Anthropic keeps a prefix that is so marked:"""
+_FOR_AN_HOUR: Final = re.compile(rb'"ttl"\s*:\s*"1h"')
+_REMEMBERED: Final = 16_384
+"""Answered requests that are remembered."""
+_LOG: Final = logging.getLogger("ctxguard.wire")
+
+
+@dataclass(slots=True)
+class Answered:
+    """A request that was answered.
+
+    Attributes:
+        at: When, in seconds.
+        read: Input tokens that the provider reported.
+        held: Tokens of it that the provider's cache holds since.
+        fixed: Hash of what comes before its history.
+        is_latest: Whether no answered request continues it.
+    """
+
+    at: float
+    read: int
+    held: int
+    fixed: bytes
+    is_latest: bool = True
+
+
+class Caches:
+    """What the caches of providers hold. Thread-safe, in bounded memory."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.answered: Recent[bytes, Answered] = Recent(_REMEMBERED)
+        self._values = Values()
+
+    def opening(self, kind: Format, body: Body, owner: Owner) -> bytes:
+        """Return a hash by which a conversation is known: of its sender and of its first message by a user."""
+        members, opening = _opened(kind, body)
+        told = [owner.scope, owner.session, kind.api, members[opening : opening + 1]]
+        return blake2b(self.bytes(told), digest_size=16).digest()
+
+    def bytes(self, value: object) -> bytes:
+        """Return bytes that equal JSON values share, whatever of them is marked for a cache."""
+        return (self._values.key(_unmarked(value)) or "").encode("latin-1")
+
+
+class Prompt:
+    """The prompt of a request, and what the cache should hold of it.
+
+    Args:
+        caches: Remembers answered requests.
+        kind: The format of the request.
+        body: Its body, in the client's form.
+        model: The model that it names.
+        opened: The hash of its opening, see `Caches.opening`.
+    """
+
+    def __init__(self, caches: Caches, kind: Format, body: Body, model: str, opened: bytes) -> None:
+        self._caches, self._kind, self._opened = caches, kind, opened
+        members, opening = _opened(kind, body)
+        fixed = {key: body.get(key) for key in (*kind.taken, *kind.system, *kind.billed)}
+        chain = blake2b(opened + caches.bytes([model, fixed, members[:opening]]), digest_size=16)
+        self._fixed, self._members = chain.digest(), members[opening:]
+        self._prefixes = [self._fixed, *(self._extended(chain, member) for member in self._members)]
+        self._known = [caches.answered.get(prefix) for prefix in self._prefixes]
+        self._continued = next(filter(None, reversed(self._known)), None)
+        self._extends = self._continued is not None and self._continued.is_latest
+        self._before = self._continued if self._extends else caches.answered.get(opened)
+        self._age = 0.0 if self._before is None else monotonic() - self._before.at
+        self.is_expired = self._is_cut = False
+
+    def _extended(self, chain: blake2b, member: object) -> bytes:
+        chain.update(self._caches.bytes(member))
+        return chain.digest()
+
+    def sent(self, report: Report, asked: bytes) -> None:
+        """Take in what was done to the request, and its body as it came in."""
+        lifetime = CACHES.get(PROVIDERS.get(self._kind.api, "anthropic"), (0, 0, 300.0))[2]
+        self.is_expired = self._age > (_LONGER if _FOR_AN_HOUR.search(asked) else lifetime)
+        self._is_cut = not report.observed and report.cut is not None and report.cut.rebilled > 0
+
+    def anchored(self, artifacts: Iterable[Artifact]) -> list[Artifact]:
+        """Return the artifacts of the history; replies have the input tokens that were reported for their requests."""
+        found, before, place = list(artifacts), object(), -1
+        for number, artifact in enumerate(found):
+            source = artifact.source
+            message = source[0] if isinstance(source, tuple) and source else getattr(source, "message", source)
+            if message is before:  # one of several artifacts of a message
+                continue
+            before = message
+            here = next((p for p in range(place + 1, len(self._members)) if self._members[p] is message), None)
+            place = place if here is None else here
+            known = None if here is None else self._known[here]
+            if known is not None and artifact.kind is Kind.ASSISTANT:
+                found[number] = replace(artifact, reported=known.read)
+        return found
+
+    def answered(self, usage: Mapping[str, int]) -> None:
+        """Compare the reported tokens with what was promised, and remember what the cache holds now."""
+        cached = usage.get("cached", 0)
+        missed = 0 if self._before is None else self._before.held - cached
+        if missed >= CACHES["openai"][0]:
+            reason = self._reason()
+            self._caches.metrics.add("cache.misses", reason=reason)
+            self._caches.metrics.add("cache.missed.tokens", missed, reason=reason)
+            _LOG.info("the provider's cache served %d tokens less than before: %s", missed, reason)
+        held = cached + usage["written"] if self._kind.api in _MARKED else usage["input"] if "cached" in usage else 0
+        now = Answered(monotonic(), usage["input"], held, self._fixed)
+        if self._continued is not None:
+            self._continued.is_latest = False
+        self._caches.answered.put(self._prefixes[-1], now)
+        self._caches.answered.put(self._opened, now)
+
+    def _reason(self) -> str:
+        """Return why a cache served less: `fixed_parts` are the client's system prompt, tools and model."""
+        if self.is_expired:
+            return "expired"
+        if self._is_cut:
+            return "cut"
+        if self._extends or self._before is None:
+            return "unknown"
+        return "history" if self._before.fixed == self._fixed else "fixed_parts"
+
+
+def _opened(kind: Format, body: Body) -> tuple[list[object], int]:
+    """Return the history of a body, and the position of the first message by a user."""
+    held = body.get(kind.history)
+    members = held if isinstance(held, list) else [held]
+    return members, next((n for n, m in enumerate(members) if isinstance(m, dict) and m.get("role") == "user"), 0)
+
+
+def _unmarked(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a message or a list without cache markers, which clients move."""
+    if isinstance(value, list):
+        return [_unmarked(member) for member in value]
+    if not isinstance(value, dict):
+        return value
+    return {k: _unmarked(v) if k == "content" else v for k, v in value.items() if k != "cache_control"}
