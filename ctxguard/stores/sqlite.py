@@ -98,13 +98,17 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
             self._write(connection, record)
 
     def _put_new(self, record: Record) -> bytes:
-        with self._reading() as connection:
-            stored = self._live(connection, record.namespace, record.key)
+        with self._reading() as connection:  # what is there needs no lock, unless this thread has it already
+            is_locked = connection.in_transaction
+            stored = None if is_locked else self._live(connection, record.namespace, record.key)
         if stored is not None:
             return stored
         with self._writing() as connection:
+            if self._insert(connection, record, " ON CONFLICT DO NOTHING").rowcount:
+                self._enforce_limit(connection)
+                return record.value
             stored = self._live(connection, record.namespace, record.key)
-            if stored is None:
+            if stored is None:  # expired, or damaged
                 self._write(connection, record)
             return record.value if stored is None else stored
 
@@ -118,6 +122,12 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         deleted = super().delete_namespace(namespace)
         self._shrink()
         return deleted
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Read and write in one transaction: all of it is written or nothing, at a fraction of the time."""
+        with self._writing():
+            yield
 
     def sweep(self) -> Swept:
         """Remove expired records and those beyond the size limit, and shrink the file.
@@ -182,6 +192,9 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._using("written") as connection:
+            if connection.in_transaction:  # of `together`, by this thread, which holds the lock
+                yield connection
+                return
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
