@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
-from ctxguard.pii import STANDARD, Masker
+from ctxguard.pii import STANDARD, Masker, SessionVault
+from ctxguard.pii.detectors import Rules
 from ctxguard.pii.mask.json_text import holds_json
-
-if TYPE_CHECKING:
-    from ctxguard.pii import SessionVault
-    from ctxguard.pii.detectors import Rules
-
-_STATE = "channel_values"
-"""The key of a checkpoint that holds the state; everything beside it is LangGraph's own."""
 
 
 class MaskedSerializer(JsonPlusSerializer):
@@ -45,20 +39,14 @@ class MaskedSerializer(JsonPlusSerializer):
 
     def dumps_typed(self, obj: object) -> tuple[str, bytes]:
         """Serialize an object, with placeholders in its texts."""
-        return super().dumps_typed(_changed_state(obj, self._masker.mask))
+        return super().dumps_typed(_changed(obj, self._masker.mask))
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ANN401 - whatever was stored
         """Return an object with the values in its texts."""
-        return _changed_state(super().loads_typed(data), self._unmasked)
+        return _changed(super().loads_typed(data), self._unmasked)
 
     def _unmasked(self, text: str) -> str:
         return self._vault.unmask_arguments(text) if holds_json(text) else self._vault.unmask(text)
-
-
-def _changed_state(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - whatever a state holds
-    if isinstance(value, dict) and _STATE in value and "channel_versions" in value:
-        return {**value, _STATE: _changed(value[_STATE], change)}
-    return _changed(value, change)
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - whatever a state holds
@@ -66,13 +54,17 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 -
     if type(value) is str:
         return change(value)
     if isinstance(value, dict):
-        return {key: _changed(member, change) for key, member in value.items()}
+        # of a checkpoint only the state is masked; what stands beside it is LangGraph's own
+        is_checkpoint = {"channel_values", "channel_versions"} <= value.keys()
+        return {
+            key: member if is_checkpoint and key != "channel_values" else _changed(member, change)
+            for key, member in value.items()
+        }
     if type(value) in (list, tuple, set, frozenset):
         return type(value)(_changed(member, change) for member in value)
     if isinstance(value, BaseModel):
         names = value.model_fields_set | set(value.model_extra or ())
         return value.model_copy(update={name: _changed(getattr(value, name), change) for name in names})
     if is_dataclass(value) and not isinstance(value, type):
-        names = {one.name for one in fields(value) if one.init}
-        return replace(value, **{name: _changed(getattr(value, name), change) for name in names})
+        return replace(value, **{f.name: _changed(getattr(value, f.name), change) for f in fields(value) if f.init})
     return value

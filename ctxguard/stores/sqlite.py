@@ -99,8 +99,7 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
 
     def _put_new(self, record: Record) -> bytes:
         with self._reading() as connection:  # what is there needs no lock, unless this thread has it already
-            is_locked = connection.in_transaction
-            stored = None if is_locked else self._live(connection, record.namespace, record.key)
+            stored = None if connection.in_transaction else self._live(connection, record.namespace, record.key)
         if stored is not None:
             return stored
         with self._writing() as connection:
@@ -122,12 +121,6 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         deleted = super().delete_namespace(namespace)
         self._shrink()
         return deleted
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Read and write in one transaction: all of it is written or nothing, at a fraction of the time."""
-        with self._writing():
-            yield
 
     def sweep(self) -> Swept:
         """Remove expired records and those beyond the size limit, and shrink the file.
@@ -192,7 +185,7 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._using("written") as connection:
-            if connection.in_transaction:  # of `together`, by this thread, which holds the lock
+            if connection.in_transaction:  # an outer one of this thread, which holds the lock
                 yield connection
                 return
             connection.execute("BEGIN IMMEDIATE")
@@ -203,6 +196,9 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
                 with suppress(sqlite3.Error):  # a full disk rolls back by itself; the first error matters
                     connection.execute("ROLLBACK")
                 raise
+
+    together = _writing
+    """Read and write in one transaction: all of it is written or nothing, at a fraction of the time."""
 
     def _open(self, earlier: _Session | None) -> _Session:
         if earlier is not None:

@@ -223,8 +223,6 @@ class SessionVault(GivesBack):
             self._load()
             for name, label, original in given.items():
                 self._write_new(name, label, original)
-            if self._records.expire:
-                self._records.keep_numbers(name for name, _, _ in given.items())
 
     @property
     def _pseudonyms(self) -> SessionVault:
@@ -272,15 +270,14 @@ class SessionVault(GivesBack):
     def _drop_expired(self) -> None:
         """Discard the records that have expired; while the one written first is there, so are the later ones."""
         first = next((name for name, known in self._originals.items() if known is not None), None)
-        if first is None or self._records.exists(first):
-            return
-        listed = self._records.listed()
-        for name in [name for name, known in self._originals.items() if known and name not in listed]:
-            self._drop(name)
+        if first is not None and self._records.read(first) is None:
+            listed = self._records.listed()
+            for name in [name for name, known in self._originals.items() if known and name not in listed]:
+                self._drop(name)
 
     def _refresh(self, name: str) -> None:
         """Discard a record that has expired since it was read."""
-        if not self._records.exists(name):
+        if self._records.read(name) is None:
             self._drop(name)
 
     def _drop(self, name: str) -> None:
@@ -299,8 +296,6 @@ class SessionVault(GivesBack):
             raise sealed_otherwise[0]
         while key not in self._placeholders:
             self._write_new(pseudonym(label, self._counts.get(label, 0) + 1), label, original)
-        if self._records.expire:
-            self._records.keep_numbers([self._placeholders[key]])
         return self._placeholders[key]
 
     def _write_new(self, name: str, label: str, original: Original) -> None:

@@ -47,16 +47,13 @@ class SessionRecords:
         self._store = store
         self._keys = keys
         self._ttl = ttl
+        # reads and writes in one transaction, if the store has them
+        self.together: Callable[[], AbstractContextManager[object]] = getattr(store, "together", nullcontext)
 
     @property
     def expire(self) -> bool:
         """Whether records expire."""
         return self._ttl is not None
-
-    def together(self) -> AbstractContextManager[object]:
-        """Read and write in one transaction, if the store has them."""
-        begin: Callable[[], AbstractContextManager[object]] = getattr(self._store, "together", nullcontext)
-        return begin()
 
     def names(self) -> list[str]:
         """Return the placeholders that have a record."""
@@ -65,10 +62,6 @@ class SessionRecords:
     def listed(self) -> set[str]:
         """Return the names of all records, including damaged names."""
         return set(self._store.keys(self.namespace))
-
-    def exists(self, name: str) -> bool:
-        """Return whether a placeholder has a record."""
-        return self._store.get(self.namespace, name) is not None
 
     def unreadable(self, unread: Sequence[str]) -> set[str]:
         """Return the records that cannot be read: those in `unread` that still exist, and those with damaged names."""
@@ -92,6 +85,8 @@ class SessionRecords:
         """Encrypt and store a record unless there is one; return the decrypted content of the stored record."""
         sealed = self._keys.seal(plain, self._about(name))
         standing = self._store.put_new(self.namespace, name, sealed, ttl=self._ttl)
+        if self.expire:
+            self.keep_numbers([name])
         return plain if standing == sealed else self._keys.open(standing, self._about(name))
 
     def erase(self, name: str) -> None:
