@@ -96,10 +96,13 @@ matrix: ## the core's tests under each Python that is installed; PYTHONS="3.11 3
 	  .venv-$$version/bin/python -m pytest -q -n 2 --dist loadfile $(CORE) || exit 1; \
 	done; test $$found = 1 || { echo "none of Python $(PYTHONS) is installed"; exit 1; }
 
-wheel-test: $(VENV)/.test ## build sdist and wheel, and try the wheel in a bare environment of each Python that is installed
-	rm -rf build/release
+wheel-test: $(VENV)/.test ## build sdist and wheel, run the sdist's tests, try the wheel in a bare environment of each Python, list what it brings
+	rm -rf build/release build/sdist build/sbom
 	$(BIN)/python -m build --no-isolation --outdir build/release . >/dev/null
 	$(BIN)/check-wheel-contents build/release
+	mkdir -p build/sdist build/sbom
+	tar -xf build/release/*.tar.gz -C build/sdist --strip-components=1
+	cd build/sdist && $(CURDIR)/$(BIN)/python -m pytest -q -n 2 -m "not hypothesis" $(QUICK) tests/test_release.py
 	@wheel=$$(ls build/release/*.whl); version=$$(basename $$wheel | cut -d- -f2); found=0; \
 	for python in $(PYTHONS); do \
 	  if ! PYENV_VERSION=$$python python$$python -c "" 2>/dev/null; then echo "== Python $$python is not installed: left out"; continue; fi; \
@@ -107,6 +110,7 @@ wheel-test: $(VENV)/.test ## build sdist and wheel, and try the wheel in a bare 
 	  PYENV_VERSION=$$python python$$python -m venv $$bare || exit 1; \
 	  $$bare/bin/python -m pip install -q --disable-pip-version-check --no-compile "$$PWD/$$wheel" || exit 1; \
 	  $$bare/bin/python -I tests/try_wheel.py $$version || exit 1; \
+	  $(BIN)/cyclonedx-py environment $$bare -o build/sbom/python-$$python.cdx.json || exit 1; \
 	  $$bare/bin/python -m pip install -q --disable-pip-version-check --no-compile "$$PWD/$$wheel[cli]" || exit 1; \
 	  $$bare/bin/python -I tests/try_wheel.py $$version cli || exit 1; \
 	done; test $$found = 1 || { echo "none of Python $(PYTHONS) is installed"; exit 1; }

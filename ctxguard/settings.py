@@ -25,6 +25,15 @@ _QUOTED: Final = 16
 """Characters that a text in an error may have."""
 DISTRIBUTION: Final = "ctxguard-stabilizer"
 """The name to install by; `ctxguard` on PyPI is another project."""
+_OTHERS: Final = "hooks.py"
+"""A module of that project, whose package is a folder `ctxguard`, too."""
+
+# checked here because every entry loads this module: the package, its commands, and the adapters
+if Path(__file__).with_name(_OTHERS).exists():
+    raise ImportError(
+        f"another project named ctxguard is installed in the folder of {DISTRIBUTION}, and each overwrites files of "
+        f"the other; keep one: `pip uninstall ctxguard`, then `pip install --force-reinstall --no-deps {DISTRIBUTION}`"
+    )
 
 
 def install_command(extra: str) -> str:

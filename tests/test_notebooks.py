@@ -31,6 +31,10 @@ def code_of(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
+def picture_in(cell):
+    return any("image/png" in output.get("data", {}) for output in cell.outputs)
+
+
 @pytest.fixture(scope="module")
 def kernel():
     """One kernel for all: starting one, and importing the frameworks in it, takes longer than most notebooks."""
@@ -62,10 +66,7 @@ def test_it_runs_from_top_to_bottom(path, kernel):
         if output.output_type == "stream" and output.name == "stderr"
     ]
     assert not complaints, "".join(complaints)
-
-
-def picture_in(cell):
-    return any("image/png" in output.get("data", {}) for output in cell.outputs)
+    assert picture_in(notebook.cells[-1]), "it ends with a picture"
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 import release
@@ -29,6 +31,23 @@ def test_every_package_says_that_it_is_typed():
     packages = [ROOT / "ctxguard", *(ROOT / "adapters").glob("ctxguard_*")]
     assert len(packages) > 5
     assert [package.name for package in packages if not (package / "py.typed").is_file()] == []
+
+
+@pytest.mark.parametrize("last", ["ours", "theirs"])
+def test_two_packages_in_one_folder_are_refused_and_the_error_says_what_to_do(tmp_path, last):
+    both = tmp_path / "ctxguard"
+    both.mkdir()
+    for path in (ROOT / "ctxguard").iterdir():
+        (both / path.name).symlink_to(path)
+    (both / "hooks.py").write_text("")
+    if last == "theirs":
+        (both / "__init__.py").unlink()
+        (both / "__init__.py").write_text('__version__ = "0.1.0"')
+    for module in ("ctxguard", "ctxguard.cli", "ctxguard_openai")[last == "theirs" :]:
+        code = f"import sys; sys.path[:0] = {[str(tmp_path), str(ROOT / 'adapters')]}; import {module}"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.stderr.splitlines()[-1].startswith("ImportError: another project named ctxguard is installed")
+        assert "pip uninstall ctxguard" in done.stderr
 
 
 def test_a_release_waits_for_a_heading_in_the_changelog_and_for_the_right_version():
