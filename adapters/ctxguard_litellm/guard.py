@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from litellm.integrations.custom_guardrail import CustomGuardrail
 from litellm.types.guardrails import GuardrailEventHooks
@@ -12,17 +12,10 @@ from ctxguard import wire
 from ctxguard.adapting.recent import Recent
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.wire.guard import Prepared
+from ctxguard.wire.guard import GuardSettings, Prepared
 from ctxguard.wire.refusals import ERROR_HEADER, status_of
 from ctxguard_litellm.answers import restored_answer, restored_stream
 from ctxguard_litellm.requests import asked, changed_data
-
-if TYPE_CHECKING:
-    from ctxguard.adapting.per_run import OnReport
-    from ctxguard.pii import Vault
-    from ctxguard.pii.mask.strategies import Strategies
-    from ctxguard.wire.audit import Audit
-    from ctxguard.wire.guard import OnUnreadable
 
 _ANSWERS: Final = 16_384
 """Maximum number of requests that wait for an answer."""
@@ -33,8 +26,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
 
     In the proxy's configuration it is `guardrail: ctxguard_litellm.Guard`.
     It works as `ctxguard serve` and `ctxguard.wire.Guard` do: Chat Completions, Responses and Anthropic Messages are
-    supported; other requests are rejected. Its modes are `pre_call` and `post_call`; it needs both. The settings from
-    `strategy` to `audit` are those of `ctxguard.wire.Guard`.
+    supported; other requests are rejected. Its modes are `pre_call` and `post_call`; it needs both.
 
     Args:
         stabilizer: The stabilizer; None creates one from the settings below.
@@ -42,7 +34,8 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         policy: The name of a chain, see `ctxguard.policies`.
         counter: Counts tokens, see `ctxguard.tokens.find_counter`.
         config: A configuration file that describes the stabilizer, instead of the three settings before.
-        settings: Those of LiteLLM's `CustomGuardrail`: `guardrail_name`, `event_hook`, `default_on`.
+        settings: Those of `ctxguard.wire.Guard`, such as `strategy` and `vault`, and those of LiteLLM's
+            `CustomGuardrail`: `guardrail_name`, `event_hook`, `default_on`.
 
     Raises:
         ConfigError: A setting is invalid.
@@ -56,14 +49,9 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         policy: str = "default",
         counter: str = "auto",
         config: str | None = None,
-        strategy: Strategies = "pseudonymize",
-        on_unreadable: OnUnreadable = "refuse",
-        vault: Vault | None = None,
-        keep_thinking: bool | None = None,
-        on_report: OnReport | None = None,
-        audit: Audit | None = None,
         **settings: Any,  # noqa: ANN401 - those of CustomGuardrail
     ) -> None:
+        guarding = {name: settings.pop(name) for name in GuardSettings.__annotations__ if name in settings}
         hooks = [GuardrailEventHooks.pre_call, GuardrailEventHooks.post_call]
         super().__init__(supported_event_hooks=hooks, **settings)
         if not self._event_hook_is_event_type(GuardrailEventHooks.pre_call):
@@ -72,12 +60,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
             stabilizer = Stabilizer.from_config(config)
         self.wire = wire.Guard(
             Stabilizer.from_policy(policy, budget=budget, counter=counter) if stabilizer is None else stabilizer,
-            strategy=strategy,
-            on_unreadable=on_unreadable,
-            vault=vault,
-            keep_thinking=keep_thinking,
-            on_report=on_report,
-            audit=audit,
+            **guarding,
         )
         self._prepared: Recent[str, Prepared] = Recent(_ANSWERS)
 

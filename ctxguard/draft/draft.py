@@ -161,11 +161,6 @@ class Draft:
         return self.settings.overhead
 
     @property
-    def regained(self) -> int:
-        """Tokens that a window may use once the history contains counts of the provider."""
-        return self.settings.regained
-
-    @property
     def keep_recent(self) -> int:
         """Number of latest messages that are mandatory."""
         return self.settings.keep_recent
@@ -174,11 +169,6 @@ class Draft:
     def keep_task(self) -> bool:
         """Whether the first user message is mandatory, as the task."""
         return self.settings.keep_task
-
-    @property
-    def calibrate(self) -> bool:
-        """Whether token counts that the provider reported correct later counts."""
-        return self.settings.calibrate
 
     @property
     def dry(self) -> bool:

@@ -10,14 +10,13 @@ import logging
 import re
 import sys
 import time
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import CtxguardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from opentelemetry.metrics import Meter
 
     from ctxguard.report import Report

@@ -175,8 +175,8 @@ class _Window:
 
     def _calibrated(self, state: WindowState, position: int) -> WindowState:
         reported, draft = self._history.artifacts[position].reported, self._ledger.draft
-        # Recalled blocks are not written yet, so the prompt that was sent with it cannot be counted here.
-        if reported is None or not draft.calibrate or state.recalled:
+        # Recalled blocks are not written yet, so a prompt that was sent with them cannot be counted here.
+        if reported is None or not draft.settings.calibrate or state.recalled:
             return state
         return replace(state, calibration=state.calibration.compared(reported, state.total, draft.budget))
 

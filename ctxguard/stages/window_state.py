@@ -125,7 +125,7 @@ class Ledger:
     def whole_budget(self, state: WindowState) -> int:
         """Return the budget, including the headroom that is released once the provider's counts are known."""
         # Headroom compensates for estimated counts; with counts of the provider, less of it is needed.
-        return self.draft.budget + (self.draft.regained if state.calibration.latest else 0)
+        return self.draft.budget + (self.draft.settings.regained if state.calibration.latest else 0)
 
     def positions(self, number: int) -> range:
         """Return the positions of the artifacts of an exchange."""

@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed (extra pydantic-ai)")
 pytest.importorskip("cryptography", reason="cryptography is not installed (extra vault)")
 
-from pydantic_ai import Agent
+from pydantic import BaseModel, Field
+from pydantic_ai import Agent, NativeOutput
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
@@ -72,3 +73,24 @@ def test_an_invented_placeholder_is_left_alone():
 
     agent.run_sync("Who is it?")
     assert given == ["<EMAIL_7>"]
+
+
+@pytest.mark.parametrize("shape", ["tool", "native"])
+def test_structured_output_has_the_values_before_it_is_validated(shape):
+    class Contact(BaseModel):
+        mail: str = Field(pattern=r"^[^@]+@[^@]+$")
+
+    vault = Vault(MemoryStore(), key=new_key()).session("session-1")
+
+    def scripted(messages, info):
+        if shape == "native":
+            return ModelResponse(parts=[TextPart('{"mail": "<EMAIL_1>"}')])
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {"mail": "<EMAIL_1>"})])
+
+    model = FunctionModel(scripted, profile={"supports_json_schema_output": True})
+    output = Contact if shape == "tool" else NativeOutput(Contact)
+    agent = Agent(model, output_type=output, capabilities=[ContextGuard(Stabilizer(4_000), vault=vault)])
+    result = agent.run_sync("I am ada@example.com.")
+    assert result.output == Contact(mail="ada@example.com")
+    written = next(message for message in result.all_messages() if message.kind == "response")
+    assert "<EMAIL_1>" in str(written), "the history keeps what the model wrote"
