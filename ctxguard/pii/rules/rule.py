@@ -71,8 +71,8 @@ class Rule:
 
 
 def _lower(expression: str) -> str:
-    """Return an expression with its letters in lower case; those behind a backslash have a meaning of their own."""
-    return re.sub(r"\\.|[^\\]+", lambda m: m[0] if m[0][0] == "\\" else m[0].lower(), expression)
+    """Return an expression with its words in lower case; classes and what follows a backslash stay as they are."""
+    return re.sub(r"\\.|\[(?:\\.|[^]])*]|[^\\[]+", lambda m: m[0] if m[0][0] in "\\[" else m[0].lower(), expression)
 
 
 def _faults(rule: Rule) -> Iterator[tuple[str, str]]:
