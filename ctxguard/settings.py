@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Final, NoReturn, TypeVar, get_args
@@ -26,12 +27,13 @@ _QUOTED: Final = 16
 DISTRIBUTION: Final = "ctxguard-stabilizer"
 """The name to install by; `ctxguard` on PyPI is another project."""
 _OTHERS: Final = "hooks.py"
-"""A module of that project, whose package is a folder `ctxguard`, too: installed together, each overwrites files of the other."""
+"""A module of that project, whose package is a folder `ctxguard`, too."""
 
-if Path(__file__).with_name(_OTHERS).exists():  # every entry loads this module: the package, its commands, the adapters
+# checked here because every entry loads this module: the package, its commands, and the adapters
+if Path(__file__).with_name(_OTHERS).exists():
     raise ImportError(
-        f"another project named ctxguard is installed in the folder of {DISTRIBUTION}, and each overwrites files of the "
-        f"other; keep one: `pip uninstall ctxguard`, then `pip install --force-reinstall --no-deps {DISTRIBUTION}`"
+        f"another project named ctxguard is installed in the folder of {DISTRIBUTION}, and each overwrites files of "
+        f"the other; keep one: `pip uninstall ctxguard`, then `pip install --force-reinstall --no-deps {DISTRIBUTION}`"
     )
 
 
@@ -62,6 +64,23 @@ def install_command(extra: str) -> str:
     else:
         what = f"{DISTRIBUTION}[{extra}] @ {url}"
     return f"pip install {'-e ' if origin.get('dir_info', {}).get('editable') else ''}{shlex.quote(what)}"
+
+
+@contextmanager
+def extra(name: str, what: str) -> Iterator[None]:
+    """Import an optional package in this context: if it is missing, the error says which extra to install.
+
+    Args:
+        name: the extra of this distribution that brings the package.
+        what: what needs it, the beginning of the error.
+
+    Raises:
+        ImportError: the package is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"{what}: {install_command(name)}") from error
 
 
 def names_in_stub(package: str, file: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:

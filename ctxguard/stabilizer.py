@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Unpack
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, Unpack
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse, stage_name
@@ -24,6 +24,8 @@ from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, one_of, valid_budget, whole_number
+from ctxguard.stages.mask_pii import MaskPII
+from ctxguard.stages.stable_window import StableWindow
 from ctxguard.stages.window_settings import WindowOptions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import Headroom, kept_free, valid_headroom
@@ -31,14 +33,17 @@ from ctxguard.tokens.windows import Window, window_of
 
 if TYPE_CHECKING:
     from ctxguard.checks import Check
+    from ctxguard.compaction.briefs import Brief
     from ctxguard.session import NativeAdapter
 
 __all__ = ["Ask", "Context", "Cut", "Draft", "Session", "Stabilized", "Stabilizer", "Stage"]
 
 
+T = TypeVar("T")
 OnFailure = Literal["report", "raise"]
 Mode = Literal["enforce", "observe"]
 
+_UNBOUNDED: Final = 10**12
 _TIGHTER: Final = 0.6
 """Share of the budget that is used once the provider said that a prompt was too long."""
 
@@ -69,6 +74,8 @@ class Stabilizer:
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
         mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, even if the
             request would have been refused. Adapters, guards, and the proxy follow it.
+        shorten_tools: where whole requests are stabilized, send shorter descriptions of tools if their schemas take
+            more than a quarter of the budget, see `docs/tokens.md`. Lists of tools that are only counted never change.
         **window: settings of the default chain's window: those of `ctxguard.stages.WindowSettings`.
 
     Raises:
@@ -90,6 +97,7 @@ class Stabilizer:
         headroom: Headroom = "measured",
         on_failure: OnFailure = "report",
         mode: Mode = "enforce",
+        shorten_tools: bool = True,
         **window: Unpack[WindowOptions],
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
@@ -107,6 +115,7 @@ class Stabilizer:
         self.checks: tuple[Check, ...] = (*judging, *profile)
         self.keep_recent: int = whole_number(keep_recent, "keep_recent", unit="messages")
         self.keep_task = keep_task
+        self.shorten_tools = shorten_tools
         self.headroom: Headroom = valid_headroom(headroom)
         self.counter: ArtifactCounter = ArtifactCounter(find_counter(counter, model=model))
         self._window = None if model is None else window_of(model)
@@ -276,6 +285,37 @@ class Stabilizer:
         run.extend(history)
         return drive(self._judged(run, dry=True), answer=refuse).report
 
+    def brief(self, history: Iterable[object], *, for_: str = "", budget: int = 1_000) -> Brief:
+        """Return what another agent, or a new conversation, should know of a history; no model writes it.
+
+        The task, standing instructions and what else people said, what matches it or the next task in everything else,
+        files with their last use, steps, and what is still open. Masked, and with handles if the chain has a store.
+
+        Args:
+            history: artifacts, or messages of an installed adapter. Not changed.
+            for_: what the brief is for, in words, such as the task of a subagent: what matches it is preferred.
+            budget: tokens that the brief may take, 100 or more.
+
+        Raises:
+            AdapterError: no installed adapter knows the messages.
+            ConfigError: the budget is no number of tokens, or too small.
+            HistoryError: the history is empty, or a message cannot be read.
+        """
+        return drive(self._briefed(history, for_, budget))
+
+    async def abrief(self, history: Iterable[object], *, for_: str = "", budget: int = 1_000) -> Brief:
+        """Do the same as `brief`, with async stores."""
+        return await adrive(self._briefed(history, for_, budget))
+
+    def _briefed(self, history: Iterable[object], for_: str, budget: int) -> Generator[Ask, object, Brief]:
+        from ctxguard.compaction.briefs import brief_flow
+
+        last = max((n for n, stage in enumerate(self.stages, 1) if isinstance(stage, MaskPII)), default=0)
+        masking = self.with_(stages=self.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
+        window = next((stage for stage in self.stages if isinstance(stage, StableWindow)), StableWindow())
+        given = list(_require_iterable(history))
+        return (yield from brief_flow(given, masking.flow, self.counter, window, for_=for_, budget=budget))
+
     def session(
         self,
         *,
@@ -435,7 +475,7 @@ def _verdict(check: Check, draft: Draft) -> CheckResult:
     return CheckResult(check.name, findings, "" if claim is None else claim(draft))
 
 
-def _require_iterable(artifacts: Iterable[Artifact]) -> Iterable[Artifact]:
+def _require_iterable(artifacts: Iterable[T]) -> Iterable[T]:
     try:
         iter(artifacts)
     except TypeError:

@@ -19,14 +19,12 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
-try:
+with extra("testing", "ctxguard.testing needs Hypothesis and pytest"):
     import pytest
     from hypothesis import HealthCheck, assume, given, settings
     from hypothesis import strategies as st
-except ImportError as error:  # pragma: no cover - hypothesis is always there where our own tests run
-    raise ImportError(f"ctxguard.testing needs Hypothesis and pytest: {install_command('testing')}") from error
 
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.adapting.planting import planted

@@ -206,7 +206,7 @@ def test_a_package_that_is_missing_is_one_line_and_names_a_command_that_works(tm
     monkeypatch.setitem(sys.modules, "presidio_analyzer", None)
     (tmp_path / "x.txt").write_text("x")
     run = cli("pii", "scan", tmp_path / "x.txt", "--rules", "presidio")
-    assert (run.returncode, run.stderr) == (2, f"ctxguard: Presidio is not installed; {install_command('presidio')}\n")
+    assert (run.returncode, run.stderr) == (2, f"ctxguard: Presidio is not installed: {install_command('presidio')}\n")
 
 
 def test_no_command_offers_to_install_completion():

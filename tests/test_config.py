@@ -84,6 +84,7 @@ def test_sections_have_their_defaults():
         "model": None,
         "headroom": "measured",
         "provider": None,
+        "shorten_tools": True,
         "store": None,
     }
 

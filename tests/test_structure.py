@@ -114,3 +114,11 @@ def test_one_setting_says_where_the_recordings_are():
     users = [name for name, text in tests.items() if "from recordings import" in text]
     assert users
     assert not [name for name in users if "mark.recordings" not in tests[name]], "run without recordings by their mark"
+
+
+def test_contracts_follow_a_name_through_a_package_that_loads_it_late():
+    pytest.importorskip("importlinter", reason="import-linter is not installed")
+    from lazy_imports import lazy_imports
+
+    assert ("ctxguard.adapting.tools", "ctxguard.stages.mask_pii") in lazy_imports()
+    assert len(lazy_imports()) > 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ctxguard.adapting.tools import recall_tool_factory
+from ctxguard.adapting.tools import RecallToolFactory
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.answers import AnthropicAnswers
 from ctxguard.formats.anthropic import AnthropicAdapter
@@ -15,7 +15,7 @@ _REQUESTS: Final = Requests(AnthropicAdapter())
 stabilize_request = _REQUESTS.stabilize_request
 astabilize_request = _REQUESTS.astabilize_request
 stabilize_messages = _REQUESTS.stabilize_messages
-recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
+recall_tool = RecallToolFactory(lambda recall: (_RECALL, recall))
 """Make the recall tool: its schema, for `tools=[…]`, and the function to call with the input of a `tool_use` block.
 
 Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.

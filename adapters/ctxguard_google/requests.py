@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ctxguard.adapting.tools import recall_tool_factory
+from ctxguard.adapting.tools import RecallToolFactory
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.gemini import Content, GoogleAdapter
 from ctxguard.formats.requests import Requests
@@ -25,7 +25,7 @@ _RECALL: Final = {
         }
     ]
 }
-recall_tool = recall_tool_factory(lambda recall: (_RECALL, recall))
+recall_tool = RecallToolFactory(lambda recall: (_RECALL, recall))
 """Make the recall tool: its schema, for `tools=[…]`, and the function to call with the `args` of a function call.
 
 Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.

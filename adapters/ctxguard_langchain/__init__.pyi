@@ -1,4 +1,5 @@
 from ctxguard_langchain.agent import ContextManagedAgent as ContextManagedAgent
+from ctxguard_langchain.checkpoints import MaskedSerializer as MaskedSerializer
 from ctxguard_langchain.clients import guarded as guarded
 from ctxguard_langchain.hooks import pre_model_hook as pre_model_hook
 from ctxguard_langchain.messages import LangChainAdapter as LangChainAdapter

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
-try:
+with extra("langchain", "ContextGuardMiddleware needs langchain"):
     from langchain.agents.middleware import AgentMiddleware, ModelRequest
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
-except ImportError as error:
-    raise ImportError(f"ContextGuardMiddleware needs langchain: {install_command('langchain')}") from error
 from langchain_core import exceptions
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langgraph.config import get_config
@@ -20,15 +19,13 @@ from ctxguard.adapting.adapter import request_flow
 from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.tools import unmask_arguments
-from ctxguard.draft import Ask, adrive, drive
+from ctxguard.draft import Ask, adrive, asynchronous, drive, synchronous
 from ctxguard_langchain.hooks import replacing
 from ctxguard_langchain.models import model_name, model_window, tool_schemas
 from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.runnables import ADAPTER
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-
     from langchain.agents.middleware.types import ModelResponse
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.runtime import Runtime
@@ -175,15 +172,9 @@ class ContextGuardMiddleware(_Middleware):
 class _PersistingMiddleware(ContextGuardMiddleware):
     """The middleware that also replaces the messages of the state."""
 
-    def before_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> dict[str, Any]:
+    @synchronous
+    def before_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> Generator[Ask, object, dict[str, Any]]:
         """Replace the messages of the state with the stabilized ones."""
-        return drive(self._replacing(state, runtime))
-
-    async def abefore_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> dict[str, Any]:
-        """Do the same as `before_model` in async runs."""
-        return await adrive(self._replacing(state, runtime))
-
-    def _replacing(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> Generator[Ask, object, dict[str, Any]]:
         run, request = self.per_run.of(runtime), Request(state["messages"])
         # without a report: the model call that follows sends the same messages, and reports on them
         done, _ = yield from request_flow(
@@ -195,6 +186,8 @@ class _PersistingMiddleware(ContextGuardMiddleware):
             is_editable=False,
         )
         return replacing(request.messages, list(done.messages))
+
+    abefore_model = asynchronous(before_model)  # type: ignore[arg-type]  # the base class takes its own type of state
 
 
 def _unmasked(request: ToolCallRequest, run: ForRun) -> ToolCallRequest:

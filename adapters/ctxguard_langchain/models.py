@@ -9,9 +9,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from ctxguard.adapting.tools import recall_tool_factory
+from ctxguard.adapting.tools import RecallToolFactory
 
-recall_tool = recall_tool_factory(lambda recall: StructuredTool.from_function(recall, parse_docstring=True))
+recall_tool = RecallToolFactory(lambda recall: StructuredTool.from_function(recall, parse_docstring=True))
 """Make the recall tool, for `bind_tools`, agents and graphs.
 
 Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request
-from ctxguard.draft import Ask, adrive, drive
+from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
@@ -94,13 +94,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         """Do the same as `invoke`, with async summarizers or stores."""
         return await self._acall_with_config(self._aguarded, input, config, **kwargs)  # type: ignore[arg-type]  # the same
 
-    def _guarded(self, given: LanguageModelInput, config: RunnableConfig) -> list[BaseMessage]:
-        return drive(self._flow(given, config))
-
-    async def _aguarded(self, given: LanguageModelInput, config: RunnableConfig) -> list[BaseMessage]:
-        return await adrive(self._flow(given, config))
-
-    def _flow(self, given: LanguageModelInput, config: RunnableConfig) -> Generator[Ask, object, list[BaseMessage]]:
+    @synchronous
+    def _guarded(self, given: LanguageModelInput, config: RunnableConfig) -> Generator[Ask, object, list[BaseMessage]]:
         session = _session(config)
         done = yield from self.per_run.of(session).flow(
             ADAPTER,
@@ -111,6 +106,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
             is_editable=False,  # the tools are bound to the model behind this step
         )
         return list(done.messages)
+
+    _aguarded = asynchronous(_guarded)
 
 
 def _session(config: RunnableConfig) -> str | None:

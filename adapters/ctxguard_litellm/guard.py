@@ -12,13 +12,11 @@ from ctxguard import wire
 from ctxguard.adapting.recent import Recent
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.wire.guard import Prepared
+from ctxguard.wire.guard import GuardSettings, Prepared
 from ctxguard.wire.refusals import ERROR_HEADER, status_of
 from ctxguard_litellm.answers import restored_answer, restored_stream
 from ctxguard_litellm.requests import asked, changed_data
 
-_OF_THE_GUARD: Final = ("strategy", "on_unreadable", "vault", "keep_thinking", "on_report", "audit")
-"""Settings of `ctxguard.wire.Guard`."""
 _ANSWERS: Final = 16_384
 """Maximum number of requests that wait for an answer."""
 
@@ -36,9 +34,8 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         policy: The name of a chain, see `ctxguard.policies`.
         counter: Counts tokens, see `ctxguard.tokens.find_counter`.
         config: A configuration file that describes the stabilizer, instead of the three settings before.
-        settings: `strategy`, `on_unreadable`, `vault`, `keep_thinking`, `on_report` and `audit` of
-            `ctxguard.wire.Guard`, and those of LiteLLM's `CustomGuardrail`, such as `guardrail_name`, `event_hook` and
-            `default_on`.
+        settings: Those of `ctxguard.wire.Guard`, such as `strategy` and `vault`, and those of LiteLLM's
+            `CustomGuardrail`: `guardrail_name`, `event_hook`, `default_on`.
 
     Raises:
         ConfigError: A setting is invalid.
@@ -54,7 +51,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         config: str | None = None,
         **settings: Any,  # noqa: ANN401 - those of CustomGuardrail
     ) -> None:
-        guarding: Any = {name: settings.pop(name) for name in _OF_THE_GUARD if name in settings}
+        guarding = {name: settings.pop(name) for name in GuardSettings.__annotations__ if name in settings}
         hooks = [GuardrailEventHooks.pre_call, GuardrailEventHooks.post_call]
         super().__init__(supported_event_hooks=hooks, **settings)
         if not self._event_hook_is_event_type(GuardrailEventHooks.pre_call):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from ctxguard.adapting.adapter import astabilize_native, stabilize_native
+from ctxguard.adapting.adapter import request_flow
 from ctxguard.adapting.protocol import Adapter
-from ctxguard.adapting.tools import recall_tool_factory
+from ctxguard.adapting.request import Request
+from ctxguard.adapting.tools import RecallToolFactory
+from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.chat import OpenAIAdapter
 from ctxguard.formats.requests import Requests
@@ -22,13 +24,14 @@ MessageT = TypeVar("MessageT")
 _REQUESTS: Final = Requests(OpenAIAdapter(), ResponsesAdapter())
 stabilize_request = _REQUESTS.stabilize_request
 astabilize_request = _REQUESTS.astabilize_request
-recall_tool = recall_tool_factory(lambda recall: ({"type": "function", "function": RECALL_SCHEMA}, recall))
+recall_tool = RecallToolFactory(lambda recall: ({"type": "function", "function": RECALL_SCHEMA}, recall))
 """Make the recall tool: its schema, for `tools=[…]`, and the function to call with the arguments of a call.
 
 Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
 """
 
 
+@synchronous
 def stabilize_messages(
     messages: Sequence[MessageT],
     stabilizer: Stabilizer,
@@ -36,7 +39,7 @@ def stabilize_messages(
     *,
     window: int | None = None,
     keep_thinking: bool = False,
-) -> tuple[list[MessageT], Report]:
+) -> Generator[Ask, object, tuple[list[MessageT], Report]]:
     """Return the stabilized messages and the report. The list and its messages are not changed.
 
     Args:
@@ -51,28 +54,18 @@ def stabilize_messages(
         BudgetExceededError: the mandatory messages do not fit.
     """
     adapter = cast("Adapter[Sequence[MessageT]]", OpenAIAdapter())
-    stabilized, report = stabilize_native(
-        stabilizer, adapter, messages, tools=tools, window=window, keep_thinking=keep_thinking
+    request = Request(messages, tools=tools or ())
+    done, report = yield from request_flow(
+        stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False
     )
-    return list(stabilized), report
+    return list(done.messages), report
 
 
-async def astabilize_messages(
-    messages: Sequence[MessageT],
-    stabilizer: Stabilizer,
-    tools: Sequence[Mapping[str, object]] | None = None,
-    *,
-    window: int | None = None,
-    keep_thinking: bool = False,
-) -> tuple[list[MessageT], Report]:
-    """Do the same as `stabilize_messages` if summarizers or stores are async."""
-    adapter = cast("Adapter[Sequence[MessageT]]", OpenAIAdapter())
-    stabilized, report = await astabilize_native(
-        stabilizer, adapter, messages, tools=tools, window=window, keep_thinking=keep_thinking
-    )
-    return list(stabilized), report
+astabilize_messages = asynchronous(stabilize_messages)
+"""Do the same as `stabilize_messages` if summarizers or stores are async."""
 
 
+@synchronous
 def stabilize_input(
     items: Sequence[MessageT],
     stabilizer: Stabilizer,
@@ -82,7 +75,7 @@ def stabilize_input(
     incremental: bool = False,
     window: int | None = None,
     keep_thinking: bool = False,
-) -> tuple[list[MessageT], Report]:
+) -> Generator[Ask, object, tuple[list[MessageT], Report]]:
     """Return the stabilized input items and the report. The list and its items are not changed.
 
     Args:
@@ -101,25 +94,12 @@ def stabilize_input(
         BudgetExceededError: the mandatory messages do not fit.
     """
     adapter = cast("Adapter[Sequence[MessageT]]", ResponsesAdapter(incremental=incremental))
-    stabilized, report = stabilize_native(
-        stabilizer, adapter, items, tools=tools, instructions=instructions, window=window, keep_thinking=keep_thinking
+    request = Request(items, instructions, tools or ())
+    done, report = yield from request_flow(
+        stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False
     )
-    return list(stabilized), report
+    return list(done.messages), report
 
 
-async def astabilize_input(
-    items: Sequence[MessageT],
-    stabilizer: Stabilizer,
-    *,
-    instructions: str | None = None,
-    tools: Sequence[Mapping[str, object]] | None = None,
-    incremental: bool = False,
-    window: int | None = None,
-    keep_thinking: bool = False,
-) -> tuple[list[MessageT], Report]:
-    """Do the same as `stabilize_input` if summarizers or stores are async."""
-    adapter = cast("Adapter[Sequence[MessageT]]", ResponsesAdapter(incremental=incremental))
-    stabilized, report = await astabilize_native(
-        stabilizer, adapter, items, tools=tools, instructions=instructions, window=window, keep_thinking=keep_thinking
-    )
-    return list(stabilized), report
+astabilize_input = asynchronous(stabilize_input)
+"""Do the same as `stabilize_input` if summarizers or stores are async."""

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
-try:
+with extra("openai-agents", "ctxguard_openai_agents needs the Agents SDK"):
     from agents import (
         AgentOutputSchema,
         AgentOutputSchemaBase,
@@ -22,12 +22,10 @@ try:
         handoff,
     )
     from agents.run import CallModelData, ModelInputData
-except ImportError as error:
-    raise ImportError(f"ctxguard_openai_agents needs the Agents SDK: {install_command('openai-agents')}") from error
 
 from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, is_function
 from ctxguard.adapting.request import Request
-from ctxguard.adapting.tools import recall_tool_factory, require_vault, unmask_arguments
+from ctxguard.adapting.tools import RecallToolFactory, require_vault, unmask_arguments
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard_openai import ResponsesAdapter
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
     from ctxguard.stabilizer import Stabilizer
 
-recall_tool = recall_tool_factory(function_tool)
+recall_tool = RecallToolFactory(function_tool)
 """Make the recall tool, for `Agent(tools=[…])`.
 
 Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
-try:
+with extra("pydantic-ai", "ctxguard_pydantic_ai needs PydanticAI"):
     import pydantic_ai as _framework  # noqa: F401 - imported here to report a missing package in one sentence
-except ImportError as error:
-    raise ImportError(f"ctxguard_pydantic_ai needs PydanticAI; {install_command('pydantic-ai')}") from error
 
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
 from ctxguard_pydantic_ai.guard import ContextGuard, history_processor, recall_tool

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
 
 from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request
-from ctxguard.adapting.tools import recall_tool_factory, unmask_arguments
+from ctxguard.adapting.tools import RecallToolFactory, unmask_arguments
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
 from ctxguard.errors import HistoryError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
     from ctxguard.stabilizer import Stabilizer
 
-recall_tool = recall_tool_factory(lambda recall: Tool(recall, takes_ctx=False))
+recall_tool = RecallToolFactory(lambda recall: Tool(recall, takes_ctx=False))
 """Make the recall tool, for `Agent(tools=[…])`.
 
 Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
@@ -99,8 +99,8 @@ class ContextGuard(AbstractCapability[Any]):
         on_report: called with the report on each request, and on each result that is bounded when its tool returns
             (`report.tool` is the name of the tool, then); `report.session` is the conversation's id.
         vault: stores the values behind placeholders: the chain's `MaskPII` masks into it, and the arguments of a tool
-            are unmasked right before they are validated. The history keeps the placeholders that the model wrote.
-            Either the vault of a session, or a function from the run's `RunContext` to the vault of that run.
+            and structured output are unmasked right before they are validated. The history keeps the placeholders that
+            the model wrote. It is the vault of a session, or a function from the run's `RunContext` to one.
 
     Raises:
         ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is not a function, or
@@ -192,6 +192,17 @@ class ContextGuard(AbstractCapability[Any]):
         """Unmask the arguments of a tool."""
         vault = None if self.vault is None or is_fixed(tool_def) else self._per_run.of(ctx).vault
         return args if vault is None else unmask_arguments(args, vault, tool=tool_def.name)
+
+    async def before_output_validate(
+        self,
+        ctx: RunContext[Any],
+        *,
+        output_context: Any,  # noqa: ANN401, ARG002 - the framework's signature
+        output: str | dict[str, Any],
+    ) -> str | dict[str, Any]:
+        """Unmask structured output: it is data for the program, as arguments are for a tool. Texts stay as written."""
+        vault = None if self.vault is None else self._per_run.of(ctx).vault
+        return output if vault is None else unmask_arguments(output, vault)
 
     async def after_tool_execute(
         self,

@@ -20,5 +20,6 @@ from ctxguard.adapting.registry import adapter_names as adapter_names
 from ctxguard.adapting.registry import detect_adapter as detect_adapter
 from ctxguard.adapting.registry import find_adapter as find_adapter
 from ctxguard.adapting.request import Request as Request
-from ctxguard.adapting.tools import recall_tool_factory as recall_tool_factory
+from ctxguard.adapting.tool_schemas import shortened_tools as shortened_tools
+from ctxguard.adapting.tools import RecallToolFactory as RecallToolFactory
 from ctxguard.adapting.tools import unmask_arguments as unmask_arguments

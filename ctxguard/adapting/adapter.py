@@ -10,7 +10,7 @@ from ctxguard.adapting.fields import Path
 from ctxguard.adapting.protocol import Adapter, chain_for, require_messages
 from ctxguard.adapting.request import Request, RequestTexts
 from ctxguard.artifacts import Artifact
-from ctxguard.draft import Ask, adrive, drive
+from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError, HistoryError
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
@@ -24,7 +24,7 @@ _ROUNDS: Final = 3
 """How often a request is stabilized at most until it is within the budget as a whole."""
 
 
-def stabilize_request(
+def request_flow(
     stabilizer: Stabilizer,
     adapter: Adapter[Native],
     request: Request[Native],
@@ -32,8 +32,10 @@ def stabilize_request(
     window: int | None = None,
     keep_thinking: bool = False,
     overflowed: bool = False,
-) -> tuple[Request[Native], Report]:
-    """Return a stabilized request and the report. The request and all in it are not changed.
+    is_editable: bool = True,
+    recount: Callable[[Request[Native]], int] | None = None,
+) -> Generator[Ask, object, tuple[Request[Native], Report]]:
+    """Stabilize a request, as a generator that yields an `Ask` for all I/O. The request and all in it are not changed.
 
     Instructions and tool descriptions are masked as the messages are. The original request still contains unmasked
     values, so send all parts of the returned one.
@@ -46,31 +48,32 @@ def stabilize_request(
         keep_thinking: Keep signed thinking from before a cut, see `DropStaleThinking`.
         overflowed: The provider refused this request as too long: it and all that continue its history get a smaller
             budget.
+        is_editable: Whether the caller sends the returned instructions and tools; if it sends its own, a rule that
+            matches in them fails the check `NoPII`.
+        recount: Counts the request as it is written.
+
+    Returns:
+        The stabilized request, and the report.
 
     Raises:
         HistoryError: A message cannot be read.
         BudgetExceededError: The mandatory messages do not fit.
     """
-    return drive(
-        request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
-    )
+    require_stabilizer(stabilizer)
+    texts = RequestTexts.of(request, stabilizer, is_editable=is_editable, window=window, recount=recount)
+    chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
+    tightened = {"window": window} if overflowed else None
+    sent, report, _ = yield from texts_flow(chain, adapter, request.messages, texts, window=window, tightened=tightened)
+    return request if sent is None else sent, report
 
 
-async def astabilize_request(
-    stabilizer: Stabilizer,
-    adapter: Adapter[Native],
-    request: Request[Native],
-    *,
-    window: int | None = None,
-    keep_thinking: bool = False,
-    overflowed: bool = False,
-) -> tuple[Request[Native], Report]:
-    """Do the same as `stabilize_request`, if summarizers or stores are async."""
-    return await adrive(
-        request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, overflowed=overflowed)
-    )
+stabilize_request = synchronous(request_flow)
+"""Return a stabilized request and the report; for the parameters, see `request_flow`."""
+astabilize_request = asynchronous(stabilize_request)
+"""Do the same as `stabilize_request`, if summarizers or stores are async."""
 
 
+@synchronous
 def stabilize_native(
     stabilizer: Stabilizer,
     adapter: Adapter[Native],
@@ -80,7 +83,7 @@ def stabilize_native(
     instructions: str | None = None,
     window: int | None = None,
     keep_thinking: bool = False,
-) -> tuple[Native, Report]:
+) -> Generator[Ask, object, tuple[Native, Report]]:
     """Return the stabilized native history and the report. The history is not changed.
 
     The caller sends tools and instructions unchanged: they are counted and searched, and if a rule matches in them, the
@@ -100,50 +103,14 @@ def stabilize_native(
         BudgetExceededError: The mandatory messages do not fit.
     """
     request = Request(native, instructions, tools or ())
-    flow = request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
-    done, report = drive(flow)
+    done, report = yield from request_flow(
+        stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False
+    )
     return done.messages, report
 
 
-async def astabilize_native(
-    stabilizer: Stabilizer,
-    adapter: Adapter[Native],
-    native: Native,
-    *,
-    tools: Sequence[Mapping[str, object]] | None = None,
-    instructions: str | None = None,
-    window: int | None = None,
-    keep_thinking: bool = False,
-) -> tuple[Native, Report]:
-    """Do the same as `stabilize_native`, if summarizers or stores are async."""
-    request = Request(native, instructions, tools or ())
-    flow = request_flow(stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False)
-    done, report = await adrive(flow)
-    return done.messages, report
-
-
-def request_flow(
-    stabilizer: Stabilizer,
-    adapter: Adapter[Native],
-    request: Request[Native],
-    *,
-    window: int | None = None,
-    keep_thinking: bool = False,
-    overflowed: bool = False,
-    is_editable: bool = True,
-    recount: Callable[[Request[Native]], int] | None = None,
-) -> Generator[Ask, object, tuple[Request[Native], Report]]:
-    """Do the same as `stabilize_request`, as a generator that yields an `Ask` for all I/O.
-
-    With `is_editable=False`, the caller sends its own instructions and tools, not the ones returned here, so a rule
-    that matches in them fails the check `NoPII`. `recount` counts the request as it is written.
-    """
-    require_stabilizer(stabilizer)
-    texts = RequestTexts.of(request, stabilizer, is_editable=is_editable, recount=recount)
-    chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
-    tightened = {"window": window} if overflowed else None
-    sent, report, _ = yield from texts_flow(chain, adapter, request.messages, texts, window=window, tightened=tightened)
-    return request if sent is None else sent, report
+astabilize_native = asynchronous(stabilize_native)
+"""Do the same as `stabilize_native`, if summarizers or stores are async."""
 
 
 class Texts(Protocol[Sent]):
@@ -153,11 +120,13 @@ class Texts(Protocol[Sent]):
         beside: The texts in which a rule matches.
         overhead: Tokens of the parts that the chain does not see.
         tools: The tools and schemas for the chain to count.
+        details: What the report says of them.
     """
 
     beside: Beside
     overhead: int
     tools: Sequence[Mapping[str, object]]
+    details: Mapping[str, object]
 
     def written(self, changes: Mapping[Path, object], instructions: str, native: Any) -> Sent:  # noqa: ANN401
         """Return the request with changed texts, the instructions that joined the history, and another history."""
@@ -208,6 +177,7 @@ def texts_flow(
     for _ in range(_ROUNDS):
         result = yield from stabilizer.flow(artifacts, tools=texts.tools, overhead=overhead, window=window)
         report = result.report
+        report.details = {**report.details, **texts.details}
         if report.observed:  # the caller's own request is sent, whatever the result of the chain
             if unread is not None:
                 report.details = {**report.details, "would_have_raised": type(unread).__name__}

@@ -21,17 +21,7 @@ from ctxguard.adapting.provider_formats import refuse_foreign_part
 from ctxguard.artifacts import Media, Part, PartKind
 from ctxguard.errors import HistoryError
 from ctxguard.tokens import EstimateCounter
-from ctxguard.tokens.families import GENERIC
-from ctxguard.tokens.media import (
-    audio_media,
-    audio_tokens,
-    document_part,
-    file_tokens,
-    image_media,
-    image_tokens,
-    inner_media,
-    media_tokens,
-)
+from ctxguard.tokens.media import audio_media, document_part, image_media, inner_media
 
 PartReader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
 """Reads a native part, given the part and its place."""
@@ -75,7 +65,7 @@ def _without_media(value: object, media: list[Part]) -> object:
         found = inner_media(value) if len(value) > _SHORT else None
         if found is None or found.text is not None:
             return value
-        media.append(replace(found, tokens=media_tokens(found.media, GENERIC) if found.media else 0))
+        media.append(found)
         return ""
     if isinstance(value, (list, tuple)):
         return [_without_media(member, media) for member in value]
@@ -86,7 +76,7 @@ def _without_media(value: object, media: list[Part]) -> object:
 def sealed(data: object, *, signed: bool = False, kind: PartKind = "reasoning") -> Part:
     """Return the part for reasoning that only the provider can read, by its base64 data."""
     media = Media("sealed", length=len(data) if isinstance(data, str) else 0)
-    return Part(kind, tokens=media_tokens(media, GENERIC), signed=signed, media=media)
+    return Part(kind, signed=signed, media=media)
 
 
 def read_unknown(part: object, path: Path) -> list[PlacedPart]:
@@ -153,7 +143,7 @@ class ContentFormat:
         if isinstance(part, str) or (type(part) is dict and part.keys() == _PLAIN_TEXT):
             return
         read = self.read_part(part, path) if read is None else read
-        if any(one.kind == "opaque" and one.tokens for _, one in read):
+        if any(one.kind == "opaque" and one.tokens != 0 for _, one in read):
             # its tokens are already counted as a whole; its texts still have to be searched
             yield from without_tokens(fixed_field("", part, path))
         else:
@@ -228,28 +218,23 @@ def image(url: object, *, detail: object = None) -> Part:
     """Return the part for an image by its link or `data:` URL, which reveals its size; `detail` is OpenAI's setting."""
     # a link is never fetched: without the data, the size of an average image is assumed
     media = image_media(url if isinstance(url, str) else "", detail=str(detail or "auto"))
-    return Part("image", tokens=image_tokens(media.size, detail=media.detail), media=media)
+    return Part("image", media=media)
 
 
 def audio(data: object) -> Part:
     """Return the part for a sound, counted by the length of its base64 data if there is any."""
-    known = data if isinstance(data, str) else None
-    return Part("audio", tokens=audio_tokens(known), media=audio_media(known or ""))
+    return Part("audio", media=audio_media(data if isinstance(data, str) else ""))
 
 
 def video(data: object) -> Part:
-    """Return the part for a video, counted as its sound is."""
-    known = data if isinstance(data, str) else None
-    return Part("audio", tokens=audio_tokens(known), media=replace(audio_media(known or ""), kind="video"))
+    """Return the part for a video, counted by the length of its base64 data if there is any."""
+    return Part("audio", media=replace(audio_media(data if isinstance(data, str) else ""), kind="video"))
 
 
 def file(data: object) -> Part:
     """Return the part for a file by its base64 data or `data:` URL: a text counts as text, other files by length."""
-    known = data if isinstance(data, str) else None
-    part = document_part(known or "")
-    if part.text is not None:
-        return Part("file", tokens=EstimateCounter().count(part.text))
-    return replace(part, tokens=file_tokens(known))
+    part = document_part(data if isinstance(data, str) else "")
+    return part if part.text is None else Part("file", tokens=EstimateCounter().count(part.text))
 
 
 def as_base64(blob: object) -> str | None:

@@ -185,7 +185,13 @@ class PerRun(Generic[Context]):
 
 
 def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
-    """Return a stabilizer whose placeholders are stored in a vault."""
+    """Return a stabilizer whose placeholders are stored in a vault.
+
+    Raises:
+        ConfigError: no stage masks, so that nothing would be stored, and everything sent.
+    """
+    if not any(isinstance(stage, MaskPII) for stage in stabilizer.stages):
+        raise ConfigError("vault needs a stabilizer that masks; put MaskPII() among its stages", setting="vault")
     stages = tuple(_into(stage, vault) if isinstance(stage, MaskPII) else stage for stage in stabilizer.stages)
     # The very same object: it finds its results for the conversation from earlier calls.
     if stages == stabilizer.stages:

@@ -200,16 +200,7 @@ def _twin(value: object, exact: frozenset[str]) -> object:
     return twin
 
 
-class _Unequal:
-    """Compares equal to nothing: the snapshot of a message that is read each time."""
-
-    __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # it stands in snapshots, never among keys
-
-    def __eq__(self, other: object) -> bool:
-        return False
-
-
-_UNEQUAL: Final = _Unequal()
+_UNEQUAL: Final = float("nan")
+"""The snapshot of a message that is read each time: it equals nothing."""
 _NUMBERS: Final = frozenset({int, float, bool})
 _SCALARS: Final = frozenset({str, bytes, type(None), UUID, date, datetime, timedelta})

@@ -16,6 +16,7 @@ from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.extra_fields import EDITABLE_IN_SCHEMAS, IDENTIFIERS
 from ctxguard.adapting.fields import Path, fields_of, place_name
 from ctxguard.adapting.recent import Recent
+from ctxguard.adapting.tool_schemas import tools_of_call
 from ctxguard.artifacts import Field
 from ctxguard.checks.no_pii import NoPII
 from ctxguard.errors import CheckFailedError, ConfigError
@@ -87,6 +88,7 @@ class RequestTexts(Generic[Native]):
         overhead: Tokens of the reply's opening and of instructions that did not join the history.
         tools: The tools and schemas for the chain to count.
         recount: Counts a request as it is written; None if its format is unknown.
+        details: What the report says of them.
     """
 
     request: Request[Native]
@@ -94,6 +96,7 @@ class RequestTexts(Generic[Native]):
     overhead: int
     tools: Sequence[Schema]
     recount: Callable[[Request[Native]], int] | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -102,6 +105,7 @@ class RequestTexts(Generic[Native]):
         stabilizer: Stabilizer,
         *,
         is_editable: bool,
+        window: int | None = None,
         recount: Callable[[Request[Native]], int] | None = None,
     ) -> RequestTexts[Native]:
         """Return the other parts of a request.
@@ -110,6 +114,7 @@ class RequestTexts(Generic[Native]):
             request: The whole request.
             stabilizer: The stabilizer whose rules are applied.
             is_editable: Whether the caller sends the returned instructions and tools, rather than its own.
+            window: The model's context window in tokens, if the budget is a share of it.
             recount: Counts a request as it is written.
 
         Raises:
@@ -119,7 +124,13 @@ class RequestTexts(Generic[Native]):
         if not isinstance(text, str | None):
             raise ConfigError(f"instructions must be a text, not {type(text).__name__}", setting="instructions")
         detectors = _detectors(stabilizer)
+        details: Mapping[str, object] = {}
         try:
+            if is_editable:
+                sent, details = tools_of_call(
+                    request.tools, stabilizer, window, lambda said: any(_found(one, said) for one in detectors)
+                )
+                request = replace(request, tools=sent)
             fields = list(_schema_fields(request, is_editable=is_editable))
         except (RecursionError, TypeError) as error:  # cyclic, nested too deeply, or keys that are not texts
             raise ConfigError(f"tools and schemas cannot be read: {error}; send plain JSON", setting="tools") from None
@@ -133,7 +144,7 @@ class RequestTexts(Generic[Native]):
         counted = stabilizer.counter.beside(None if joins else text) + _long_texts(request.settings, stabilizer)
         # tools of a wrong type are left as they are, for the counter to reject
         tools = [*request.tools, *request.schemas] if request.schemas else request.tools
-        return cls(request, beside, counted + beside.growth, tools, recount)
+        return cls(request, beside, counted + beside.growth, tools, recount, details)
 
     def written(self, changes: Mapping[Path, object], instructions: str, native: Native) -> Request[Native]:
         """Return the request with its changed texts and history."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import ConfigError
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
 Tool = TypeVar("Tool")
-Tool_co = TypeVar("Tool_co", covariant=True)
 
 _EXCHANGE_TOKENS: Final = 200
 """Tokens that the call of an exchange and its framing may take."""
@@ -69,22 +69,17 @@ def require_vault(given: object) -> SessionVault:
     return vault
 
 
-class RecallToolFactory(Protocol[Tool_co]):
-    """Creates the recall tool of a framework."""
-
-    def __call__(self, store: Store | None = None, *, max_tokens: int = 2_000) -> Tool_co:
-        """Return the tool; see `recall_tool_factory`."""
-        ...
-
-
-def recall_tool_factory(as_tool: Callable[[Callable[..., str]], Tool]) -> RecallToolFactory[Tool]:
-    """Return a framework's `recall_tool`, with which a model reads the full text of shortened outputs.
+@dataclass(frozen=True, slots=True)
+class RecallToolFactory(Generic[Tool]):
+    """A framework's `recall_tool`, with which a model reads the full text of shortened outputs.
 
     Args:
         as_tool: Makes the framework's kind of tool from a function.
     """
 
-    def recall_tool(store: Store | None = None, *, max_tokens: int = 2_000) -> Tool:
+    as_tool: Callable[[Callable[..., str]], Tool]
+
+    def __call__(self, store: Store | None = None, *, max_tokens: int = 2_000) -> Tool:
         """Return the tool `recall`, with which a model reads the full text of shortened outputs.
 
         Args:
@@ -92,8 +87,6 @@ def recall_tool_factory(as_tool: Callable[[Callable[..., str]], Tool]) -> Recall
                 latter.
             max_tokens: Tokens that one call may return.
         """
-        from ctxguard.files.results import recall_tool as recall_function
+        from ctxguard.files.results import recall_tool
 
-        return as_tool(recall_function(store, max_tokens=max_tokens))
-
-    return recall_tool
+        return self.as_tool(recall_tool(store, max_tokens=max_tokens))

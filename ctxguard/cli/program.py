@@ -25,6 +25,7 @@ class Entry(NamedTuple):
 COMMANDS: Final = {
     "stabilize": Entry("ctxguard.cli.stabilize:stabilize", "Stabilize a session: print its context, or the report."),
     "check": Entry("ctxguard.cli.check:check", "Validate a session without changing it."),
+    "brief": Entry("ctxguard.cli.brief:brief", "Print what another agent should know of a session."),
     "replay": Entry("ctxguard.harness.replay_cli:replay", "Replay recorded sessions call by call: laws, prices."),
     "bench": Entry("ctxguard.harness.bench_cli:bench", "Compare ctxguard with other libraries on the same sessions."),
     "run": Entry("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),

@@ -26,7 +26,7 @@ from ctxguard.draft import Ask, Draft, Follower, StageResult
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.history import SUMMARY, write_record
 from ctxguard.history.records import leading_records
-from ctxguard.settings import OfOneProcess, install_command, instance, opened
+from ctxguard.settings import OfOneProcess, extra, instance, opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.followed import FollowedStage
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
@@ -197,10 +197,8 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         Raises:
             ImportError: PydanticAI is not installed.
         """
-        try:
+        with extra("pydantic-ai", "the history processor needs PydanticAI"):
             package = import_module("ctxguard_pydantic_ai")
-        except ImportError as error:
-            raise ImportError(f"the history processor needs PydanticAI; {install_command('pydantic-ai')}") from error
         processor: object = package.history_processor(self.as_stabilizer())
         return processor
 

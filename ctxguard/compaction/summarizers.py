@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 from ctxguard.errors import ConfigError, SummarizerError
-from ctxguard.settings import install_command
+from ctxguard.settings import extra, install_command
 
 
 def model_summarizer(name: str) -> Callable[[str], Awaitable[str]]:
@@ -64,10 +64,8 @@ def pydantic_ai_summarizer(agent_or_model: object) -> Callable[[str], Awaitable[
 
 
 def _plain_agent(model: object) -> object:
-    try:
+    with extra("pydantic-ai", "a model needs PydanticAI"):
         package = import_module("pydantic_ai")
-    except ImportError as error:
-        raise ImportError(f"a model needs PydanticAI; {install_command('pydantic-ai')}") from error
     agent: object = package.Agent(model)
     return agent
 

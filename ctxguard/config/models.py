@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
@@ -23,6 +24,7 @@ from ctxguard.settings import nearest, valid_budget
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+    from ctxguard.content.views import Limits
     from ctxguard.pii.rule_sets import RuleSet
 
 Positive = Annotated[int, Field(ge=1)]
@@ -72,6 +74,13 @@ class _Settings(BaseModel):
                 raise _config_error(error, cls) from None
 
 
+@dataclass(frozen=True, slots=True)
+class AsLimit:
+    """Marks a setting that limits a view, with the name that `ctxguard.content.views.Limits` has for it."""
+
+    name: str
+
+
 class _ViewLimits(_Settings):
     """Limits for the texts and tables in a view of a file or of a result.
 
@@ -84,23 +93,20 @@ class _ViewLimits(_Settings):
         rows_tail: rows shown from its end.
     """
 
-    max_lines: Positive = 200
-    max_line_length: Positive = 1_000
-    max_columns: Positive = 50
-    max_cell_length: Positive = 500
-    rows_head: Natural = 20
-    rows_tail: Natural = 10
+    max_lines: Annotated[Positive, AsLimit("lines")] = 200
+    max_line_length: Annotated[Positive, AsLimit("line_length")] = 1_000
+    max_columns: Annotated[Positive, AsLimit("columns")] = 50
+    max_cell_length: Annotated[Positive, AsLimit("cell")] = 500
+    rows_head: Annotated[Natural, AsLimit("rows_head")] = 20
+    rows_tail: Annotated[Natural, AsLimit("rows_tail")] = 10
 
-    def shared_limits(self) -> dict[str, int]:
-        """Return these limits by the names that `ctxguard.content.views.Limits` has for them."""
-        return {
-            "lines": self.max_lines,
-            "line_length": self.max_line_length,
-            "columns": self.max_columns,
-            "cell": self.max_cell_length,
-            "rows_head": self.rows_head,
-            "rows_tail": self.rows_tail,
-        }
+    def limits(self) -> Limits:
+        """Return the limits of a view."""
+        from ctxguard.content.views import Limits
+
+        fields = type(self).model_fields.items()
+        marks = ((mark.name, field) for field, info in fields for mark in info.metadata if isinstance(mark, AsLimit))
+        return Limits(**{name: getattr(self, field) for name, field in marks})
 
 
 class TruncationConfig(_ViewLimits):
@@ -120,13 +126,13 @@ class TruncationConfig(_ViewLimits):
 
     threshold: Natural = 1_000
     max_preview_tokens: Positive = 1_000
-    lines_head: Natural | None = None
-    lines_tail: Natural | None = None
-    json_array_head: Natural = 20
-    json_array_tail: Natural = 10
-    json_max_keys: Positive = 50
-    json_max_depth: Positive = 8
-    json_max_string: Positive = 500
+    lines_head: Annotated[Natural | None, AsLimit("lines_head")] = None
+    lines_tail: Annotated[Natural | None, AsLimit("lines_tail")] = None
+    json_array_head: Annotated[Natural, AsLimit("items_head")] = 20
+    json_array_tail: Annotated[Natural, AsLimit("items_tail")] = 10
+    json_max_keys: Annotated[Positive, AsLimit("keys")] = 50
+    json_max_depth: Annotated[Positive, AsLimit("depth")] = 8
+    json_max_string: Annotated[Positive, AsLimit("string")] = 500
 
 
 class CompactionConfig(_Settings):
@@ -167,6 +173,8 @@ class StabilizerConfig(_Settings):
         headroom: tokens or a share of the budget to keep free, for the reply and because counts are estimates;
             `measured` is the measured counting error for the model's family, and nothing if no model is named.
         provider: name of the provider whose role rules are checked; None means that none are checked.
+        shorten_tools: whether descriptions of tools are shortened if their schemas take more than a quarter of the
+            budget.
         store: where results, summaries and vault entries are stored: a file or a database URL; None means in memory.
     """
 
@@ -183,6 +191,7 @@ class StabilizerConfig(_Settings):
     model: str | None = None
     headroom: int | float | Literal["measured"] = "measured"
     provider: str | None = None
+    shorten_tools: bool = True
     store: str | None = None
 
     @field_validator("target", "trail", "output_share")
@@ -307,10 +316,10 @@ class ContextConfig(_ViewLimits):
 
     max_tokens_per_file: Positive = 5_000
     max_total_output: Positive = 50_000
-    max_nesting_depth: Positive = 5
-    max_array_items: Positive = 50
-    max_object_keys: Positive = 50
-    max_string_value_length: Positive = 500
+    max_nesting_depth: Annotated[Positive, AsLimit("depth")] = 5
+    max_array_items: Annotated[Positive, AsLimit("items")] = 50
+    max_object_keys: Annotated[Positive, AsLimit("keys")] = 50
+    max_string_value_length: Annotated[Positive, AsLimit("string")] = 500
 
     max_image_bytes: Positive = 1_000_000
     max_image_side: Positive = 1_568

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from ctxguard.content.detection import detect
 from ctxguard.content.fitting import MeasuredText, fit, measure
@@ -19,9 +20,6 @@ from ctxguard.content.views import (
     TruncationInfo,
     View,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _AMPLE: Final = 4
 """Length of a view without a token limit, as a multiple of the text: aliases in YAML may be expanded."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from ctxguard.content.views import FileType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LOOK = 16_384  # characters that are examined, so that detection takes constant time
 _STAMP = re.compile(

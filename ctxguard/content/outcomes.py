@@ -54,7 +54,7 @@ _ERROR_LINES: Final = 5
 """Lines of an error that a reading tool reports; a longer output is the text that it read."""
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """How a step ended.
 
     Attributes:
@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
     words: str
 
 
-def outcome_of(text: str, *, ran: bool, reads: bool = False, flagged: bool = False) -> Outcome:
+def outcome_of(text: str, *, ran: bool, reads: bool = False, flagged: bool = False) -> StepOutcome:
     """Return how a step ended, as far as its output says so.
 
     Args:
@@ -77,14 +77,14 @@ def outcome_of(text: str, *, ran: bool, reads: bool = False, flagged: bool = Fal
     """
     lines = [line.strip() for line in ends_of(text).split("\n") if line.strip()]
     if not lines:
-        return Outcome(failed=flagged, words="")
+        return StepOutcome(failed=flagged, words="")
     if ran and (ended := _run_ended(lines)) is not None:
         return ended
     is_error = flagged or (opens_with_error(text) and not (reads and len(lines) > _ERROR_LINES))
     if is_error:
-        return Outcome(failed=True, words=_reason(lines))
+        return StepOutcome(failed=True, words=_reason(lines))
     is_short = len(lines) == 1 and len(lines[0]) <= LONGEST // 2 and any(sign.isalnum() for sign in lines[0])
-    return Outcome(failed=False, words=lines[0] if is_short else "")
+    return StepOutcome(failed=False, words=lines[0] if is_short else "")
 
 
 def opens_with_error(text: str) -> bool:
@@ -93,19 +93,19 @@ def opens_with_error(text: str) -> bool:
     return OPENING_ERROR.match(f"\n{start}") is not None or _ERROR_FIELD.match(start) is not None
 
 
-def _run_ended(lines: list[str]) -> Outcome | None:
+def _run_ended(lines: list[str]) -> StepOutcome | None:
     """Return what a program reports in its first or its last lines: a test summary, an exit code, an error."""
     summaries = [line for line in lines if _SUMMARY.fullmatch(line)]
     if summaries:
         told = next((line for line in reversed(summaries) if _FAILING.search(line)), summaries[-1])
-        return Outcome(failed=_FAILING.search(told) is not None, words=clipped(told.strip("= "), LONGEST))
+        return StepOutcome(failed=_FAILING.search(told) is not None, words=clipped(told.strip("= "), LONGEST))
     ended = next((found for line in (*lines[:1], *lines[-2:]) if (found := _EXIT.fullmatch(line))), None)
     if ended is not None and int(ended[1]):
         rest = [line for line in lines if line != ended[0].strip()]
         reason = _reason(rest) if rest else ""
-        return Outcome(failed=True, words=clipped("; ".join(filter(None, (ended[0].strip(), reason))), LONGEST))
+        return StepOutcome(failed=True, words=clipped("; ".join(filter(None, (ended[0].strip(), reason))), LONGEST))
     if OPENING_ERROR.match(f"\n{lines[-1]}"):
-        return Outcome(failed=True, words=clipped(lines[-1], LONGEST))
+        return StepOutcome(failed=True, words=clipped(lines[-1], LONGEST))
     return None
 
 

@@ -16,6 +16,8 @@ from ctxguard.draft.draft import follow as follow
 from ctxguard.draft.draft import stage_name as stage_name
 from ctxguard.draft.drivers import Ask as Ask
 from ctxguard.draft.drivers import adrive as adrive
+from ctxguard.draft.drivers import asynchronous as asynchronous
 from ctxguard.draft.drivers import drive as drive
 from ctxguard.draft.drivers import reads_only as reads_only
 from ctxguard.draft.drivers import refuse as refuse
+from ctxguard.draft.drivers import synchronous as synchronous

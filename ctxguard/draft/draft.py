@@ -63,10 +63,12 @@ class LeftOut:
 
     Attributes:
         history: the window's model of the conversation; it may have grown since.
-        tokens: tokens that may be recalled; 0 if the window allows none.
+        tokens: tokens that may be recalled.
         asked: number of the exchange with the question.
         kept: numbers of the kept exchanges among the first `end`.
         end: see `kept`; all later exchanges were kept.
+        scores: relevance of earlier exchanges by words, by their number.
+        found: numbers of the evicted exchanges that words alone recall.
     """
 
     history: History
@@ -74,6 +76,8 @@ class LeftOut:
     asked: int = 0
     kept: tuple[int, ...] = ()
     end: int = 0
+    scores: Mapping[int, float] = field(default_factory=dict)
+    found: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ class Draft:
         remasks: functions that mask again, at a cut, what the maskers masked: by the names known at a certain artifact.
         detectors: the detectors of those maskers, for the check.
         message_detectors: detectors that a stage applied only to messages of people and the model.
-        left_out: what a window evicted, for recall; None if no window decided.
+        left_out: what a window recalls since its last cut, one for each block, in order; None if no window decided.
         cut_at: position in the history of the artifact at which a stage last cut; None if none did. Everything before
             it was written under another prompt.
         changes: what the stages have changed, in order.
@@ -135,7 +139,7 @@ class Draft:
     remasks: tuple[Callable[[str, Artifact], str], ...] = ()
     detectors: tuple[Detector, ...] = ()
     message_detectors: tuple[Detector, ...] = ()
-    left_out: LeftOut | None = None
+    left_out: tuple[LeftOut, ...] | None = None
     cut_at: int | None = None
     changes: tuple[Change, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
@@ -157,11 +161,6 @@ class Draft:
         return self.settings.overhead
 
     @property
-    def regained(self) -> int:
-        """Tokens that a window may use once the history contains counts of the provider."""
-        return self.settings.regained
-
-    @property
     def keep_recent(self) -> int:
         """Number of latest messages that are mandatory."""
         return self.settings.keep_recent
@@ -170,11 +169,6 @@ class Draft:
     def keep_task(self) -> bool:
         """Whether the first user message is mandatory, as the task."""
         return self.settings.keep_task
-
-    @property
-    def calibrate(self) -> bool:
-        """Whether token counts that the provider reported correct later counts."""
-        return self.settings.calibrate
 
     @property
     def dry(self) -> bool:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import wraps
 from threading import Thread
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from ctxguard.errors import SummarizerError
 
+Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
@@ -71,6 +73,27 @@ async def adrive(flow: Generator[Ask, object, Result]) -> Result:
                     ask = flow.send(reply)
         except StopIteration as stop:
             return cast("Result", stop.value)
+
+
+def synchronous(flow: Callable[Given, Generator[Ask, object, Result]]) -> Callable[Given, Result]:
+    """Decorate a generator function: it then runs its flow to the end and returns the result, see `drive`."""
+
+    @wraps(flow)
+    def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        return drive(flow(*args, **kwargs))
+
+    return run
+
+
+def asynchronous(function: Callable[Given, Result]) -> Callable[Given, Coroutine[Any, Any, Result]]:
+    """Return the async twin of a function that `synchronous` made: it awaits what the flow asks for, see `adrive`."""
+    flow: Callable[Given, Generator[Ask, object, Result]] = function.__wrapped__  # type: ignore[attr-defined]  # set by `wraps`
+
+    @wraps(flow)
+    async def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        return await adrive(flow(*args, **kwargs))
+
+    return run
 
 
 def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, Result]:

@@ -29,10 +29,6 @@ class Viewing:
     root: Path | None = None
     exact: bool = False
 
-    def __post_init__(self) -> None:
-        if self.lines is not None and self.rows is not None:
-            raise ConfigError("--lines and --rows exclude each other; name the one to show", setting="lines")
-
 
 @spread("read")
 def read(

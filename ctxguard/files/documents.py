@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast
 
 from ctxguard.files.opening import RefusedError
-from ctxguard.settings import install_command
-
-if TYPE_CHECKING:
-    import io
+from ctxguard.settings import extra, install_command
 
 TIMEOUT: Final = 60  # seconds for a conversion
 _VERSION: Final = "2"
@@ -56,10 +54,8 @@ def converted(
 
 def default_cache_dir() -> Path:
     """Return the folder for converted documents: `ctxguard/documents` in the user's cache folder."""
-    try:
+    with extra("files", "keeping converted documents needs an extra"):
         from platformdirs import user_cache_path
-    except ImportError as error:
-        raise ImportError(f"keeping converted documents needs {install_command('files')}") from error
 
     return user_cache_path("ctxguard", appauthor=False) / "documents"
 

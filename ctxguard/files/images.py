@@ -5,16 +5,15 @@ from __future__ import annotations
 import io
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ctxguard.files.opening import RefusedError
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from PIL import Image
 
 MAX_PIXELS: Final = 40_000_000  # a larger image takes more than 160 MB when decoded
@@ -62,10 +61,8 @@ def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryC
         RefusedError: it is not an image, damaged, or a decompression bomb.
         ImportError: Pillow is not installed.
     """
-    try:
+    with extra("files", "Pillow is needed to read images"):
         import PIL.Image
-    except ImportError as error:
-        raise ImportError(f"Pillow is needed to read images; {install_command('files')}") from error
     file.seek(0)
     data = file.read(_MAX_FILE + 1)
     if len(data) > _MAX_FILE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from ctxguard.config import ContextConfig, load_context_config
 from ctxguard.content.bounding import show
 from ctxguard.content.fitting import fit
 from ctxguard.content.processors.table import find_delimiter, write_row
-from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Limits, Source, TruncationInfo
+from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Source, TruncationInfo
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.files.documents import converted, default_cache_dir
 from ctxguard.files.encodings import find_encoding, is_guessed
@@ -25,8 +26,6 @@ from ctxguard.files.text_files import WHOLE, describe_range, pick_lines, read_li
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ctxguard.tokens import TokenCounter
 
 _HEAD: Final = 65_536  # bytes that are read to detect the type
@@ -144,17 +143,6 @@ def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | No
     return f"[error: {result.error}]" if result.content is None else f"[{result.content}]"
 
 
-def file_limits(config: ContextConfig) -> Limits:
-    """Return the limits that a configuration sets for files."""
-    return Limits(
-        depth=config.max_nesting_depth,
-        items=config.max_array_items,
-        keys=config.max_object_keys,
-        string=config.max_string_value_length,
-        **config.shared_limits(),
-    )
-
-
 def _require_readable(path: object, lines: object, rows: object, max_tokens: object) -> None:
     """Reject settings with which no file could be read."""
     if not isinstance(path, str | os.PathLike):
@@ -192,9 +180,7 @@ def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Req
         file_type = detect_file(path.name, head)
         _require_range(file_type, request)
         return _READERS.get(file_type, _read_text)(file, file_type, metadata, request)
-    except RefusedError as error:
-        reason = f"{path}: {error}"
-    except ImportError as error:
+    except (RefusedError, ImportError) as error:
         reason = f"{path}: {error}"
     except (OSError, MemoryError, RecursionError) as error:
         reason = f"{path}: cannot be read ({reason_of(error)})"
@@ -224,7 +210,7 @@ def _read_text(file: BinaryIO, file_type: FileType, metadata: FileMetadata, requ
         return _result(show(source, FileType.CSV, request.max_tokens, request.count), known)
     window = max(_WINDOW, 16 * request.max_tokens)
     source = read_source(file, metadata.size, encoding, window, exact=request.exact_totals)
-    limits = file_limits(request.config)
+    limits = request.config.limits()
     if file_type is FileType.SNAPSHOT:
         limits = replace(limits, depth=None)
     return _result(show(source, file_type, request.max_tokens, request.count, limits=limits), known)
@@ -261,7 +247,7 @@ def _read_document(
 
 
 def _read_converted(text: str, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
-    limits = file_limits(request.config)
+    limits = request.config.limits()
     if request.lines is not None:
         text = pick_lines(text, *request.lines)
     bounded = show(Source(text), FileType.TEXT, request.max_tokens, request.count, limits=limits)
@@ -273,7 +259,7 @@ def _read_spreadsheet(
 ) -> FileExtractionResult:
     from ctxguard.files.spreadsheets import read_sheets
 
-    limits = file_limits(request.config) if request.rows is None else NO_LIMITS
+    limits = request.config.limits() if request.rows is None else NO_LIMITS
     text = converted(file, "spreadsheet", cache_dir=request.cache_dir, rows=request.rows)
     processor = read_sheets(text, limits, rows=request.rows)
     whole = processor.view(1 << 40)

@@ -19,7 +19,7 @@ from ctxguard.config import ContextConfig, TruncationConfig, get_truncation_conf
 from ctxguard.content.bounding import bound, show
 from ctxguard.content.detection import detect
 from ctxguard.content.fitting import measure
-from ctxguard.content.views import Count, FileType, Limits, Source, TruncationInfo
+from ctxguard.content.views import Count, FileType, Source, TruncationInfo
 from ctxguard.errors import ConfigError, StoreError
 from ctxguard.files.encodings import decode, find_encoding
 from ctxguard.settings import instance, opened
@@ -118,7 +118,7 @@ class _Preview:
 
     def _shown(self, text: str, file_type: FileType, handle: str | None, tokens: int) -> str:
         most = self.truncation.max_preview_tokens
-        limits = preview_limits(self.truncation)
+        limits = self.truncation.limits()
         head = _head(handle, file_type, f"{len(text)} characters", tokens)
         available = most - self.count(head) - 4
         if available < 16:
@@ -351,20 +351,6 @@ def _shared_store(url: str | None) -> _Saves:
     from ctxguard.stores import open_store
 
     return open_store(url or ":memory:", max_bytes=None if url else _MEMORY)
-
-
-def preview_limits(truncation: TruncationConfig) -> Limits:
-    """Return the limits of a preview by a preset, apart from its tokens."""
-    return Limits(
-        lines_head=truncation.lines_head,
-        lines_tail=truncation.lines_tail,
-        depth=truncation.json_max_depth,
-        items_head=truncation.json_array_head,
-        items_tail=truncation.json_array_tail,
-        keys=truncation.json_max_keys,
-        string=truncation.json_max_string,
-        **truncation.shared_limits(),
-    )
 
 
 def _written(result: object) -> tuple[str, bytes, FileType | None] | None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ctxguard.content.processors.table import Table, TableProcessor, TableRecord, write_row
 from ctxguard.content.processors.tree import share_out
 from ctxguard.content.views import Limits, TruncationInfo, View, note
 from ctxguard.files.opening import RefusedError
 from ctxguard.files.text_files import describe_range
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _TITLE = 40  # characters of a sheet's name in its heading
 

@@ -12,12 +12,11 @@ import logging
 import sys
 import warnings
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypedDict, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from openpyxl import Workbook
     from openpyxl.worksheet.worksheet import Worksheet
 

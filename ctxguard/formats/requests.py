@@ -9,7 +9,7 @@ from ctxguard.adapting.adapter import request_flow, stabilize_native, window_for
 from ctxguard.adapting.editing import are_same_objects, copy_with
 from ctxguard.adapting.fields import member_at
 from ctxguard.adapting.request import Request
-from ctxguard.draft import Ask, adrive, drive
+from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import HistoryError
 from ctxguard.formats.counting import count_sent
 
@@ -31,6 +31,7 @@ class Requests:
         self._formats = formats
         self._declare = declare
 
+    @synchronous
     def stabilize_request(
         self,
         request: Mapping[str, object],
@@ -39,7 +40,7 @@ class Requests:
         incremental: bool = False,
         window: int | None = None,
         keep_thinking: bool = False,
-    ) -> tuple[dict[str, Any], Report]:
+    ) -> Generator[Ask, object, tuple[dict[str, Any], Report]]:
         """Return the stabilized request and the report. The request and all in it are not changed.
 
         Instructions and descriptions of tools are masked as the messages are. If a rule matches in anything that cannot
@@ -59,20 +60,39 @@ class Requests:
             HistoryError: It is not a request with a history, or a message cannot be read.
             BudgetExceededError: The mandatory messages do not fit.
         """
-        return drive(self._flow(request, stabilizer, window, keep_thinking=keep_thinking, incremental=incremental))
+        kind = self._format(request, incremental=incremental)
+        settings, schemas = kind.settings(request)
+        place = kind.tools_at(request)
+        given = member_at(request, place)
+        listed = list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
+        functions = [tool for tool in listed if self._declare is not None and callable(tool)]
+        tools = cast("list[Body]", [tool for tool in listed if tool not in functions])
+        if self._declare is not None:
+            schemas += map(self._declare, functions)
+        native = request if kind.system else kind.native(request)
+        asked = Request(native, cast("str | None", request.get("instructions")), tools, schemas, settings)
 
-    async def astabilize_request(
-        self,
-        request: Mapping[str, object],
-        stabilizer: Stabilizer,
-        *,
-        incremental: bool = False,
-        window: int | None = None,
-        keep_thinking: bool = False,
-    ) -> tuple[dict[str, Any], Report]:
-        """Do the same as `stabilize_request` if summarizers or stores are async."""
-        flow = self._flow(request, stabilizer, window, keep_thinking=keep_thinking, incremental=incremental)
-        return await adrive(flow)
+        def written(done: Request[Any]) -> dict[str, Any]:
+            body: dict[str, Any] = kind.written(request, done.messages)
+            if done.instructions is not None:
+                body["instructions"] = done.instructions
+            if are_same_objects(done.tools, tools):  # the tools are unchanged
+                return body
+            now = iter(done.tools)
+            return copy_with(body, {place: [tool if tool in functions else next(now) for tool in listed]})
+
+        done, report = yield from request_flow(
+            stabilizer,
+            kind,
+            asked,
+            window=window_for(stabilizer, window, request.get("model") or request.get("modelId")),
+            keep_thinking=keep_thinking,
+            recount=lambda done: count_sent(written(done), kind, stabilizer.counter).tokens,
+        )
+        return written(done), report
+
+    astabilize_request = asynchronous(stabilize_request)
+    """Do the same as `stabilize_request` if summarizers or stores are async."""
 
     def stabilize_messages(
         self,
@@ -105,43 +125,3 @@ class Requests:
             f"expected a request, a dict with {expected}, got {type(request).__name__}; "
             f"a list of {self._formats[0].history} goes to stabilize_messages"
         )
-
-    def _flow(
-        self,
-        request: Mapping[str, object],
-        stabilizer: Stabilizer,
-        window: int | None,
-        *,
-        keep_thinking: bool,
-        incremental: bool,
-    ) -> Generator[Ask, object, tuple[dict[str, Any], Report]]:
-        kind = self._format(request, incremental=incremental)
-        settings, schemas = kind.settings(request)
-        place = kind.tools_at(request)
-        given = member_at(request, place)
-        listed = list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
-        functions = [tool for tool in listed if self._declare is not None and callable(tool)]
-        tools = cast("list[Body]", [tool for tool in listed if tool not in functions])
-        if self._declare is not None:
-            schemas += map(self._declare, functions)
-        native = request if kind.system else kind.native(request)
-        asked = Request(native, cast("str | None", request.get("instructions")), tools, schemas, settings)
-
-        def written(done: Request[Any]) -> dict[str, Any]:
-            body: dict[str, Any] = kind.written(request, done.messages)
-            if done.instructions is not None:
-                body["instructions"] = done.instructions
-            if are_same_objects(done.tools, tools):  # the tools are unchanged
-                return body
-            now = iter(done.tools)
-            return copy_with(body, {place: [tool if tool in functions else next(now) for tool in listed]})
-
-        done, report = yield from request_flow(
-            stabilizer,
-            kind,
-            asked,
-            window=window_for(stabilizer, window, request.get("model") or request.get("modelId")),
-            keep_thinking=keep_thinking,
-            recount=lambda done: count_sent(written(done), kind, stabilizer.counter).tokens,
-        )
-        return written(done), report

@@ -152,7 +152,8 @@ def _fields(item: Item) -> Iterator[PlacedField]:
     """Yield the fields of an item other than its content and its call."""
     kind = str(item_type(item))
     read = _parts(item, kind, in_program=True)
-    if kind not in _CONTENT and kind != "reasoning" and any(part.kind == "opaque" and part.tokens for _, part in read):
+    is_opaque = any(part.kind == "opaque" and part.tokens != 0 for _, part in read)
+    if is_opaque and kind not in _CONTENT and kind != "reasoning":
         # its tokens are already counted as a whole; its texts still have to be searched
         yield from without_tokens(fixed_field("", item, ()))
         return

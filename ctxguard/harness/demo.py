@@ -14,9 +14,8 @@ from rich.text import Text
 
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.harness.pricing import common_prefix
+from ctxguard.harness.pricing import PlainTrim, common_prefix
 from ctxguard.harness.sessions import Session, parse_json, parse_session
-from ctxguard.history import exchanges
 from ctxguard.report import Decision, Report
 from ctxguard.report.decisions import DecisionRun, decision_runs
 from ctxguard.stabilizer import Stabilizer
@@ -47,8 +46,6 @@ AGREED: Final = (
 _NARROWEST: Final = 60  # columns that two contexts side by side need
 _SHOWN: Final = 300
 """Characters of a message in a row; the terminal shows as many as fit."""
-_LISTED: Final = 8
-"""Names that are shown of each list in the trail."""
 ROLES: Final = {Kind.SYSTEM: "sys", Kind.TASK: "task", Kind.USER: "user", Kind.ASSISTANT: "asst", Kind.TOOL: "tool"}
 FURTHER: Final = (
     ("ctxguard demo --budget 1000", "a budget that loses some of it"),
@@ -115,16 +112,9 @@ def _first_with(words: str, shown: Sequence[tuple[str, Artifact]]) -> str:
 def _newest_that_fit(history: Sequence[Artifact], report: Report) -> list[int]:
     """Return the positions that a plain rolling window would keep: the newest whole exchanges within the budget."""
     costs = [decision.tokens_before for decision in report.decisions if decision.position is not None]
-    beside = report.tokens_before - sum(costs)
-    first, *rest = exchanges(history)
-    left = report.budget - beside - costs[0]
-    kept: list[int] = []
-    for exchange in reversed(rest):
-        left -= sum(costs[position] for position in exchange.positions)
-        if left < 0:
-            break
-        kept += exchange.positions
-    return sorted([*first.positions, *kept])
+    trim = PlainTrim(history, costs, report.budget, report.tokens_before - sum(costs))
+    trim.call(len(history))
+    return trim.kept(len(history))
 
 
 def show_demo(report: Report) -> None:
@@ -192,26 +182,13 @@ def _trail(report: Report) -> list[Panel]:
     written = [d for d in report.decisions if d.position is None and d.tokens_after]
     return [
         Panel(
-            Text(_readable(decision.artifact.text)),
+            Text(decision.artifact.text),
             title=f"added: the trail of what has left, {decision.tokens_after:,} tokens",
             title_align="left",
             border_style="magenta",
         )
         for decision in written
     ]
-
-
-def _readable(trail: str) -> str:
-    """Return a trail with its long lists of names shortened; the model gets all of them."""
-    return "\n".join(map(_shortened, trail.splitlines()))
-
-
-def _shortened(line: str) -> str:
-    before, mark, listed = line.rpartition(" | " if line.startswith("- ") else ": ")
-    names = listed.split(" ")
-    if not mark or len(names) <= _LISTED:
-        return line
-    return f"{before}{mark}{' '.join(names[:_LISTED])} … and {len(names) - _LISTED} more"
 
 
 def _answers(report: Report) -> Table:

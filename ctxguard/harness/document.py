@@ -11,8 +11,9 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ctxguard.harness.figures import Figures, FindingModel
+from ctxguard.harness.figures import Figures
 from ctxguard.harness.gain import SEES
+from ctxguard.harness.judging import Verdict
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.recordings import Skipped
 from ctxguard.harness.replay import SessionReplay
@@ -76,7 +77,7 @@ class SessionModel(_Model):
     path: str
     line: int
     figures: FiguresModel
-    findings: list[FindingModel]
+    findings: list[Verdict]
     before: list[int] = Field(description="Tokens of the history, call by call.")
     after: list[int] = Field(description="Tokens of the request, call by call; 0 where the call was refused.")
     cuts: list[int] = Field(description="Numbers of the calls that cut, from 1.")
@@ -91,7 +92,7 @@ class RunModel(_Model):
     label: str = Field(description="The setting in words; tells the runs of a report apart.")
     setting: dict[str, str | int | float | None]
     figures: FiguresModel
-    findings: list[FindingModel] = Field(description="The first finding of each law.")
+    findings: list[Verdict] = Field(description="The first finding of each law.")
     sessions: list[SessionModel] = Field(description="The worst ones first; at most as many as `sessions_listed`.")
     sessions_listed: int
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
@@ -85,7 +86,7 @@ class Fidelity:
 
     def __init__(self, *, mask: Callable[[str], str] | None = None) -> None:
         self._mask = mask
-        self._near: dict[tuple[str, str], tuple[frozenset[str], ...]] = {}
+        self._words_near = cache(_words_near)
         self._text: ByIdentity[Artifact, str] = ByIdentity(text_of)
 
     def __call__(self, history: Sequence[Artifact], context: Iterable[Artifact], following: Artifact) -> Support:
@@ -123,14 +124,6 @@ class Fidelity:
     def _tells(self, text: str, need: Need) -> bool:
         return any(len(words & need.words) >= WORDS_NEEDED for words in self._words_near(text, need.string))
 
-    def _words_near(self, text: str, string: str) -> tuple[frozenset[str], ...]:
-        """Return the words around each occurrence of a string in a text."""
-        key = (text, string)
-        known = self._near.get(key)
-        if known is None:
-            known = self._near[key] = tuple(dict.fromkeys(_words_around(text, string)))
-        return known
-
     def _unmasked(self, text: str) -> list[str]:
         """Return the distinctive strings of a text that masking leaves as they are."""
         strings = distinctive_strings(text)
@@ -146,12 +139,27 @@ def text_of(artifact: Artifact) -> str:
     return "\n".join((artifact.text, *calls)) if artifact.calls else artifact.text
 
 
+def end_of_pieces(text: str, pieces: Sequence[str], start: int) -> int | None:
+    """Return the end of the last piece if a text contains all of them in this order, else None."""
+    for piece in pieces:
+        found = text.find(piece, start)
+        if found < 0:
+            return None
+        start = found + len(piece)
+    return start
+
+
 def _given(history: Sequence[Artifact]) -> frozenset[int]:
     """Return the positions that any valid context contains: system, task, last user message, last exchange."""
     positions = {p for p, artifact in enumerate(history) if artifact.kind in (Kind.SYSTEM, Kind.TASK)}
     positions.update(exchanges(history)[-1].positions)
     last_user = next((p for p in range(len(history) - 1, -1, -1) if history[p].kind is Kind.USER), None)
     return frozenset(positions if last_user is None else positions | {last_user})
+
+
+def _words_near(text: str, string: str) -> tuple[frozenset[str], ...]:
+    """Return the words around each occurrence of a string in a text."""
+    return tuple(dict.fromkeys(_words_around(text, string)))
 
 
 def _words_around(text: str, string: str) -> Iterator[frozenset[str]]:

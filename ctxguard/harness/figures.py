@@ -9,32 +9,8 @@ from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from ctxguard.harness.gain import Bits, gain
 from ctxguard.harness.judging import Verdict
-
-
-class FindingModel(BaseModel):
-    """One violation in one request, or in several of the same session."""
-
-    model_config = ConfigDict(frozen=True)
-
-    law: str = Field(description="Name of the law or check.")
-    message: str = Field(description="What is wrong; never holds a personal value.")
-    at: str = Field(description="Where in the request.")
-    session: str = Field(description="Id of the session.")
-    path: str = Field(description="The file it is from.")
-    call: int = Field(description="Number of the model call in the session, from 1.")
-
-    @classmethod
-    def of(cls, verdict: Verdict, session: str, path: str, call: int) -> FindingModel:
-        """Return a verdict with the call at which it was made."""
-        return cls(law=verdict.law, message=verdict.message, at=verdict.path, session=session, path=path, call=call)
-
-    def __str__(self) -> str:
-        return f"{self.law}: {self.message}{f' @ {self.at}' if self.at else ''}"
-
 
 _STEP: Final = math.log(1.01)
 """Times whose logarithms differ by less than this count as equal: percentiles are within one percent."""
@@ -101,7 +77,7 @@ class Figures:
     newest_sent: int = 0
     newest_fitting: int = 0
     findings: dict[str, int] = field(default_factory=dict)
-    places: dict[str, FindingModel] = field(default_factory=dict)
+    places: dict[str, Verdict] = field(default_factory=dict)
     times: Counter[int] = field(default_factory=Counter)
 
     def add(self, other: Figures) -> None:
@@ -119,12 +95,12 @@ class Figures:
         """Add the time of a call."""
         self.times[round(math.log(max(milliseconds, _LEAST)) / _STEP)] += 1
 
-    def judged(self, verdicts: Iterable[Verdict], session: str, path: str) -> None:
+    def judged(self, verdicts: Iterable[Verdict]) -> None:
         """Add the violations of the latest call."""
         first = {verdict.law: verdict for verdict in reversed(list(verdicts))}
         for law, verdict in sorted(first.items()):
             self.findings[law] = self.findings.get(law, 0) + 1
-            self.places.setdefault(law, FindingModel.of(verdict, session, path, self.calls))
+            self.places.setdefault(law, verdict)
 
     @property
     def served(self) -> int:

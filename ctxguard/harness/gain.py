@@ -19,8 +19,8 @@ from re import compile as compiled
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.harness.fidelity import text_of
-from ctxguard.settings import install_command
+from ctxguard.harness.fidelity import end_of_pieces, text_of
+from ctxguard.settings import extra
 
 if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
@@ -64,10 +64,8 @@ class Compressor:
     """
 
     def __init__(self) -> None:
-        try:
+        with extra("gain", "gain needs pyppmd"):
             from pyppmd import Ppmd7Encoder
-        except ImportError as error:
-            raise ImportError(f"gain needs pyppmd: {install_command('gain')}") from error
         self._encoder = Ppmd7Encoder
 
     def bits(self, context: Sequence[Artifact], following: Artifact) -> int:
@@ -215,10 +213,4 @@ def _is_masked(text: str, sent: str) -> bool:
     first, *pieces = _PLACEHOLDER.split(sent)
     if not pieces or not text.startswith(first) or not text.endswith(pieces[-1]):
         return False
-    cursor = len(first)
-    for piece in pieces:
-        found = text.find(piece, cursor)
-        if found < 0:
-            return False
-        cursor = found + len(piece)
-    return True
+    return end_of_pieces(text, pieces, len(first)) is not None

@@ -10,9 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import Field
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.harness.fidelity import end_of_pieces
 from ctxguard.harness.requests import WireMessage, WireReader, newest_exchange, pair_faults
 from ctxguard.harness.sessions import Session
 
@@ -36,15 +40,21 @@ class Verdict:
     Attributes:
         law: `budget`, `pairs`, `system`, `recent`, `personal data`, `prefix`, `trail`, or the name of a check.
         message: the violation; never contains a personal value.
-        path: its place in the request.
+        at: its place in the request.
+        session: id of the session, as `path` and `call` set when the verdict is recorded.
+        path: the file that the session is from.
+        call: number of the model call in the session, from 1.
     """
 
-    law: str
-    message: str
-    path: str = ""
+    law: Annotated[str, Field(description="Name of the law or check.")]
+    message: Annotated[str, Field(description="What is wrong; never holds a personal value.")]
+    at: Annotated[str, Field(description="Where in the request.")] = ""
+    session: Annotated[str, Field(description="Id of the session.")] = ""
+    path: Annotated[str, Field(description="The file it is from.")] = ""
+    call: Annotated[int, Field(description="Number of the model call in the session, from 1.")] = 0
 
     def __str__(self) -> str:
-        return f"{self.law}: {self.message}{f' @ {self.path}' if self.path else ''}"
+        return f"{self.law}: {self.message}{f' @ {self.at}' if self.at else ''}"
 
 
 class Judge:
@@ -60,7 +70,7 @@ class Judge:
         self._detectors = detectors_of(stabilizer)
         self._promises = window_promises(stabilizer)
         self._clean: set[str] = set()
-        self._pieces: dict[str, tuple[str, ...]] = {}
+        self._parts = cache(self._unmasked_parts)
         self._before: list[WireMessage] | None = None
         self._tokens_before = 0
         self._seen_end = 0
@@ -106,12 +116,12 @@ class Judge:
         cursor = 0
         for number, artifact in enumerate(wanted):
             pieces = self._parts(artifact.text)
-            found = _end_of(first, pieces, cursor)
+            found = end_of_pieces(first, pieces, cursor)
             if found is not None:
                 cursor = found
                 continue
             path = f"history system prompt {number}"
-            if _end_of(first, pieces, 0) is not None or _end_of(whole, pieces, 0) is not None:
+            if end_of_pieces(first, pieces, 0) is not None or end_of_pieces(whole, pieces, 0) is not None:
                 yield Verdict("system", "a system prompt was moved", path)
             elif any(piece in first for piece in pieces) or leading >= len(wanted):
                 yield Verdict("system", "a system prompt was altered", path)
@@ -122,18 +132,13 @@ class Judge:
         """Return the most characters by which masking may lengthen a text."""
         return 1 + _PLACEHOLDER * len(self._parts(artifact.text))
 
-    def _parts(self, text: str) -> tuple[str, ...]:
+    def _unmasked_parts(self, text: str) -> tuple[str, ...]:
         """Return the parts of a text that masking must not change: those between the spans of the rules."""
-        known = self._pieces.get(text)
-        if known is None:
-            spans = sorted((s.start, s.end) for d in self._detectors for s in d.find(text))
-            pieces, begin = [], 0
-            for start, end in spans:
-                pieces.append(text[begin:start])
-                begin = max(begin, end)
-            known = tuple(p.strip() for p in (*pieces, text[begin:]) if p.strip())
-            self._pieces[text] = known
-        return known
+        pieces, begin = [], 0
+        for start, end in sorted((s.start, s.end) for d in self._detectors for s in d.find(text)):
+            pieces.append(text[begin:start])
+            begin = max(begin, end)
+        return tuple(p.strip() for p in (*pieces, text[begin:]) if p.strip())
 
     # -- what must be there
 
@@ -229,16 +234,6 @@ def _names(artifact: Artifact) -> set[str]:
     """Return the words by which a line could refer to an artifact: those of its calls, and of its text."""
     calls = (word for call in artifact.calls for word in (call.name, *_WORD.findall(f"{call.name} {call.arguments}")))
     return {*calls, *_WORD.findall(artifact.text)}
-
-
-def _end_of(text: str, pieces: Sequence[str], start: int) -> int | None:
-    """Return the end of the last piece if a text contains all of them in this order, else None."""
-    for piece in pieces:
-        found = text.find(piece, start)
-        if found < 0:
-            return None
-        start = found + len(piece)
-    return start
 
 
 def detectors_of(stabilizer: Stabilizer) -> tuple[Detector, ...]:

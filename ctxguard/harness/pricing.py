@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -13,12 +14,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, ValidationError
 
 from ctxguard.errors import ConfigError, reason_of
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 from ctxguard.tokens.costs import CACHES
 
 if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
-    from ctxguard.tokens import ArtifactCounter
 
 Item = TypeVar("Item")
 MILLION: Final = 1_000_000
@@ -124,13 +124,8 @@ class _Prices(BaseModel):
 
 
 def _of_library(model: str) -> PriceModel:
-    try:
+    with extra("prices", "prices by model need genai-prices, or a table with --prices"):
         from genai_prices import data_snapshot
-    except ImportError as error:
-        raise ConfigError(
-            f"prices by model need genai-prices: {install_command('prices')}, or a table with --prices",
-            setting="model",
-        ) from error
     from importlib.metadata import version
 
     try:
@@ -172,22 +167,22 @@ class PlainTrim:
     The tail consists of whole exchanges and is chosen anew at each call; evicted messages leave no trace.
     """
 
-    def __init__(self, artifacts: Sequence[Artifact], count: ArtifactCounter, budget: int, overhead: int) -> None:
+    def __init__(self, artifacts: Sequence[Artifact], tokens: Sequence[int], budget: int, overhead: int) -> None:
         from ctxguard.history import exchanges
 
         self._found = [(e.positions[0], max(e.positions)) for e in exchanges(artifacts)]
-        self._authority = [n for n, a in enumerate(artifacts) if a.kind.value in ("system", "task")]
-        own = set(self._authority)
-        self._sums = [0]
-        for number, artifact in enumerate(artifacts):
-            self._sums.append(self._sums[-1] + (0 if number in own else count.artifact(artifact)))
-        self._fixed = [(n, count.artifact(artifacts[n])) for n in self._authority]
+        self._fixed = {n: tokens[n] for n, a in enumerate(artifacts) if a.kind.value in ("system", "task")}
+        self._sums = list(accumulate((0 if n in self._fixed else cost for n, cost in enumerate(tokens)), initial=0))
         self._budget, self._overhead = budget, overhead
-        self._begin, self._known, self._before = 0, 0, 0
+        self._begin, self._before = 0, 0
+
+    def kept(self, end: int) -> list[int]:
+        """Return the positions that the prompt of the latest call has, which is after `end` messages."""
+        return sorted({*self._fixed, *range(self._begin, end)})
 
     def call(self, end: int) -> tuple[int, int]:
         """Return the tokens of the prompt after `end` messages, and how many it shares with the previous one."""
-        fixed = self._overhead + sum(tokens for n, tokens in self._fixed if n < end)
+        fixed = self._overhead + sum(tokens for n, tokens in self._fixed.items() if n < end)
         starts = [first for first, last in self._found if last < end and first >= self._begin]
         begin = next((s for s in starts if fixed + self._sums[end] - self._sums[s] <= self._budget), None)
         if begin is None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from ctxguard.errors import ConfigError
 from ctxguard.harness.engine import Plan, Replayed, in_order, replayed
 from ctxguard.harness.recordings import Source
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
 RETRIES: Final = 3
 """Number of retries for a batch whose worker was killed."""
@@ -25,7 +25,8 @@ def spread_on_ray(sources: Iterator[Source], plan: Plan, workers: int) -> Replay
     """Replay recordings in the workers of a Ray cluster; reading waits if they are behind.
 
     Raises:
-        ConfigError: ray is not installed, or a batch killed its worker repeatedly.
+        ImportError: ray is not installed.
+        ConfigError: a batch killed its worker repeatedly.
     """
     with _cluster(workers) as ray:
         shared = ray.put(plan)
@@ -49,10 +50,8 @@ def _result(ray: Any, future: Any) -> Any:  # noqa: ANN401 - Ray may be absent w
 @contextmanager
 def _cluster(workers: int) -> Iterator[Any]:
     """Connect to the running cluster, or start one and stop it at the end."""
-    try:
+    with extra("ray", "--engine ray needs Ray"):
         import ray
-    except ImportError as error:
-        raise ConfigError(f"--engine ray needs Ray: {install_command('ray')}", setting="engine") from error
     if ray.is_initialized():
         yield ray
         return

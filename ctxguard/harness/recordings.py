@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from io import BytesIO
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
@@ -77,6 +78,8 @@ class Skipped:
 
 
 Source: TypeAlias = "Recording | Skipped"
+Line: TypeAlias = tuple[int, bytes | None]
+"""The number of a line, from 1, and its bytes; None for a line that is too long."""
 
 
 def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
@@ -112,11 +115,10 @@ def _of_file(name: str, file: BinaryIO) -> Iterator[Source]:
     if _begins_with(file, _PARQUET):
         yield from _of_parquet(name, file)
         return
-    lines = _Lines(_unzipped(file))
     try:
-        yield from _of_lines(name, lines)
+        yield from _of_lines(name, _lines(_unzipped(file)))
     except _DAMAGED as error:
-        yield Skipped(name, f"the gzip data is damaged: {str(error).lower()}", line=lines.number + 1)
+        yield Skipped(name, f"the gzip data is damaged: {str(error).lower()}")
 
 
 def _begins_with(file: BinaryIO, magic: bytes) -> bool:
@@ -193,7 +195,7 @@ def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> It
     """Yield the sessions of a text, see `read_sessions`."""
     if adapter in OBJECT_ADAPTERS:
         raise AdapterError(f"adapter {adapter!r} reads message objects, which no file holds; {AS_DATA}")
-    for source in _of_lines(name, _Lines(BytesIO(text.encode()), MAX_BYTES)):
+    for source in _of_lines(name, _lines(BytesIO(text.encode()), MAX_BYTES)):
         found = source if isinstance(source, Skipped) else opened(source, adapter=adapter, translate=False)
         if isinstance(found, Skipped):
             raise SessionFileError(name, found.reason, line=found.line)
@@ -221,90 +223,75 @@ def read_text(name: str) -> str:
         raise SessionFileError(name, f"{reason_of(error)}; save it as UTF-8") from error
 
 
-class _Lines:
-    """Read line by line, with the number of the latest one. Lines that are too long are skipped."""
-
-    def __init__(self, file: gzip.GzipFile | BinaryIO, most: int = MAX_LINE) -> None:
-        self._file, self._most = file, most
-        self.number = 0
-
-    def __iter__(self) -> Iterator[bytes | None]:
-        """Yield the lines that are not blank, without their ends; None for one that is too long."""
-        while line := self._file.readline(self._most + 1):
-            is_long = len(line) > self._most
-            while line and len(line) > self._most and not line.endswith(b"\n"):
-                line = self._file.readline(self._most + 1)
-            self.number += 1
-            if self.number == 1:
-                line = line.removeprefix(_BOM)
-            if is_long or line.strip():
-                yield None if is_long else line.rstrip(b"\r\n")
+def _lines(file: gzip.GzipFile | BinaryIO, most: int = MAX_LINE) -> Iterator[Line]:
+    """Yield the lines that are not blank, without their ends, by their numbers; None for one that is too long."""
+    for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
+        rest = line
+        while len(rest) > most and not rest.endswith(b"\n"):
+            rest = file.readline(most + 1)
+        if len(line) > most:
+            yield number, None
+            continue
+        data = line.removeprefix(_BOM) if number == 1 else line
+        if data.strip():
+            yield number, data.rstrip(b"\r\n")
 
 
-def _of_lines(name: str, lines: _Lines) -> Iterator[Source]:
+def _of_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
     """Yield the recordings of a file: one session a line, one message a line, or one JSON value on many lines."""
-    walked = iter(lines)
-    first = next(walked, b"")
-    if first == b"":
+    first = next(lines, None)
+    if first is None:
         yield Skipped(name, "the file is empty; a session is a list of messages")
         return
-    begin = lines.number
-    value = None if first is None else _value(first)
-    if holds_spans(value):
-        yield from _of_spans(name, value, walked, lines)
-    elif first is not None and value is None:
-        yield from _of_many_lines(name, first, begin, walked, lines)
+    begin, data = first
+    value = None if data is None else _value(data)
+    every = chain([first], lines)
+    if data is not None and value is None:
+        yield from _of_many_lines(name, every)
+    elif holds_spans(value):
+        yield from _of_spans(name, every)
     elif _is_message(value):
-        yield _joined(name, begin, [first or b"", *(line for line in walked if line is not None)])
-    elif isinstance(value, list) and value and all(map(_is_session, value)):
-        yield from (Recording(name, begin, n, json.dumps(each).encode()) for n, each in enumerate(value))
+        yield _joined(name, begin, [line for _, line in every if line is not None])
     else:
-        yield from _one_a_line(name, first, begin, walked, lines)
+        yield from _listed(name, begin, value) or _one_a_line(name, every)
 
 
-def _of_spans(name: str, value: object, walked: Iterator[bytes | None], lines: _Lines) -> Iterator[Source]:
+def _of_spans(name: str, lines: Iterable[Line]) -> Iterator[Source]:
     """Yield the sessions of spans, which may extend over many lines."""
     spans = Spans()
-    spans.add(value, lines.number)
-    for line in walked:
+    for number, line in lines:
         parsed = None if line is None else _value(line)
         if parsed is None:
-            yield Skipped(name, "not valid JSON" if line is not None else _TOO_LONG, line=lines.number)
+            yield Skipped(name, "not valid JSON" if line is not None else _TOO_LONG, line=number)
         else:
-            spans.add(parsed, lines.number)
+            spans.add(parsed, number)
     sessions = list(spans.sessions())
     yield from (Recording(name, line, n, json.dumps(each).encode()) for n, (line, each) in enumerate(sessions))
     if not sessions:
         yield Skipped(name, "its spans hold no messages; record them with content capture on")
 
 
-def _one_a_line(
-    name: str, first: bytes | None, begin: int, walked: Iterator[bytes | None], lines: _Lines
-) -> Iterator[Source]:
-    line, number, place = first, begin, 0
-    while True:
-        if line is None:
-            yield Skipped(name, _TOO_LONG, line=number)
-        elif line:
-            yield Recording(name, number, place, line)
-        place += 1
-        if (line := next(walked, b"")) == b"":
-            return
-        number = lines.number
+def _listed(name: str, begin: int, value: object) -> list[Recording]:
+    """Return the sessions of a list of sessions; none if the value is anything else."""
+    listed = value if isinstance(value, list) and all(map(_is_session, value)) else []
+    return [Recording(name, begin, n, json.dumps(each).encode()) for n, each in enumerate(listed)]
 
 
-def _of_many_lines(
-    name: str, first: bytes, begin: int, walked: Iterator[bytes | None], lines: _Lines
-) -> Iterator[Source]:
+def _one_a_line(name: str, lines: Iterable[Line]) -> Iterator[Source]:
+    for place, (number, line) in enumerate(lines):
+        yield Skipped(name, _TOO_LONG, line=number) if line is None else Recording(name, number, place, line)
+
+
+def _of_many_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
     """Yield a file whose first line is not a JSON value: one value on many lines, or JSONL with a bad first line."""
-    second = next(walked, b"")
-    number = lines.number
-    if second is None or (second and isinstance(_value(second), (dict, list)) and first.rstrip()[-1:] in b"}]"):
-        yield Recording(name, begin, 0, first)
-        yield from _one_a_line(name, second, number, walked, lines)
+    begins = list(islice(lines, 2))
+    (begin, first), (_, second) = begins[0], begins[-1]
+    ends = (first or b"").rstrip()[-1:] in b"}]"
+    if second is None or (len(begins) > 1 and ends and isinstance(_value(second), (dict, list))):
+        yield from _one_a_line(name, chain(begins, lines))
         return
-    kept, size = [first, *([second] if second else [])], len(first) + len(second)
-    for line in walked:
+    kept, size = [], 0
+    for _, line in chain(begins, lines):
         size += len(line or b"") + 1
         if line is None or size > MAX_BYTES:
             yield Skipped(name, f"it is longer than {MAX_BYTES} bytes")
@@ -313,11 +300,9 @@ def _of_many_lines(
     text = b"\n".join(kept)
     value = _value(text)
     if holds_spans(value):
-        yield from _of_spans(name, value, iter(()), lines)
-    elif isinstance(value, list) and value and all(map(_is_session, value)):
-        yield from (Recording(name, begin, n, json.dumps(each).encode()) for n, each in enumerate(value))
+        yield from _of_spans(name, [(begin, text)])
     else:
-        yield Recording(name, begin, 0, text)
+        yield from _listed(name, begin, value) or [Recording(name, begin, 0, text)]
 
 
 def _joined(name: str, begin: int, messages: Sequence[bytes]) -> Recording:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
@@ -14,9 +15,9 @@ from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import BudgetExceededError
 from ctxguard.harness.fidelity import Fidelity, Need, Support
-from ctxguard.harness.figures import Figures, FindingModel
+from ctxguard.harness.figures import Figures
 from ctxguard.harness.gain import Bits, Gain, newest_exchange, newest_sent
-from ctxguard.harness.judging import Judge, masker_of
+from ctxguard.harness.judging import Judge, Verdict, masker_of
 from ctxguard.harness.pricing import PlainTrim, PriceModel, common_prefix
 from ctxguard.harness.requests import WireReader
 from ctxguard.harness.sessions import Session
@@ -72,7 +73,7 @@ class SessionReplay:
     budget: int = 0
     figures: Figures = field(default_factory=lambda: Figures(sessions=1))
     calls: list[Call] = field(default_factory=list)
-    places: list[FindingModel] = field(default_factory=list)
+    places: list[Verdict] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -104,8 +105,8 @@ class Recorded:
         self.ends = [n for n, a in enumerate(self.artifacts) if a.kind is Kind.ASSISTANT and n]
         self.reader = WireReader()
         self.gain = Gain(self.artifacts)
-        self._needs: dict[tuple[int, int], list[Need]] = {}
-        self._measures: dict[int, Fidelity] = {}
+        self.measure = cache(_measure)
+        self._needs = cache(self._needed)
 
     def held(
         self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter, measure: Fidelity
@@ -124,23 +125,15 @@ class Recorded:
 
     def support(self, end: int, context: Sequence[Artifact], measure: Fidelity) -> Support | None:
         """Return next-action support of a context; None where the next message needs nothing."""
-        needs = self.needs(measure, end)
+        needs = self._needs(measure, end)
         return measure.support(needs, context) if needs else None
 
-    def measure(self, mask: Callable[[str], str] | None) -> Fidelity:
-        """Return the measure of support for a way to mask; there is one for each."""
-        key = id(getattr(mask, "__self__", None))
-        known = self._measures.get(key)
-        if known is None:
-            known = self._measures[key] = Fidelity(mask=mask)
-        return known
+    def _needed(self, measure: Fidelity, end: int) -> list[Need]:
+        return measure.needs(self.artifacts[:end], self.artifacts[end])
 
-    def needs(self, measure: Fidelity, end: int) -> list[Need]:
-        """Return the strings that the message after a call needs from the history before it."""
-        key = (id(measure), end)
-        if key not in self._needs:
-            self._needs[key] = measure.needs(self.artifacts[:end], self.artifacts[end])
-        return self._needs[key]
+
+def _measure(mask: Callable[[str], str] | None) -> Fidelity:
+    return Fidelity(mask=mask)
 
 
 def _apart(artifacts: Iterable[Artifact]) -> list[Artifact]:
@@ -238,8 +231,9 @@ class _Player:
         masker = masker_of(chain)
         self.measure = recorded.measure(None if masker is None else masker.mask)
         self.overhead = overhead + counter.tools(session.tools)
-        self.tokens = list(accumulate(map(counter.artifact, recorded.artifacts), initial=self.overhead))
-        self.trim = PlainTrim(recorded.artifacts, counter, chain.budget_for(), self.overhead)
+        costs = list(map(counter.artifact, recorded.artifacts))
+        self.tokens = list(accumulate(costs, initial=self.overhead))
+        self.trim = PlainTrim(recorded.artifacts, costs, chain.budget_for(), self.overhead)
         self.result = result
         result.budget = chain.budget_for()
         self.previous: list[Artifact] | None = None
@@ -291,11 +285,11 @@ class _Player:
     def _judge(self, end: int, artifacts: list[Artifact], report: Report) -> None:
         own, session = self.result.figures, self.recorded.session
         native = session.adapter.write(session.native, artifacts)
-        verdicts = self.judge.judge(self.recorded.artifacts[:end], artifacts, native, report)
-        if verdicts:
-            own.judged(verdicts, session.id, self.result.path)
-            left = MOST_PLACES - len(self.result.places)
-            self.result.places += [FindingModel.of(v, session.id, self.result.path, own.calls) for v in verdicts[:left]]
+        told = self.judge.judge(self.recorded.artifacts[:end], artifacts, native, report)
+        if told:
+            verdicts = [replace(one, session=session.id, path=self.result.path, call=own.calls) for one in told]
+            own.judged(verdicts)
+            self.result.places += verdicts[: MOST_PLACES - len(self.result.places)]
 
     def _holds(self, end: int, artifacts: list[Artifact], *, is_pressed: bool) -> None:
         own, recorded, available = self.result.figures, self.recorded, self.result.budget - self.overhead

@@ -24,3 +24,4 @@ from ctxguard.pii.rules.standard import phone_rules as phone_rules
 from ctxguard.pii.spans import Detector as Detector
 from ctxguard.pii.spans import Span as Span
 from ctxguard.pii.spans import resolve as resolve
+from ctxguard.pii.worker import WorkerDetector as WorkerDetector

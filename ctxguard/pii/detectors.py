@@ -11,7 +11,7 @@ from ctxguard.errors import ConfigError, DetectorError
 from ctxguard.pii.placeholders import UNCHECKED, label_of, outside_placeholders
 from ctxguard.pii.settings import RULE_SET
 from ctxguard.pii.spans import Detector, Span, resolve
-from ctxguard.settings import install_command, one_of, seconds
+from ctxguard.settings import extra, one_of, seconds
 from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
@@ -93,11 +93,9 @@ class PresidioDetector:
 
 
 def _pattern_analyzer(language: str) -> AnalyzerEngine:
-    try:
+    with extra("presidio", "Presidio is not installed"):
         from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
         from presidio_analyzer.nlp_engine import NoOpNlpEngine
-    except ImportError as error:
-        raise ImportError(f"Presidio is not installed; {install_command('presidio')}") from error
     registry = RecognizerRegistry(supported_languages=[language])
     registry.load_predefined_recognizers(languages=[language])
     registry.remove_recognizer("SpacyRecognizer")

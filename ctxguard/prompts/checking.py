@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxguard.errors import PromptError
@@ -11,9 +13,6 @@ from ctxguard.prompts.loading import PromptFolder
 from ctxguard.prompts.templates import Include, Stray
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
     from ctxguard.prompts.templates import Piece, Template
     from ctxguard.tokens import TokenCounter
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ctxguard.artifacts import Artifact
 from ctxguard.report.data import ReportData
 from ctxguard.report.decisions import Decision, decision_runs
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -49,10 +49,8 @@ def render(template: str, filters: Mapping[str, Callable[..., object]] | None = 
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    try:
+    with extra("html", "HTML pages need Jinja2"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise ImportError(f"HTML pages need Jinja2: {install_command('html')}") from error
     made = Environment(
         autoescape=True,
         loader=PackageLoader("ctxguard", "report/templates"),

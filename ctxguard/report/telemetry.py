@@ -12,6 +12,7 @@ import sys
 import time
 import tomllib
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib import resources
 from threading import Lock
@@ -20,8 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ctxguard.errors import CtxguardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from opentelemetry.metrics import Meter
 
     from ctxguard.report import Report

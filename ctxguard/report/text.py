@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ctxguard.report.data import ReportData
 from ctxguard.report.decisions import DecisionRun, decision_runs
 
@@ -18,6 +20,9 @@ def report_lines(report: ReportData) -> list[str]:
     ]
     if report.cut_told:
         lines.append(report.cut_told)
+    tools = report.details.get("tools")
+    if isinstance(tools, Mapping):
+        lines.append(f"tools: shorter descriptions, {tools['tokens_before']:,} -> {tools['tokens_after']:,} tokens")
     if report.unread:
         lines.append(report.unread_told)
     lines += [f"warning: {warning}" for warning in report.warnings]

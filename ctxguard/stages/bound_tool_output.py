@@ -173,7 +173,6 @@ def _bounds(setting: object, name: str) -> ToolBounds:
     if isinstance(setting, FileType):
         return ToolBounds(file_type=setting)
     from ctxguard.config import TruncationConfig, get_truncation_config
-    from ctxguard.files.results import preview_limits
 
     preset = get_truncation_config(setting) if isinstance(setting, str) else setting
     if not isinstance(preset, TruncationConfig):
@@ -182,7 +181,7 @@ def _bounds(setting: object, name: str) -> ToolBounds:
             f"not {setting!r}",
             setting="tools",
         )
-    return ToolBounds(preset.max_preview_tokens, preset.threshold, limits=preview_limits(preset))
+    return ToolBounds(preset.max_preview_tokens, preset.threshold, limits=preset.limits())
 
 
 def handle_of(text: str) -> str:

@@ -63,10 +63,9 @@ class Cutter:
         stay = set(history.must_stay(ledger.draft.keep_recent, ledger.task, number + 1))
         # Otherwise the messages that a checkpoint or summary replaced would be lost without a trace.
         stay.add(self._newest_record(there))
-        available, limit = self._available(base, number), ledger.budget(base)
-        keep = self.settings.kept_of(available)
+        goal, limit = self.goal(base, number), ledger.budget(base)
+        keep = self.settings.kept_of(self._available(base, number))
         leaving = self._in_order([n for n in there if n not in stay], there, keep)
-        goal = min(limit, limit - available + keep + self._freed_next(base, number))
         most = self._most_of_trail(keep)
         cut = self._with_views(base, leaving, number, goal - (most if base.trail.steps else 0))
         cut = self._without_oldest(cut, leaving, goal, most)
@@ -80,6 +79,11 @@ class Cutter:
         begun = self._beginning_with_user(cut, stay)
         kept = set(begun.kept)
         return replace(begun, trail=cut.trail.extended(self._traces((n for n in cut.kept if n not in kept), number)))
+
+    def goal(self, state: WindowState, number: int) -> int:
+        """Return the tokens to which a cut at an exchange shrinks the context."""
+        available, limit = self._available(state, number), self.ledger.budget(state)
+        return min(limit, limit - available + self.settings.kept_of(available) + self._freed_next(state, number))
 
     def _newest_record(self, there: Sequence[int]) -> int:
         """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
@@ -153,7 +157,7 @@ class Cutter:
             else:
                 large.append(position)
         limit = max(_VIEW, left // max(1, len(large)))
-        return self._bounded(state, number, large, limit, number, "does not fit into half of the free room")
+        return self._bounded(state, number, large, limit, number, "exceeds half of the available tokens")
 
     def settled(self, state: WindowState, number: int) -> WindowState:
         """Return the state with large outputs bounded that the model has seen: the exchange is its reply.
@@ -167,7 +171,7 @@ class Cutter:
             if other >= state.judged or other in state.kept:
                 outputs = self._outputs(other, number)
                 limit = self._limit(state, outputs)
-                state = self._bounded(state, other, outputs, limit, number, "large, and no longer the newest output")
+                state = self._bounded(state, other, outputs, limit, number, "large, and the model has replied to it")
         return replace(state, settled=number)
 
     def _limit(self, state: WindowState, outputs: Sequence[int]) -> int:
@@ -199,7 +203,7 @@ class Cutter:
                 break
             if other <= number - _RECENT:
                 state = self._bounded(
-                    state, other, self._outputs(other, number), _VIEW, number, "old when the budget was hit"
+                    state, other, self._outputs(other, number), _VIEW, number, "older output, shortened at a cut"
                 )
         return state
 
@@ -322,7 +326,7 @@ class Cutter:
                 yield trace_of(members, handles, is_observed=observed(history, number, end))
 
 
-_MASKED: Final = Shortened(_COUNT_ALONE, 0, "holds a name that became known", "masked")
+_MASKED: Final = Shortened(_COUNT_ALONE, 0, "contains a name that became known later", "masked")
 
 
 def _is_text(artifact: Artifact) -> bool:

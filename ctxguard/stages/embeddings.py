@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError, StoreError
-from ctxguard.settings import install_command, opened
+from ctxguard.settings import extra, opened
 from ctxguard.stages.bound_tool_output import handle_of
 from ctxguard.tokens.text_cache import TextCache
 
@@ -75,10 +75,8 @@ def static_embedder() -> Embedder:
     Raises:
         ImportError: the extra is not installed.
     """
-    try:
+    with extra("semantic", "semantic recall needs an extra"):
         import wordllama
-    except ImportError as error:
-        raise ImportError(f"semantic recall needs an extra: {install_command('semantic')}") from error
     # Weights and tokenizer are files of the package, but it looks for the tokenizer in its cache folder only.
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
     return lambda texts: model.embed(texts, norm=True)
@@ -152,10 +150,8 @@ class SemanticIndex:
     """
 
     def __init__(self) -> None:
-        try:
+        with extra("semantic", "semantic recall needs an extra"):
             import numpy as np
-        except ImportError as error:
-            raise ImportError(f"semantic recall needs an extra: {install_command('semantic')}") from error
         self._numpy = np
         self._rows: Any = np.zeros((0, 0), dtype=np.float32)
         self._size = 0

@@ -76,10 +76,18 @@ class LexicalIndex:
             looked_at += len(found[term])
             if scores and looked_at > _MOST_FOUND:
                 break
-            rarity = log1p((len(sizes) - len(found[term]) + 0.5) / (len(found[term]) + 0.5))
+            rarity = self._rarity(term)
             for number, times in found[term][-_MOST_FOUND:]:
                 scores[number] += rarity * 2.2 * times / (times + 0.3 + per_word * sizes[number])
         return scores
+
+    def worth(self, query: str) -> float:
+        """Return what a document with nothing but the words of a query would score, once it is long."""
+        return 2.2 * sum(map(self._rarity, set(_terms(query))))
+
+    def _rarity(self, term: str) -> float:
+        found = len(self._found.get(term, ()))
+        return log1p((len(self._sizes) - found + 0.5) / (found + 0.5))
 
     def _read(self) -> None:
         """Index the words of the documents that were added since the last query."""

@@ -24,4 +24,4 @@ class OrderByAuthority:
         ranks += [2] * (len(artifacts) - len(ranks))
         order = sorted(range(len(ranks)), key=ranks.__getitem__)
         ordered = [draft.artifacts[position] for position in order]
-        return draft.revise(ordered, action="kept", reason="authority stands first")
+        return draft.revise(ordered, action="kept", reason="system and task messages come first")

@@ -6,7 +6,7 @@ Measured on recorded conversations with questions about them (`benchmarks/memory
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 FUSION: Final = 20
@@ -49,6 +49,6 @@ def by_ranks(*rankings: Mapping[int, float], k: int = FUSION) -> dict[int, float
     return fused
 
 
-def per_token(scores: Mapping[int, float], tokens: Sequence[int], power: float = SIZE) -> dict[int, float]:
+def per_token(scores: Mapping[int, float], tokens: Mapping[int, int], power: float = SIZE) -> dict[int, float]:
     """Return the scores divided by a power of the tokens: 0 ignores sizes, 1 gives the score per token."""
     return {number: score / max(tokens[number], 1) ** power for number, score in scores.items()}

@@ -9,10 +9,10 @@ them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nlargest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Change, Draft, Follower, LeftOut, StageResult
@@ -22,9 +22,10 @@ from ctxguard.history.records import leading_records
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.followed import FollowedStage
-from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_of
+from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_for, passages_of
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
 from ctxguard.stages.traces import observed
+from ctxguard.stages.window_state import WindowState
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -39,12 +40,17 @@ _EXCERPT: Final = 4
 """An exchange that does not fit as a whole may take a quarter of the available tokens."""
 _MOST_SEARCHED: Final = 200_000
 """Characters of a text that are searched for passages."""
-_THRESHOLD: Final = 0.6
+
+_THRESHOLD: Final = 0.4
 """Share of the scores of the best matches; of 0.5 to 0.9, see docs/measurements.md."""
 _JUDGED: Final = 10
 """Best matches of a question that decide whether it is about evicted exchanges."""
+_COVERED: Final = 0.1
+"""Share of what a question itself would score that the best evicted match must have: a long text recalls nothing."""
+_LABEL: Final = 5
+"""Tokens that a piece of the block takes beside the exchange itself: who said it, and in which turn."""
 _MOST_TRIED: Final = 200
-"""Best exchanges that are tried for the block."""
+"""Best matches of a question, and best exchanges that are tried for the block."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
 """Stages whose dropped artifacts must not be recalled."""
 
@@ -56,10 +62,11 @@ class RecallRelevant(FollowedStage):
 
     With `StableWindow(recall=…)` before it, the window decides once, at the beginning of each turn and from the history
     alone. It looks at the ten best matches among the exchanges that share the question's rarest words: if evicted ones
-    have at least `threshold` of their scores, something is recalled. The task never triggers recall. Only then are
-    tokens made available, if necessary by a cut, and the block keeps its position until the next cut or the next
-    recall. After other stages, whatever matches the last user message is recalled, within the tokens that they left
-    unused.
+    have at least `threshold` of their scores, and the best of them a tenth of what the question itself would score,
+    something is recalled. The task never triggers recall. Only then are tokens made available, if necessary by a cut.
+    The block keeps its position until the next cut, or until a later block has no room beside it; until then its
+    exchanges are not recalled again. After other stages, whatever matches the last user message is recalled, within the
+    tokens that they left unused.
 
     Args:
         share: the largest share of the available tokens (the budget minus system prompt, task and pins) that the block
@@ -97,147 +104,179 @@ class RecallRelevant(FollowedStage):
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - what is ranked is not in the draft but was cut from it
         """Return the follower that recalls in one conversation."""
-        return _Recalling(self.share, self.embedding)
+        return _Recalling(self)
 
     def gate(self, history: History) -> RecallGate:
-        """Return the gate by which the window of one conversation decides whether to recall."""
-        return RecallGate(history, self.share, self.threshold)
+        """Return the gate by which the window of one conversation decides what to recall."""
+        return RecallGate(history, self, self.threshold)
 
 
 class RecallGate:
-    """Decide at the beginning of each turn whether to recall, from the history before it alone.
+    """Decide at the beginning of each turn what to recall, from the history before it alone.
 
     Texts are only read once something has been evicted and a user message arrives, so agents do not pay for it.
-
-    Attributes:
-        share: share of the available tokens that the block may take at most.
     """
 
-    def __init__(self, history: History, share: float, threshold: float) -> None:
-        self.share, self._history, self._threshold = share, history, threshold
+    def __init__(self, history: History, stage: RecallRelevant, threshold: float) -> None:
+        self._history, self._stage, self._threshold = history, stage, threshold
         self._index = LexicalIndex()
 
-    def opens(self, question: int, kept: Sequence[int], end: int) -> bool:
-        """Return whether to recall for a question.
+    def wanted(self, question: int, state: WindowState, available: int) -> LeftOut | None:
+        """Return what a question finds in earlier exchanges, and the tokens that this is worth; None if none.
 
         Args:
             question: number of its exchange.
-            kept: numbers of the kept exchanges among the first `end`, in order.
-            end: see `kept`; all later exchanges are in the context.
+            state: of the window. What its blocks show counts neither as evicted nor as kept.
+            available: tokens of which a block may take a share.
         """
-        if len(kept) == end or not self._threshold:
-            return len(kept) < end
-        if observed(self._history, question, question):
-            return False
-        _take(self._index, self._history, question)
-        scores = self._index.matches(self._history.members(question)[0].text)
-        best = nlargest(_JUDGED, scores, key=lambda n: (scores[n], n))
-        gone = sum(scores[n] for n in best if n < end and n not in kept)
-        return bool(best) and gone >= self._threshold * sum(scores[n] for n in best)
+        history, index, shown = self._history, self._index, state.shown
+        if len(state.kept) == state.judged or (self._threshold and observed(history, question, question)):
+            return None
+        for number in range(len(index.documents), question):
+            index.add(_searched(history.members(number)))
+        text = history.members(question)[0].text
+        scores = index.matches(text)
+        if self._threshold:
+            judged = nlargest(_JUDGED, ((score, number) for number, score in scores.items() if number not in shown))
+            gone = [score for score, number in judged if number < state.judged and number not in state.kept]
+            if max(gone, default=0) < _COVERED * index.worth(text):
+                return None
+            if sum(gone) < self._threshold * sum(score for score, _ in judged):
+                return None
+        best = nlargest(_MOST_TRIED, zip(scores.values(), scores, strict=True))
+        near = _weighted(history, {number: score for score, number in best}, question)
+        return LeftOut(history, int(self._stage.share * available), question, scores=near)
 
-
-def _take(index: LexicalIndex, history: History, end: int) -> None:
-    for number in range(len(index.documents), end):
-        index.add(_searched(history.members(number)))
+    def within(self, wanted: LeftOut, tokens: int, state: WindowState) -> LeftOut:
+        """Return what is to be recalled of the exchanges that are evicted now, in at most so many tokens."""
+        left_out = replace(wanted, tokens=tokens, kept=state.kept, end=state.judged)
+        left, found = tokens - _LEAST_ROOM, set[int]()
+        for number, size in _ranked(left_out, wanted.scores, state.shown):
+            whole = self._history.spans[number].tokens + _LABEL
+            taken = whole if whole <= left else size + _LABEL
+            if taken <= left:
+                found.add(number)
+                left -= taken
+            if left < _LEAST_ROOM // 4:
+                break
+        # More is found by meaning, once the block is written.
+        taken = tokens if self._stage.embedding is not None else tokens - left if found else 0
+        return replace(left_out, tokens=taken, found=frozenset(found))
 
 
 class _Recalling:
-    """Recall in one conversation: evicted exchanges are indexed once, and a block is written once."""
+    """Recall in one conversation: texts are embedded once, and a block is written once."""
 
-    def __init__(self, share: float, embedding: Embedding | None) -> None:
-        self._share, self._embedding = share, embedding
-        self._past: _Past | None = None
-        self._block: tuple[object, Artifact | None] = (None, None)
+    def __init__(self, stage: RecallRelevant) -> None:
+        self._stage = stage
+        self._meanings: SemanticIndex | None = None
+        self._latest: tuple[object, LeftOut] | None = None
+        self._blocks: dict[object, _Block] = {}
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Do nothing: evicted artifacts are not in the drafts of this stage."""
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft with the block, or unchanged if nothing evicted matters for the question."""
-        left = draft.left_out or self._dropped(draft)
-        if left is None or left.tokens < _LEAST_ROOM:
-            return draft
-        root = left.history.members(left.asked)[0].root
-        place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if draft.artifacts[p].root is root), None)
-        # the history may be an earlier result, which has its block already
-        if place is None or _has_block(draft.artifacts, place):
-            return draft
-        return self._recalled(draft, place, left)
+        """Return the draft with its blocks, or unchanged if nothing evicted matters for a question."""
+        left_out = self._dropped(draft) if draft.left_out is None else draft.left_out
+        return self._recalled(draft, left_out) if left_out else draft
 
-    def _recalled(self, draft: Draft, place: int, left: LeftOut) -> Generator[Ask, object, Draft]:
-        """Return the draft with the block, the same object until the next recall or until a cut masks it anew."""
-        asked = left.history.members(left.asked)[0]
-        at = _known_by(draft, asked)
-        if self._past is None or self._past.history is not left.history:
-            self._past = _Past(left.history, self._embedding)
-        made_from = (id(asked.root), left.kept, left.end, left.tokens, draft.masks, id(at.root))
-        if self._block[0] != made_from:
-            scores = yield from self._past.scores(left.asked, draft, left.tokens // _EXCERPT)
-            self._block = (made_from, _block(draft, self._past, scores, left, at))
-        block = self._block[1]
-        if self._past.failure:
-            draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": self._past.failure}})
-        # after other stages than the window, messages since the question may have used up the tokens
-        if block is None or draft.tokens + draft.counter.artifact(block) > draft.budget:
-            return draft
-        artifacts = (*draft.artifacts[:place], block, *draft.artifacts[place:])
-        return draft.revise(artifacts, action="recalled", reason="matches the question")
+    def _recalled(self, draft: Draft, left_out: Sequence[LeftOut]) -> Generator[Ask, object, Draft]:
+        """Return the draft with a block before each question, the same object until a cut removes it."""
+        blocks: dict[int, Artifact] = {}
+        written, self._blocks, shown = self._blocks, {}, set[int]()
+        for left in left_out:
+            asked = left.history.members(left.asked)[0]
+            at = _known_by(draft, asked)
+            made_from = (id(left), draft.masks, id(at.root))
+            block = written.get(made_from) or (yield from self._written(draft, left, shown, at))
+            self._blocks[made_from] = block
+            shown.update(block.shown)
+            if block.artifact is not None:
+                blocks[id(asked.root)] = block.artifact
+            if block.failure:
+                draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": block.failure}})
+        return draft.revise(_with_blocks(draft, blocks), action="recalled", reason="matches the question")
 
-    def _dropped(self, draft: Draft) -> LeftOut | None:
+    def _written(self, draft: Draft, left: LeftOut, shown: set[int], at: Artifact) -> Generator[Ask, object, _Block]:
+        """Return the block of one question, without what earlier blocks show."""
+        scores, failure = left.scores, ""
+        if self._stage.embedding is not None:
+            scores, failure = yield from self._by_meaning_too(self._stage.embedding, left, draft)
+        return _block(draft, left, _ranked(left, scores, shown), at, failure)
+
+    def _by_meaning_too(
+        self, embedding: Embedding, left: LeftOut, draft: Draft
+    ) -> Generator[Ask, object, tuple[Mapping[int, float], str]]:
+        """Return the relevance by words and by meaning; if the embedding fails, that by words, and why it failed."""
+        history, asked = left.history, left.asked
+        if self._meanings is None or self._latest is not None:  # after other stages than the window, a new history
+            self._meanings = SemanticIndex()
+        meanings = self._meanings
+        try:
+            new = ["\n".join(_searched(history.members(n))) for n in range(len(meanings), asked)]
+            vector, *vectors = yield from embedding.vectors([history.members(asked)[0].text, *new], dry=draft.dry)
+            meanings.extend(vectors)
+        except CtxguardError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a service that is down must not end a run
+            return left.scores, f"failed ({type(error).__name__}); ranked by words alone"
+        found = {n: score for n, score in meanings.matches(vector).items() if n < asked}
+        return by_ranks(left.scores, _weighted(history, found, asked)), ""
+
+    def _dropped(self, draft: Draft) -> tuple[LeftOut, ...]:
         """Return what other stages than the window dropped, and the tokens unused at the last user message."""
         change = next((c for c in draft.changes if c.stage not in _MENDING and _drops(c)), None)
         place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if is_asked(draft.artifacts[p])), None)
         if change is None or place is None:
-            return None
+            return ()
         history, root = History(draft.counter.artifact, change.before), draft.artifacts[place].root
         asked = next((n for n in reversed(history.asked) if history.members(n)[0].root is root), None)
         if asked is None:
-            return None
+            return ()
         there = {id(artifact.root) for artifact in draft.artifacts}
         kept = tuple(n for n in range(asked) if id(history.members(n)[0].root) in there)
         # Later messages do not change what the block may take.
         free = draft.budget - draft.overhead - draft.counter.artifacts(draft.artifacts[: place + 1])
-        return LeftOut(history, min(free, int(self._share * draft.budget)), asked, kept, asked)
+        tokens = min(free, int(self._stage.share * draft.budget))
+        if self._latest is None or self._latest[0] != (id(root), kept, tokens):
+            gate, state = RecallGate(history, self._stage, 0), WindowState(kept=kept, cuts=(asked - 1,))
+            wanted = gate.wanted(asked, state, tokens)
+            left = LeftOut(history) if wanted is None else gate.within(wanted, tokens, state)
+            self._latest = (id(root), kept, tokens), left
+        left = self._latest[1]
+        return (left,) if left.tokens else ()
 
 
-class _Past:
-    """Rank the exchanges of one history by a question.
+class _Block(NamedTuple):
+    """A block as it is sent, None if nothing fits.
 
     Attributes:
-        history: the history; its beginning never changes.
-        failure: why the embedding failed at the latest question; empty if it did not.
-        question: the latest question.
+        artifact: the block.
+        shown: numbers of its exchanges.
+        failure: why the embedding failed; empty if it did not.
+        left: what it was made from.
     """
 
-    def __init__(self, history: History, embedding: Embedding | None) -> None:
-        self.history, self.index = history, LexicalIndex()
-        self._embedding, self._meanings = embedding, None if embedding is None else SemanticIndex()
-        self.failure = self.question = ""
+    artifact: Artifact | None
+    shown: Collection[int]
+    failure: str
+    left: LeftOut
 
-    def scores(self, asked: int, draft: Draft, most: int) -> Generator[Ask, object, dict[int, float]]:
-        """Return the relevance per token of each exchange before a question; sizes above `most` count as `most`."""
-        _take(self.index, self.history, asked)
-        self.failure, self.question = "", self.history.members(asked)[0].text
-        tokens = [min(span.tokens, most) for span in self.history.spans[:asked]]
-        by_words = self._weighted(self.index.matches(self.question), asked)
-        if self._embedding is None or self._meanings is None:
-            return per_token(by_words, tokens)
-        try:
-            new = ["\n".join(document) for document in self.index.documents[len(self._meanings) :]]
-            vector, *vectors = yield from self._embedding.vectors([self.question, *new], dry=draft.dry)
-            self._meanings.extend(vectors)
-        except CtxguardError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a service that is down must not end a run
-            self.failure = f"failed ({type(error).__name__}); ranked by words alone"
-            return per_token(by_words, tokens)
-        found = {n: score for n, score in self._meanings.matches(vector).items() if self.index.documents[n]}
-        return per_token(by_ranks(by_words, self._weighted(found, asked)), tokens)
 
-    def _weighted(self, scores: Mapping[int, float], end: int) -> dict[int, float]:
-        """Return the scores of the exchanges before a question, with their neighbors' share; replies weigh less."""
-        near = with_neighbors(scores, _NEIGHBOR)
-        return {n: score * (_REPLY if _replies(self.history, n) else 1.0) for n, score in near.items() if n < end}
+def _weighted(history: History, scores: Mapping[int, float], end: int) -> dict[int, float]:
+    """Return the scores of the exchanges before a question, with their neighbors' share; replies weigh less."""
+    near = with_neighbors(scores, _NEIGHBOR).items()
+    return {n: score * weight for n, score in near if n < end and (weight := _weight(history, n))}
+
+
+def _ranked(left: LeftOut, scores: Mapping[int, float], shown: Collection[int]) -> list[tuple[int, int]]:
+    """Return the evicted exchanges that are tried for a block, the most relevant per token first, with their sizes."""
+    there, most = {*left.kept, *shown}, left.tokens // _EXCERPT
+    gone = {n: score for n, score in scores.items() if n < left.end and n not in there}
+    sizes = {n: min(left.history.spans[n].tokens, most) for n in gone}
+    each = per_token(gone, sizes)
+    return [(n, sizes[n]) for _, n in nlargest(_MOST_TRIED, zip(each.values(), each, strict=True))]
 
 
 def _known_by(draft: Draft, asked: Artifact) -> Artifact:
@@ -251,33 +290,52 @@ def _known_by(draft: Draft, asked: Artifact) -> Artifact:
     return asked if any(artifact.root is asked.root for artifact in behind) else draft.history[draft.cut_at]
 
 
-def _block(draft: Draft, past: _Past, scores: Mapping[int, float], left_out: LeftOut, at: Artifact) -> Artifact | None:
-    """Return the block of the most relevant exchanges within the available tokens; None if there are none."""
-    room, history = left_out.tokens, left_out.history
-    gone = frozenset(range(min(left_out.asked, left_out.end))).difference(left_out.kept, history.pinned)
-    order = sorted((n for n in scores if n in gone and past.index.documents[n]), key=lambda n: (-scores[n], -n))
+def _block(draft: Draft, left: LeftOut, order: Iterable[tuple[int, int]], at: Artifact, failure: str) -> _Block:
+    """Return the block of the most relevant exchanges within the available tokens."""
     chosen: dict[int, str] = {}
-    left = room - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, "")))
-    for number in order[:_MOST_TRIED]:
-        piece = _piece(draft, past, number, left, room // _EXCERPT)
+    room = left.tokens - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, "")))
+    for number, _ in order:
+        piece = _piece(draft, left, number, room)
         if piece is not None:
             chosen[number] = piece
-            left -= draft.counter.text(piece) + 1
-        if left < _LEAST_ROOM // 4:
+            room -= draft.counter.text(piece) + 1
+        if room < _LEAST_ROOM // 4:
             break
-    return _fitted(draft, room, chosen, at)
+    return _Block(_fitted(draft, left.tokens, chosen, at), chosen.keys(), failure, left)
 
 
-def _has_block(artifacts: Sequence[Artifact], place: int) -> bool:
+def _with_blocks(draft: Draft, blocks: Mapping[int, Artifact]) -> list[Artifact]:
+    """Return the artifacts of a draft with each block right before its question, as far as they fit."""
+    artifacts: list[Artifact] = []
+    tokens = draft.tokens if blocks else 0
+    for artifact in draft.artifacts:
+        block = blocks.get(id(artifact.root))
+        # The history may be an earlier result, which has its blocks already; and after other stages than the window,
+        # messages since the question may have used up the tokens.
+        if block is not None and not _has_block(artifacts, artifact):
+            tokens += draft.counter.artifact(block)
+            artifacts += [block] if tokens <= draft.budget else []
+        artifacts.append(artifact)
+    return artifacts
+
+
+def _has_block(before: Sequence[Artifact], question: Artifact) -> bool:
     """Return whether a question already has a block before it, or joined to it."""
-    if place and record_title(artifacts[place - 1]) == RECALLED:
+    if before and record_title(before[-1]) == RECALLED:
         return True
-    return any(record.title == RECALLED for record in leading_records(artifacts[place].text))
+    return any(record.title == RECALLED for record in leading_records(question.text))
 
 
-def _replies(history: History, number: int) -> bool:
-    first = history.artifacts[history.start(number)]
-    return first.kind is Kind.ASSISTANT and not first.calls
+def _weight(history: History, number: int) -> float:
+    span, first = history.spans[number], history.artifacts[history.start(number)]
+    if first.kind is Kind.ASSISTANT:
+        return 1.0 if first.calls else _REPLY
+    return 1.0 if span.is_asked or not _is_about_others(first) else 0.0
+
+
+def _is_about_others(artifact: Artifact) -> bool:
+    """Return whether a stage wrote an artifact about other exchanges, which are recalled themselves."""
+    return record_title(artifact) in (RECALLED, TRAIL)
 
 
 def _drops(change: Change) -> bool:
@@ -288,7 +346,7 @@ def _drops(change: Change) -> bool:
 def _searched(artifacts: Sequence[Artifact]) -> Document:
     """Return the texts of an exchange that are indexed; none of the texts that stages wrote about other exchanges."""
     first = artifacts[0]
-    if record_title(first) in (RECALLED, TRAIL):
+    if _is_about_others(first):
         return ()
     plain = isinstance(first.content, str) and not first.calls and len(artifacts) == 1
     return (first.text,) if plain else tuple(_texts(artifacts))
@@ -312,32 +370,30 @@ def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
             yield f"[turn {turn}] {who} calls {call.name}({call.arguments})"
 
 
-def _piece(draft: Draft, past: _Past, number: int, left: int, most: int) -> str | None:
-    """Return an exchange as it appears in the block, within `left` tokens; an excerpt if it takes more than `most`."""
+def _piece(draft: Draft, left: LeftOut, number: int, room: int) -> str | None:
+    """Return an exchange as it appears in the block, within `room` tokens; an excerpt if it is large."""
+    history, most = left.history, left.tokens // _EXCERPT
+    members = history.members(number)
     # Role and date come on top, so if the texts alone do not fit, they need not be rendered.
-    texts = sum(map(draft.counter.text, past.index.documents[number]))
-    if texts > left and (texts <= most or left < _LEAST_ROOM):
+    texts = sum(map(draft.counter.text, _searched(members)))
+    if texts > room and (texts <= most or room < _LEAST_ROOM):
         return None
-    turn = bisect_right(past.history.asked, number)
-    text = "\n".join(_lines(past.history.members(number), turn))
-    if texts <= left and draft.counter.text(text) < left:
+    text = "\n".join(_lines(members, bisect_right(history.asked, number)))
+    if texts <= room and draft.counter.text(text) < room:
         return text
-    return _excerpt(draft, text, past.question, min(most, left - 1)) if texts > most else None
+    question = history.members(left.asked)[0].text
+    return _excerpt(draft, text, question, min(most, room - 1)) if texts > most else None
 
 
 def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | None:
     """Return the passages of a text that match a question best, in their order; its beginning if none does."""
     passages = passages_of(text[:_MOST_SEARCHED], min(PASSAGE, 2 * max_tokens))
-    index = LexicalIndex()
-    for passage in passages:
-        index.add((passage,))
-    found = index.matches(question)
     taken: dict[int, str] = {}
     left = max_tokens
-    for number in sorted(found, key=lambda n: (-found[n], n)):
-        tokens = draft.counter.text(passages[number]) + 2  # including the mark for omitted passages before it
+    for number, passage in passages_for(passages, question, most=len(passages)):
+        tokens = draft.counter.text(passage) + 2  # including the mark for omitted passages before it
         if tokens <= left:
-            taken[number] = passages[number]
+            taken[number] = passage
             left -= tokens
     if not taken:
         return bounded_text(text, max_tokens, draft) or None

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from ctxguard.artifacts import Artifact
-from ctxguard.draft import Action, Ask, Draft, Follower, LeftOut, StageResult
+from ctxguard.draft import Action, Ask, Draft, Follower, StageResult
 from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, ExchangeSpan, History
 from ctxguard.settings import opened
@@ -145,18 +145,23 @@ class _Window:
         return self._with_recall(state, number) if span.is_asked and self._gate is not None else state
 
     def _with_recall(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with tokens reserved for recall if the gate opens; this may need a cut."""
+        """Return the state with tokens for what its question recalls, if anything; this may need a cut."""
         gate, ledger = self._gate, self._ledger
-        if gate is None or number == ledger.task or not gate.opens(number, state.kept, state.judged):
+        if gate is None or number == ledger.task:
             return state
-        left = LeftOut(self._history, int(gate.share * max(0, ledger.budget(state) - state.fixed)))
-        state = replace(state, recalled=left)
-        if state.total > ledger.budget(state):
-            state = self._cutter.cut(state, number)
+        budget = ledger.budget(state)
+        wanted = gate.wanted(number, state, max(0, budget - state.fixed))
+        if wanted is None:
+            return state
+        for blocks in (state.recalled, ()):  # Earlier blocks leave before anything else does.
+            fewer = replace(state, recalled=blocks)
+            left = gate.within(wanted, wanted.tokens, fewer)
+            if fewer.total + left.tokens <= budget:
+                return replace(fewer, recalled=(*blocks, left)) if left.tokens else fewer
+        state = self._cutter.cut(replace(state, recalled=(left,)), number)
         # The mandatory messages may leave fewer tokens than that.
-        tokens = min(left.tokens, left.tokens + ledger.budget(state) - state.total)
-        found = LeftOut(self._history, tokens, number, state.kept, state.judged) if tokens > 0 else None
-        return replace(state, recalled=found)
+        left = gate.within(wanted, left.tokens + min(0, budget - state.total), replace(state, recalled=()))
+        return replace(state, recalled=(left,) if left.tokens else ())
 
     def _with_authority(self, state: WindowState, position: int) -> WindowState:
         """Return the state including the system and task artifacts before a position."""
@@ -170,14 +175,19 @@ class _Window:
 
     def _calibrated(self, state: WindowState, position: int) -> WindowState:
         reported, draft = self._history.artifacts[position].reported, self._ledger.draft
-        # The recalled block is not written yet, so the prompt that was sent with it cannot be counted here.
-        if reported is None or not draft.calibrate or state.recalled is not None:
+        # Recalled blocks are not written yet, so a prompt that was sent with them cannot be counted here.
+        if reported is None or not draft.settings.calibrate or state.recalled:
             return state
         return replace(state, calibration=state.calibration.compared(reported, state.total, draft.budget))
 
     def _cut(self, state: WindowState, number: int) -> WindowState:
-        # The recalled block is dropped first: it belongs to an earlier turn, or to earlier steps of this one.
-        state = self._cutter.cut(replace(state, recalled=None), number)
+        # Blocks leave before anything else does, that of this turn last.
+        asked = self._history.last_asked(number + 1)
+        for blocks in (tuple(left for left in state.recalled if left.asked == asked), ()):
+            fewer = replace(state, recalled=blocks)
+            if fewer.total <= self._cutter.goal(fewer, number):
+                return fewer
+        state = self._cutter.cut(fewer, number)
         if state.total <= self._ledger.budget(state):
             return state
         return self._squeezer.squeezed(state, number)
@@ -211,10 +221,10 @@ class _Window:
         if note is not None:
             # Directly behind the task, because it summarizes what came between the task and the rest.
             artifacts.insert(self._place_of_note(positions), note)
-            reasons[id(note)] = f"tells {steps} of {state.trail.steps} steps that have left"
+            reasons[id(note)] = f"lists {steps} of {state.trail.steps} evicted steps"
             actions[id(note)] = "summarised"
-        gone = "left at a cut" if note is None else "left at a cut; the trail tells or counts it"
-        left = None if self._gate is None else state.recalled or LeftOut(self._history)
+        gone = "evicted at a cut" if note is None else "evicted at a cut; listed or counted in the trail"
+        left = None if self._gate is None else state.recalled
         fitted = draft.revise(artifacts, action="bounded", actions=actions, reason=reasons, otherwise=gone)
         trail = {
             "steps": state.trail.steps,

@@ -111,12 +111,15 @@ def trace_of(
     return tuple(steps)
 
 
+def spoken(artifact: Artifact) -> str:
+    """Return the text of an artifact without reasoning: that is private to the model, and no trail repeats it."""
+    if isinstance(artifact.content, str):
+        return artifact.text
+    return "\n".join(part.text for part in artifact.content if part.text is not None and part.kind != "reasoning")
+
+
 def _said(artifact: Artifact, handle: str | None, *, is_observed: bool) -> Step:
-    # Reasoning is private to the model; the trail, which has the user's role, must not repeat it.
-    is_text = isinstance(artifact.content, str)
-    parts = () if is_text else artifact.content
-    spoken = [part.text for part in parts if part.text is not None and part.kind != "reasoning"]  # type: ignore[union-attr]
-    text = (artifact.text if is_text else "\n".join(spoken)).strip()
+    text = spoken(artifact).strip()
     who = " ".join((artifact.kind.value, *_UNSAFE.sub("_", artifact.name or "").split()))
     if artifact.kind is Kind.ASSISTANT:
         return Step("answered", who, text, handle=handle)

@@ -51,7 +51,7 @@ class WindowState:
         trail: the evicted steps, including those of an earlier trail if the history is a stored result.
         note: the message that lists them; None if there are none, or it does not fit.
         told: how many of the evicted steps it lists.
-        recalled: exchanges recalled since the turn began, and the tokens they may take; None again at the next cut.
+        recalled: what was recalled since the last cut, one for each block, in order.
     """
 
     seen: int = 0
@@ -66,7 +66,7 @@ class WindowState:
     trail: Trail = field(default_factory=Trail)
     note: Artifact | None = None
     told: int = 0
-    recalled: LeftOut | None = None
+    recalled: tuple[LeftOut, ...] = ()
 
     @property
     def cut_at(self) -> int | None:
@@ -86,7 +86,12 @@ class WindowState:
     @property
     def for_recall(self) -> int:
         """Tokens reserved for recalled exchanges."""
-        return 0 if self.recalled is None else self.recalled.tokens
+        return sum(left.tokens for left in self.recalled)
+
+    @property
+    def shown(self) -> set[int]:
+        """Numbers of the evicted exchanges that blocks show."""
+        return {number for left in self.recalled for number in left.found}
 
     def numbers(self) -> Iterator[int]:
         """Yield the numbers of the kept exchanges, in order."""
@@ -120,7 +125,7 @@ class Ledger:
     def whole_budget(self, state: WindowState) -> int:
         """Return the budget, including the headroom that is released once the provider's counts are known."""
         # Headroom compensates for estimated counts; with counts of the provider, less of it is needed.
-        return self.draft.budget + (self.draft.regained if state.calibration.latest else 0)
+        return self.draft.budget + (self.draft.settings.regained if state.calibration.latest else 0)
 
     def positions(self, number: int) -> range:
         """Return the positions of the artifacts of an exchange."""

@@ -182,7 +182,7 @@ def _create_engine(url: str, connect_timeout: int) -> Engine:
         waiting = {} if "connect_timeout" in parsed.query else {"connect_timeout": connect_timeout}
         return create_engine(parsed, pool_pre_ping=True, hide_parameters=True, connect_args=waiting)
     except ImportError as error:
-        raise ImportError(f"a PostgreSQL store needs {install_command('postgres')}") from error
+        raise ImportError(f"a PostgreSQL store needs an extra: {install_command('postgres')}") from error
     except (ArgumentError, ValueError) as error:
         raise StoreError(
             "the store's URL cannot be read; it looks like postgresql://user:password@host/database, with %40, %3A and "

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import StoreError
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 from ctxguard.stores.database import RecordStore
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
 from ctxguard.stores.records import Record, check_names
@@ -199,10 +199,8 @@ def _member(namespace: str, key: str) -> str:
 
 
 def _connect(url: str) -> Redis:
-    try:
+    with extra("redis", "a Redis store needs an extra"):
         from redis import Redis
-    except ImportError as error:
-        raise ImportError(f"a Redis store needs {install_command('redis')}") from error
     try:
         return Redis.from_url(url)
     except ValueError as error:

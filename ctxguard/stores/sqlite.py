@@ -98,13 +98,16 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
             self._write(connection, record)
 
     def _put_new(self, record: Record) -> bytes:
-        with self._reading() as connection:
-            stored = self._live(connection, record.namespace, record.key)
+        with self._reading() as connection:  # what is there needs no lock, unless this thread has it already
+            stored = None if connection.in_transaction else self._live(connection, record.namespace, record.key)
         if stored is not None:
             return stored
         with self._writing() as connection:
+            if self._insert(connection, record, " ON CONFLICT DO NOTHING").rowcount:
+                self._enforce_limit(connection)
+                return record.value
             stored = self._live(connection, record.namespace, record.key)
-            if stored is None:
+            if stored is None:  # expired, or damaged
                 self._write(connection, record)
             return record.value if stored is None else stored
 
@@ -182,6 +185,9 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._using("written") as connection:
+            if connection.in_transaction:  # an outer one of this thread, which holds the lock
+                yield connection
+                return
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -190,6 +196,9 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
                 with suppress(sqlite3.Error):  # a full disk rolls back by itself; the first error matters
                     connection.execute("ROLLBACK")
                 raise
+
+    together = _writing
+    """Read and write in one transaction: all of it is written or nothing, at a fraction of the time."""
 
     def _open(self, earlier: _Session | None) -> _Session:
         if earlier is not None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from itertools import chain, repeat
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
-from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError
+from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, ExchangeSpan, History
+from ctxguard.settings import one_of, whole_number
+
+Order: TypeAlias = Literal["newest", "oldest"]
+Kept: TypeAlias = Literal["recent", "newest"]
 
 
 class FillBudget:
@@ -34,17 +38,13 @@ class FillBudget:
     def __init__(
         self,
         *,
-        order: Literal["newest", "oldest"] = "newest",
+        order: Order = "newest",
         strict: bool = False,
-        keep: Literal["recent", "newest"] = "recent",
+        keep: Kept = "recent",
     ) -> None:
-        if order not in ("newest", "oldest"):
-            raise ConfigError(f"order is 'newest' or 'oldest', not {order!r}", setting="order")
-        if keep not in ("recent", "newest"):
-            raise ConfigError(f"keep is 'recent' or 'newest', not {keep!r}", setting="keep")
-        self.order = order
+        self.order = one_of(order, Order, "order")
         self.strict = strict
-        self.keep = keep
+        self.keep = one_of(keep, Kept, "keep")
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
@@ -121,9 +121,7 @@ class DropVerboseOutput:
     name = "DropVerboseOutput"
 
     def __init__(self, max_tokens: int = 256) -> None:
-        if max_tokens < 1:
-            raise ConfigError(f"max_tokens must be 1 or more, not {max_tokens}", setting="max_tokens")
-        self.max_tokens = max_tokens
+        self.max_tokens = whole_number(max_tokens, "max_tokens", unit="tokens", least=1)
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""

@@ -42,8 +42,8 @@ class PruningRules:
                 f"importance_threshold is a score from 0 to 1, not {self.importance_threshold}",
                 setting="importance_threshold",
             )
-        if self.keep_error_context < 0 or self.keep_latest < 0:
-            raise ConfigError("keep_error_context and keep_latest must be 0 or more", setting="keep_error_context")
+        whole_number(self.keep_error_context, "keep_error_context", unit="exchanges")
+        whole_number(self.keep_latest, "keep_latest", unit="messages")
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ class ArtifactCounter:
 
     def part(self, part: Part) -> int:
         """Return the tokens of one part; media by the rule of the model's provider, if the model is known."""
-        if part.media is not None and (self._knows_model or part.tokens is None):
+        if part.media is not None:
             return media_tokens(part.media, self.costs)
         if part.tokens is not None:
             return part.tokens

@@ -65,20 +65,11 @@ _BASE64_TOKENS: Final = 0.67  # tokens per character, fitted with the other weig
 
 
 class EstimateCounter:
-    """Estimate tokens from the classes of the UTF-8 bytes: pure, deterministic, instant, for any script.
-
-    Args:
-        safety: factor for every estimate; above 1.0 if estimates must not be too low.
-    """
+    """Estimate tokens from the classes of the UTF-8 bytes: pure, deterministic, instant, for any script."""
 
     exact = False
-
-    def __init__(self, *, safety: float = 1.0) -> None:
-        if not safety > 0:
-            raise ConfigError(f"safety must be above 0, not {safety}", setting="safety")
-        self.safety = safety
-        self.name = "estimate" if safety == 1.0 else f"estimate x{safety:g}"
-        self.accuracy = f"estimated by byte classes: within about 10% on prose, code and JSON, 20% on CSV; {NO_MODEL}"
+    name = "estimate"
+    accuracy = f"estimated by byte classes: within about 10% on prose, code and JSON, 20% on CSV; {NO_MODEL}"
 
     def count(self, text: str) -> int:
         """Return the estimate, at least 1 for a text that is not empty."""
@@ -91,7 +82,7 @@ class EstimateCounter:
             data = _BASE64_RUN.sub(lambda match: b"" if _is_dense(match[0]) else match[0], data)
         for weight, others in _WEIGHTS:
             total += weight * len(data.translate(None, others))
-        return max(1, round(total * self.safety))
+        return max(1, round(total))
 
 
 def _is_dense(run: bytes) -> bool:

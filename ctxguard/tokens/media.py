@@ -27,10 +27,6 @@ UNKNOWN_PAGE: Final = 2_500
 """Assumed characters of text on a page that cannot be read."""
 PAGE_CHARS: Final = 80_000
 """Characters of base64 that count as a page if pages cannot be counted."""
-PAGE_TOKENS: Final = 1_500  # Anthropic bills 1,500 to 3,000 a page
-PAGE_BYTES: Final = 60_000  # assumed per page of a file
-AUDIO_TOKENS_PER_SECOND: Final = 10  # OpenAI's rate for input audio
-WAV_BYTES_PER_SECOND: Final = 48_000  # 24 kHz, 16 bits, mono
 MP3_BYTES_PER_SECOND: Final = 16_000  # 128 kbit a second
 
 
@@ -133,18 +129,6 @@ def image_size(url: str) -> tuple[int, int] | None:
         if size is not None or len(payload) <= length:
             return size
     return None
-
-
-def audio_tokens(data: str | None) -> int:
-    """Return the approximate cost of base64 audio: 10 tokens a second, at the data rate of 24 kHz 16-bit sound."""
-    seconds = (len(data) * 3 / 4) / WAV_BYTES_PER_SECOND if data else 30.0
-    return max(AUDIO_TOKENS_PER_SECOND, math.ceil(seconds * AUDIO_TOKENS_PER_SECOND))
-
-
-def file_tokens(data: str | None) -> int:
-    """Return the approximate cost of a file: 1,500 tokens a page (Anthropic: 1,500 to 3,000), a page for each 60 kB."""
-    pages = math.ceil(len(data) * 3 / 4 / PAGE_BYTES) if data else 1
-    return PAGE_TOKENS * max(pages, 1)
 
 
 def image_media(url: str, *, detail: str = "auto") -> Media:

@@ -14,7 +14,7 @@ from typing import Final
 from ctxguard.errors import ConfigError
 
 Native = Mapping[str, object]
-_PARAMETERS: Final = (
+PARAMETERS: Final = (
     "parameters",
     "input_schema",
     "parameters_json_schema",
@@ -22,8 +22,8 @@ _PARAMETERS: Final = (
     "inputSchema",
     "args_schema",
 )
-_DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
-_WRAPPED: Final = ("function", "custom", "toolSpec")
+DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
+WRAPPED: Final = ("function", "custom", "toolSpec")
 """Keys under which a tool contains its function: in Chat Completions, and in Bedrock Converse."""
 _RUN_BY_CLIENT: Final = ("bash_", "text_editor_", "computer_2", "memory_")
 """Tools that Anthropic defines and the client runs: they add the same hidden prompt as functions."""
@@ -89,7 +89,7 @@ def _ensure_json(tool: Native, number: int) -> None:
 
 def functions_of(tool: Native) -> Iterator[Function]:
     """Yield the functions that a tool of any API declares; none for a tool of the provider's own."""
-    declared = next((tool[key] for key in _DECLARATIONS if key in tool), None)
+    declared = next((tool[key] for key in DECLARATIONS if key in tool), None)
     if declared is None and tool.get("type") == "namespace":
         declared = tool.get("tools")
     if isinstance(declared, list):
@@ -98,7 +98,7 @@ def functions_of(tool: Native) -> Iterator[Function]:
         for function in declared:
             if isinstance(function, Mapping):
                 yield replace(_function(function, is_flat=True, namespace=namespace), about=about)
-    elif inner := next((tool[key] for key in _WRAPPED if isinstance(tool.get(key), Mapping)), None):
+    elif inner := next((tool[key] for key in WRAPPED if isinstance(tool.get(key), Mapping)), None):
         yield _function(inner, is_flat=False)  # type: ignore[arg-type]  # a mapping, by the line above
     elif tool and ((kind := server_tool_of(tool)) is None or kind.startswith(_RUN_BY_CLIENT)):
         namespace = "tool_search" if tool.get("type") == "tool_search" else FUNCTIONS
@@ -113,7 +113,7 @@ def is_any_deferred(tools: Iterable[Native], loaded: Container[str] = ()) -> boo
 
 
 def _function(native: Native, *, is_flat: bool, namespace: str = FUNCTIONS) -> Function:
-    parameters = next((value for key in _PARAMETERS if isinstance(value := native.get(key), Mapping)), {})
+    parameters = next((value for key in PARAMETERS if isinstance(value := native.get(key), Mapping)), {})
     inner = parameters.get("json")
     return Function(
         str(native.get("name") or native.get("type") or ""),
@@ -140,7 +140,7 @@ def server_tool_of(tool: Native) -> str | None:
         return None
     if isinstance(kind, str) and kind not in ("function", "custom", "namespace", "object"):
         return kind
-    if "name" in tool or any(key in tool for key in (*_WRAPPED, *_DECLARATIONS)):
+    if "name" in tool or any(key in tool for key in (*WRAPPED, *DECLARATIONS)):
         return None
     return next(iter(tool), None) if len(tool) == 1 and "type" not in tool else None
 

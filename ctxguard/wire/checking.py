@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.editing import copy_with
-from ctxguard.adapting.fields import Path, place_name
+from ctxguard.adapting.fields import Path, member_at, place_name
 from ctxguard.adapting.request import COUNTED_FROM
+from ctxguard.adapting.tool_schemas import tools_of_call
 from ctxguard.artifacts import Field
 from ctxguard.checks.no_pii import scan, shown_place
 from ctxguard.errors import CheckFailedError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ctxguard.formats.format import Format
     from ctxguard.pii import Detector
     from ctxguard.report import Report
+    from ctxguard.stabilizer import Stabilizer
     from ctxguard.tokens import ArtifactCounter
 
 TEXT_PATHS: Final = (
@@ -111,13 +113,14 @@ class BodyTexts:
 
     Attributes:
         kind: The format of the request.
-        body: The original body.
+        body: The original body, with the tools that are sent.
         check: Searches the body.
         counter: Counts it.
         beside: The texts outside the history (system prompt, tools) in which a rule matches.
         overhead: Tokens of the body without its history.
         tools: None, because the tools are counted in the overhead, not by the chain.
         is_cleaned: Whether the latest written body contained more than the chain saw.
+        details: What the report says of them.
     """
 
     kind: Format
@@ -128,10 +131,23 @@ class BodyTexts:
     overhead: int
     tools: Sequence[Mapping[str, object]] = ()
     is_cleaned: bool = False
+    details: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, kind: Format, body: Mapping[str, object], check: BodyCheck, counter: ArtifactCounter) -> BodyTexts:
-        """Return the other parts of a body."""
+    def of(
+        cls,
+        kind: Format,
+        body: Mapping[str, object],
+        check: BodyCheck,
+        stabilizer: Stabilizer,
+        window: int | None = None,
+    ) -> BodyTexts:
+        """Return the other parts of a body; its tools are shortened if they take a large share of the budget."""
+        counter, place = stabilizer.counter, kind.tools_at(body)
+        given = cast("Sequence[object]", member_at(body, place))
+        tools, details = tools_of_call(given, stabilizer, window, lambda said: bool(check.found(said, Use.TEXT)))
+        if details:
+            body = copy_with(body, {place: tools})
         rest = {key: value for key, value in body.items() if key not in kind.read_by_adapter}
         beside = Beside.of(
             (place.path, Field(place_name(place.path), text, editable=True, is_identifier=False, tokens=0))
@@ -139,7 +155,7 @@ class BodyTexts:
             if use is Use.TEXT and check.found(text, Use.TEXT)
         )
         overhead = beside.growth + count_sent({**rest, kind.history: []}, kind, counter).tokens
-        return cls(kind, body, check, counter, beside, overhead)
+        return cls(kind, body, check, counter, beside, overhead, details=details)
 
     def written(self, changes: Mapping[Path, object], _instructions: str, native: Any) -> Mapping[str, object]:  # noqa: ANN401
         """Return the body as it is sent, in which no rule matches.

@@ -471,10 +471,10 @@ class Guard:
         body = self._chains.as_written(kind, body, owner)
         prompt = None if is_incremental else Prompt(self._caches, kind, body, model, opening)
         anchored = list if prompt is None else prompt.anchored
-        texts = BodyTexts.of(kind, body, self._check, stabilizer.counter)
+        texts = BodyTexts.of(kind, body, self._check, stabilizer, window)
         tightened = {"budget": retry.budget, "window": window} if retry and retry.why != "missing thinking" else None
         sent, report, tokens = yield from texts_flow(
-            *(stabilizer, chain.adapter, kind.native(body), texts),
+            *(stabilizer, chain.adapter, kind.native(texts.body), texts),
             window=window,
             tightened=tightened,
             anchored=anchored,

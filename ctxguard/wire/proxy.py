@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import ConfigError, CtxguardError, WireError
 from ctxguard.formats.registry import format_of
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 from ctxguard.wire.caches import PROVIDERS
 from ctxguard.wire.guard import Guard
 from ctxguard.wire.refusals import ERROR_HEADER, error_body, error_event, status_of
@@ -70,11 +70,9 @@ def proxy_app(
         ConfigError: The upstream is not an HTTP URL.
         ImportError: Starlette or httpx is not installed.
     """
-    try:
+    with extra("proxy", "the proxy needs Starlette and httpx"):
         import httpx
         import starlette  # noqa: F401 - whether it is there
-    except ImportError as error:
-        raise ImportError(f"the proxy needs Starlette and httpx: {install_command('proxy')}") from error
 
     urls = [httpx.URL(one) for one in ([upstream] if isinstance(upstream, str) else upstream)]
     for url in urls:

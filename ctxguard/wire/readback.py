@@ -216,7 +216,7 @@ class Reading:
         def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
             last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
             masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
-            beside = BodyTexts.of(self.kind, body, check, stabilizer.counter).beside
+            beside = BodyTexts.of(self.kind, body, check, masking).beside
             history = beside.joined(self.kind.read(self.kind.native(body)))
             masks = (yield from masking.flow(history)).report.masks
             session = next(

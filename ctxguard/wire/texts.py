@@ -24,7 +24,7 @@ class Use(Enum):
     FIXED = auto()
 
 
-class Place(NamedTuple):
+class TextPlace(NamedTuple):
     """The place of a JSON value, linked to the place of its container.
 
     Attributes:
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     """
 
     key: str | int | Path
-    around: Place | None = None
+    around: TextPlace | None = None
 
     @property
     def path(self) -> Path:
@@ -46,7 +46,7 @@ class Place(NamedTuple):
         return (*cast("Path", place.key), *reversed(keys))
 
 
-PlacedText: TypeAlias = tuple[Place, str, Use]
+PlacedText: TypeAlias = tuple[TextPlace, str, Use]
 
 _NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 """Keys of a JSON schema whose values are named by the user, so that these names have no meaning as keys."""
@@ -63,7 +63,7 @@ def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator
     no longer than a flat one of the same size. A long number is returned with its key before it; it is only searched,
     because a masked one would have another type.
     """
-    stack: list[tuple[Place, object, Use]] = [(Place(path), value, use)]
+    stack: list[tuple[TextPlace, object, Use]] = [(TextPlace(path), value, use)]
     while stack:
         place, value, use = stack.pop()
         last = path[-1] if place.around is None and path else place.key
@@ -73,12 +73,12 @@ def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator
         elif isinstance(value, (int, float)) and use is Use.TEXT and _LEAST_CARD <= value < math.inf:
             yield place, f"{last or ''}: {value:.0f}", Use.FIXED
         elif isinstance(value, list):
-            stack += [(Place(number, place), member, use) for number, member in enumerate(value)][::-1]
+            stack += [(TextPlace(number, place), member, use) for number, member in enumerate(value)][::-1]
         elif isinstance(value, dict):
             names_fields = last in _NAMED_FIELDS
-            members: list[tuple[Place, object, Use]] = []
+            members: list[tuple[TextPlace, object, Use]] = []
             for key, member in value.items():
-                within = Place(key, place)
+                within = TextPlace(key, place)
                 yield within, key, Use.FIXED
                 is_fixed = key in FIXED and not names_fields
                 members.append((within, member, Use.FIXED if is_fixed else Use.TEXT))

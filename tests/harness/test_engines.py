@@ -184,5 +184,5 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     from ctxguard.harness.ray_engine import spread_on_ray
 
-    with pytest.raises(ConfigError, match=re.escape(install_command("ray"))):
+    with pytest.raises(ImportError, match=re.escape(install_command("ray"))):
         next(spread_on_ray(iter([Recording("x", 1, 0, b"[]")]), Plan(()), 1))

@@ -282,7 +282,7 @@ def test_a_prefix_that_has_expired_costs_its_full_price(times, colder):
 def test_plain_trimming_keeps_a_tail_that_fits_and_loses_its_prefix_when_it_moves():
     artifacts = parse_session(MESSAGES).read()
     count = Stabilizer(600, counter="estimate").counter
-    trim = PlainTrim(artifacts, count, 400, 3)
+    trim = PlainTrim(artifacts, list(map(count.artifact, artifacts)), 400, 3)
     first, second = trim.call(3), trim.call(5)
     assert first[1] == 0
     assert second == (first[0] + count.artifacts(artifacts[3:5]), first[0])

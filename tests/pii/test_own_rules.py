@@ -15,7 +15,7 @@ from ctxguard.adapting import stabilize_request
 from ctxguard.cli.options import StabilizerOptions, settings_of
 from ctxguard.config import PiiConfig, load_context_config
 from ctxguard.errors import ConfigError
-from ctxguard.pii import STANDARD, Masker, RuleSet
+from ctxguard.pii import STANDARD, Masker, Rule, RuleSet
 from ctxguard.pii.detect.expressions import most_ways
 from ctxguard.pii.own_rules import own_rules, with_own
 from ctxguard.pii.scanning import explain_file_text
@@ -297,3 +297,22 @@ def test_own_rules_come_first_where_two_find_the_same():
         span.label for span in with_own(STANDARD, PiiConfig(rules=[rule(pattern=own.pattern)])).find("078-05-1121")
     ] == ["OWN"]
     assert Stabilizer.from_config().stabilize([Artifact("user", TEXT)]).report.ok
+
+
+@pytest.mark.parametrize("between", [" ", "\n", "  ", "_", "+", "-", "\u00a0", "** ", "\n> ", "\n\n"])
+def test_a_denied_value_of_two_words_is_found_however_they_are_separated(between):
+    text = f"from Erika{between}Mustermann, today"
+    (found,) = STANDARD.denying(["erika mustermann"], label="CLIENT").find(text)
+    assert text[found.start : found.end] == f"Erika{between}Mustermann"
+
+
+@pytest.mark.parametrize("text", ["erikamustermann", "Erika. Mustermann", "Erika Mustermanns", "Erika and Mustermann"])
+def test_other_words_are_no_denied_value(text):
+    assert not STANDARD.denying(["Erika Mustermann"], label="CLIENT").find(text)
+
+
+@pytest.mark.parametrize("text", ["Kunde KD-4711", "kunde KD-4711", "KUNDE: KD-4711"])
+def test_words_of_a_rule_may_be_written_in_any_case(text):
+    rule = Rule("number", "CUSTOMER", r"KD-\d{4}", context=r"\bKunde\W|\bKundin\W")
+    assert [span.label for span in RuleSet("own", (rule,)).find(text)] == ["CUSTOMER"]
+    assert not RuleSet("own", (rule,)).find(f"x{text}")

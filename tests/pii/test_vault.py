@@ -432,7 +432,7 @@ def test_a_value_that_ended_is_gone_from_open_sessions_too():
 
 def test_without_its_extra_a_vault_says_so_at_once(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
-    with pytest.raises(ImportError, match=r"a vault needs cryptography; .*pip install .*vault"):
+    with pytest.raises(ImportError, match=r"a vault needs cryptography: .*pip install .*vault"):
         Vault(MemoryStore(), key=new_key())
 
 

@@ -130,7 +130,7 @@ def test_neighbors_that_met_the_same_are_told_in_one_line_and_lose_nothing():
     runs = decision_runs(report.decisions)
     assert [d for run in runs for d in run.decisions] == report.decisions
     assert sum(run.tokens_before for run in runs) == sum(d.tokens_before for d in report.decisions)
-    dropped = next(line for line in str(report).splitlines() if "left at a cut" in line and "-" in line[:9])
+    dropped = next(line for line in str(report).splitlines() if "evicted at a cut" in line and "-" in line[:9])
     assert "dropped" in dropped
     assert len(str(report).splitlines()) < 25
 

@@ -82,7 +82,7 @@ def test_what_came_before_is_masked_at_the_next_cut_and_not_sooner():
     assert first.report.ok
     assert not any("Xerx" in text for text in texts(first))
     decision = first.report.decisions[0]
-    assert (decision.action, decision.reason) == ("masked", "holds a name that became known")
+    assert (decision.action, decision.reason) == ("masked", "contains a name that became known later")
 
 
 def test_a_session_gives_the_same_as_a_whole_list():

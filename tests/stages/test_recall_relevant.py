@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -93,8 +94,8 @@ def test_nothing_is_recalled_where_no_word_is_shared():
 
 
 def test_the_block_stays_the_same_until_a_cut_and_what_stands_before_it_too():
-    stabilizer = recalling(1_000)
-    history = [*chatter(40, FACT), QUESTION]
+    stabilizer = recalling(1_000, threshold=0.6)
+    history = [*chatter(43, FACT), QUESTION]
     first = stabilizer.stabilize(history).artifacts
     place = next(p for p, a in enumerate(first) if record_title(a) == RECALLED)
     for step in range(12):
@@ -170,16 +171,65 @@ def test_the_default_recalls_in_any_language(told, asked, filler):
     assert block_of(stabilizer.stabilize([*history, Artifact("user", filler.format(59))])) is None
 
 
-def test_a_new_turn_reports_where_the_prompt_changes():
-    stabilizer = recalling(1_000)
-    history = [*chatter(40, FACT), QUESTION]
-    before = stabilizer.stabilize(history)
-    history += [Artifact("assistant", "In Zwolle."), Artifact("user", "And who is Ottoline?")]
-    after = stabilizer.stabilize(history)
-    place = next(p for p, a in enumerate(before.artifacts) if record_title(a) == RECALLED)
-    assert after.report.cut.fresh
-    assert after.report.cut.position == place
-    assert after.artifacts[:place] == before.artifacts[:place]
+TOLD = {
+    "Ottoline repairs violins": "Who repairs violins?",
+    "Barnabas breeds herons": "Who breeds herons?",
+    "Philippa welds bridges": "Who welds bridges?",
+    "Thaddeus paints tulips": "Who paints tulips?",
+    "Winifred tunes engines": "Who tunes engines?",
+    "Leopold carves spoons": "Who carves spoons?",
+}
+
+
+def asked_in_turn(budget, share):
+    """Ask for one thing after the other, each of which one message long ago tells."""
+    facts = {8 * n + 2: f"{told}. " * 5 for n, told in enumerate(TOLD)}
+    history, stabilizer = chatter(90, facts), recalling(budget, share=share, threshold=0.6)
+    for question in TOLD.values():
+        history.append(Artifact("user", question))
+        yield stabilizer.stabilize(history)
+        history.append(Artifact("assistant", "Fine."))
+
+
+def blocks_of(result):
+    return [a for a in result.artifacts if record_title(a) == RECALLED]
+
+
+def test_blocks_of_earlier_turns_stay_and_the_prompt_only_grows():
+    results = list(asked_in_turn(3_000, share=0.1))
+    assert [len(blocks_of(result)) for result in results[:2]] == [1, 2]
+    for before, after in pairwise(results):
+        assert after.artifacts[: len(before.artifacts)] == before.artifacts
+        assert after.report.cut is None or not after.report.cut.fresh
+
+
+def test_what_a_block_shows_is_not_recalled_again():
+    stabilizer, history = recalling(3_000, share=0.1, threshold=0.6), [*chatter(60, FACT), QUESTION]
+    stabilizer.stabilize(history)
+    history += [Artifact("assistant", "In Zwolle."), Artifact("user", "And who is my dentist Ottoline?")]
+    result = stabilizer.stabilize(history)
+    assert sum(block.text.count(FACT[3]) for block in blocks_of(result)) == 1
+
+
+def test_where_there_is_no_room_earlier_blocks_leave_first_and_the_report_says_where_the_prompt_changes():
+    results = list(asked_in_turn(900, share=0.3))
+    replaced = [
+        (before, after)
+        for before, after in pairwise(results)
+        if after.report.cut.fresh and after.report.cut.position > 2 and blocks_of(before)
+    ]
+    assert replaced
+    for before, after in replaced:
+        place = before.artifacts.index(blocks_of(before)[0])
+        assert after.report.cut.position == place
+        assert after.artifacts[:place] == before.artifacts[:place]
+
+
+def test_a_long_text_that_shares_a_few_words_recalls_nothing():
+    pasted = " ".join(f"line{n} of the report" for n in range(60))
+    history = [*chatter(40, FACT), Artifact("user", f"Summarize this for my dentist: {pasted}")]
+    assert block_of(Stabilizer(1_500).stabilize(history)) is None
+    assert block_of(Stabilizer(1_500).stabilize([*history[:-1], QUESTION])) is not None
 
 
 @settings(max_examples=20)

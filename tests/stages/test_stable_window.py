@@ -121,7 +121,7 @@ def test_what_must_stay_is_squeezed_before_anything_is_refused():
     result = stabilizer(200).stabilize(huge)
     assert result.report.tokens_after <= 200
     assert result.report.decisions[-1].action == "bounded"
-    assert result.report.decisions[-1].reason == "does not fit into half of the free room"
+    assert result.report.decisions[-1].reason == "exceeds half of the available tokens"
 
 
 def test_what_was_squeezed_and_then_left_the_window_is_older_than_it():
@@ -131,7 +131,7 @@ def test_what_was_squeezed_and_then_left_the_window_is_older_than_it():
     for n in range(20):
         history += [user(f"u{n}", 20), assistant(f"a{n}", 20)]
     dropped = guard.stabilize(history).report.decisions[2]
-    assert (dropped.action, dropped.reason) == ("dropped", "left at a cut")
+    assert (dropped.action, dropped.reason) == ("dropped", "evicted at a cut")
 
 
 def test_large_arguments_of_answered_calls_are_squeezed_and_stay_json():
@@ -255,7 +255,7 @@ def test_stages_that_two_counters_share_do_not_mix_what_they_remember():
     history = [Artifact("assistant" if n % 2 else "user", "word word word " * 10) for n in range(101)]
     Stabilizer(2_000, stages=stages, counter=lambda text: len(text) // 4).stabilize(history)
     shared = Stabilizer(2_000, stages=stages, counter=lambda text: len(text) + 0).stabilize(history)
-    alone = Stabilizer(2_000, counter=lambda text: len(text) + 0).stabilize(history)
+    alone = Stabilizer(2_000, stages=agent_stages(), counter=lambda text: len(text) + 0).stabilize(history)
     assert shared.artifacts == alone.artifacts
 
 

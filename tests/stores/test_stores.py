@@ -116,7 +116,7 @@ def test_a_missing_driver_names_the_extra(missing: str, url: str, extra: str) ->
         "except ImportError as error: print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert said.endswith(f" store needs {install_command(extra)}\n")
+    assert said.endswith(f" store needs an extra: {install_command(extra)}\n")
 
 
 @pytest.mark.parametrize("place", [None, 5, b"x.db"])

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ctxguard.errors import StoreError
 from ctxguard.pii import STANDARD, Masker, MaskSession, Vault, new_key
+from ctxguard.pii.mask.vault_records import SessionRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +121,7 @@ def test_a_worker_that_opened_a_session_before_a_time_was_over_gives_no_number_a
 def test_of_the_numbers_of_a_long_session_only_the_highest_are_kept(
     another: Callable[..., ManagedStore], worker
 ) -> None:
-    session = worker()
+    session = worker(60)
     for number in range(20):
         session.text(f"u{number}@site.org 203.0.113.{number}")
     store = another()
@@ -133,3 +135,50 @@ def test_a_worker_that_was_asked_for_a_late_placeholder_knows_those_before_it(wo
     assert worker().text("bob@site.org, eve@site.org") == "<EMAIL_2>, <EMAIL_3>"
     assert early.unmask("<EMAIL_3>") == "eve@site.org"
     assert early.text("bob@site.org") == "<EMAIL_2>"
+
+
+@pytest.mark.parametrize("ttl", [None, 60])
+def test_a_new_value_asks_the_store_for_as_little_after_many_as_after_few(
+    store: ManagedStore, ttl, monkeypatch
+) -> None:
+    asked: list[str] = []
+    for name in ("get", "put", "put_new", "delete", "keys"):
+        whole = getattr(type(store), name)
+
+        def counted(self, *given, _name=name, _whole=whole, **named):
+            found = _whole(self, *given, **named)
+            found = list(found) if _name == "keys" else found
+            asked.extend([_name] * (len(found) + 1 if _name == "keys" else 1))
+            return iter(found) if _name == "keys" else found
+
+        monkeypatch.setattr(type(store), name, counted)
+    vault = Vault(store, key=KEY, ttl=ttl).session(NAME)
+    session = Masker(STANDARD, strategy="pseudonymize", vault=vault).session()
+
+    def cost(number: int) -> int:
+        asked.clear()
+        session.text(f"u{number}@site.org")
+        vault.erasures()
+        return len(asked)
+
+    costs = [cost(number) for number in range(60)]
+    assert set(costs[2:]) == {costs[2]}
+    assert costs[2] <= 8
+
+
+def test_a_value_whose_transaction_failed_has_no_placeholder(worker, monkeypatch) -> None:
+    session = worker(60)
+    assert session.text("jane@site.org") == "<EMAIL_1>"
+    with monkeypatch.context() as failing:
+
+        def full(*_: object) -> None:
+            raise StoreError("the disk is full")
+
+        failing.setattr(SessionRecords, "keep_numbers", full)
+        with pytest.raises(StoreError):
+            session.text("bob@site.org")
+    other = worker(60)
+    told = [other.text("eve@site.org"), session.text("bob@site.org")]
+    assert len(set(told)) == 2
+    assert [worker(60).unmask(one) for one in told] == ["eve@site.org", "bob@site.org"]
+    assert session.unmask(" ".join(told)) == "eve@site.org bob@site.org"

@@ -12,7 +12,7 @@ from scripted_model import PATHS, Model, question, request, results
 from test_readback import AGAIN, LOG, OTHER, at, filled, history_of_body, masked_log, read_log, texts_in
 
 from ctxguard import Stabilizer
-from ctxguard.wire import Guard, proxy_app
+from ctxguard.wire import Guard, Transport, proxy_app
 from ctxguard.wire.clients import guarded
 from ctxguard.wire.run import summary
 
@@ -140,5 +140,41 @@ def test_official_clients_never_notice(api, stream):
     model = Model(api, [*filled(), *map(at, LAST)], streams=stream)
     sdk, client = made(model)
     said = run(sdk, guarded(client, Stabilizer(6_000), recall=True), stream)
+    assert said == ["", "", "", "Let me see. ", "Ann moved it."]
+    assert masked_log(model) in list(texts_in(history_of_body(model.bodies[-1])))
+
+
+def parts_with_google(genai, client, stream):
+    """Return what the model said in each turn, as google-genai puts it together."""
+    declared = {"name": "look_up", "parameters_json_schema": {"type": "object", "properties": {}}}
+    config = {"tools": [{"function_declarations": [declared]}]}
+    contents, said = [genai.types.Content(role="user", parts=[genai.types.Part(text="What does the log say?")])], []
+    while True:
+        given = {"model": "m", "contents": contents, "config": config}
+        if stream:
+            chunks = list(client.models.generate_content_stream(**given))
+        else:
+            chunks = [client.models.generate_content(**given)]
+        parts = [part for chunk in chunks for part in chunk.candidates[0].content.parts or ()]
+        contents.append(genai.types.Content(role="model", parts=parts))
+        said.append("".join(part.text for part in parts if part.text))
+        calls = [part.function_call for part in parts if part.function_call]
+        if not calls:
+            return said
+        assert {call.name for call in calls} == {"look_up"}
+        results = [{"name": c.name, "response": {"output": look_up(c.args)}, "id": c.id} for c in calls]
+        contents.append(
+            genai.types.Content(role="user", parts=[genai.types.Part(function_response=result) for result in results])
+        )
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_googles_client_never_notices(stream):
+    genai = pytest.importorskip("google.genai", reason="google-genai is not installed")
+    model = Model("gemini", [*filled(), *map(at, LAST)], streams=stream)
+    transport = Transport(Guard(Stabilizer(6_000), recall=True), transport=model.transport())
+    with httpx.Client(transport=transport) as http:
+        options = genai.types.HttpOptions(base_url="http://provider", httpx_client=http)
+        said = parts_with_google(genai, genai.Client(api_key="none", http_options=options), stream)
     assert said == ["", "", "", "Let me see. ", "Ann moved it."]
     assert masked_log(model) in list(texts_in(history_of_body(model.bodies[-1])))

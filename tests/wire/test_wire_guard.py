@@ -247,7 +247,7 @@ def test_a_body_over_the_limit_is_refused():
 def test_what_must_stay_and_does_not_fit_is_refused():
     tools = [{"type": "function", "function": {"name": "f", "description": "word " * 500}}]
     with pytest.raises(BudgetExceededError):
-        Guard(Stabilizer(300)).prepare(ask({"messages": [USER], "tools": tools}))
+        Guard(Stabilizer(300, shorten_tools=False)).prepare(ask({"messages": [USER], "tools": tools}))
 
 
 @pytest.mark.parametrize("settings", [{"on_unreadable": "pass"}, {"on_unreadable": [1]}, {"strategy": "rot13"}])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.content.processors.text import TextProcessor
 from ctxguard.content.views import Limits, Source, View
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -56,10 +56,8 @@ def page_text(page: str) -> str:
     Raises:
         ImportError: the extra `files` is not installed.
     """
-    try:
+    with extra("files", "reading web pages needs an extra"):
         from selectolax.lexbor import LexborHTMLParser
-    except ImportError as error:
-        raise ImportError(f"reading web pages needs {install_command('files')}") from error
 
     tree = LexborHTMLParser(page.encode("utf-8", "replace").decode())
     tree.strip_tags(_HIDDEN)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from ctxguard.content.processors.error_lines import LineSpan, find_errors, line_template
 from ctxguard.content.processors.text import shorten, shorten_lines
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _TRACE = re.compile(
     r"(?:\s+\S|\t|Caused by:|\.\.\. \d+ more|#\d+ |at |During handling|The above exception|\[stacktrace\])"

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ctxguard.content.processors.text import resorts, shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _SAMPLE = 200_000  # characters of a snapshot that are read
 _LINE = 1_000  # characters of a line that are drawn

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from ctxguard.content.processors.text import shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _WHOLE = 600_000  # characters up to which a table is read as a whole
 _WINDOW = 131_072  # characters that are read at either end of a larger one

@@ -7,12 +7,11 @@ their first keys, arrays their head and tail, strings their start and end.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from ctxguard.content.views import Limits
 
 MARK = "…"
@@ -50,11 +49,10 @@ class Cuts:
 class Sizes:
     """Measure trees, and cache the sizes: containers by identity, which must stay alive meanwhile."""
 
-    __slots__ = ("_atleast", "_exact")
+    __slots__ = ("_measured",)
 
     def __init__(self) -> None:
-        self._exact: dict[int, int] = {}
-        self._atleast: dict[int, int] = {}
+        self._measured: dict[int, tuple[int, bool]] = {}
 
     def of(self, node: Tree, cap: int) -> int:
         """Return the characters of a tree written compactly, or a number above `cap` if it is known to be more."""
@@ -79,15 +77,12 @@ class Sizes:
             else:
                 size += _scalar_size(part)
         if isinstance(node, dict | list):
-            (self._exact if size <= cap else self._atleast)[id(node)] = size
+            self._measured[id(node)] = size, size <= cap
         return size
 
     def _known(self, node: Tree, cap: int) -> int | None:
-        exact = self._exact.get(id(node))
-        if exact is not None:
-            return exact
-        least = self._atleast.get(id(node), 0)
-        return least if least > cap else None
+        size, is_exact = self._measured.get(id(node), (0, False))
+        return size if is_exact or size > cap else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import yaml
 
 from ctxguard.content.processors.json_tree import JsonProcessor
 from ctxguard.content.processors.tree import Cuts, Number, Tree
 from ctxguard.content.views import NO_LIMITS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SAMPLE = 65_536  # characters of a text that are parsed: PyYAML is slow
 _MAX_NESTING = 400  # deeper text is refused: each level takes frames of Python's stack

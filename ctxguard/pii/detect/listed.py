@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ctxguard.pii.spans import Span
 
 _FIRST: Final = re.compile(r"[^\W_]+|.", re.DOTALL)
+_GAP: Final = re.compile(r"[\s_+*~`>|-]{1,16}")
+"""What may stand between two words of a value: blanks, the end of a line (quoted, too), emphasis."""
 
 
 class Listed:
     """Find values in any case, as whole words; next to a value's own punctuation, any character may follow.
+
+    A blank in a value stands for whatever separates words in wrapped, quoted, or formatted text and in names of files.
 
     A text is searched word by word: the time does not depend on the number of values.
 
@@ -21,11 +25,11 @@ class Listed:
     """
 
     def __init__(self, values: Iterable[tuple[str, str]]) -> None:
-        self._by_first: dict[str, list[tuple[str, str]]] = {}
+        self._by_first: dict[str, list[tuple[list[str], str]]] = {}
         for value, label in values:
-            lowered = lower(value)
-            first = _FIRST.match(lowered)
-            self._by_first.setdefault(first[0] if first else "", []).append((lowered, label))
+            words = lower(value).split()
+            first = _FIRST.match(words[0]) if words else None
+            self._by_first.setdefault(first[0] if first else "", []).append((words, label))
         signs = "".join(re.escape(first) for first in self._by_first if not first[:1].isalnum())
         self._words = re.compile(r"(?<!\w)[^\W_]+" + (f"|[{signs}]" if signs else ""))
 
@@ -33,12 +37,25 @@ class Listed:
         """Yield the places of the values."""
         lowered = lower(text)
         for match in self._words.finditer(lowered):
-            for value, label in self._by_first.get(match[0], ()):
-                start, end = match.start(), match.start() + len(value)
+            for words, label in self._by_first.get(match[0], ()):
+                end = _end_of(words, lowered, match.start())
                 behind = lowered[end : end + 1]
-                is_part = value[-1].isalnum() and (behind.isalnum() or behind == "_")
-                if lowered.startswith(value, start) and not is_part:
-                    yield Span(start, end, label)
+                is_part = words[-1][-1].isalnum() and (behind.isalnum() or behind == "_")
+                if end and not is_part:
+                    yield Span(match.start(), end, label)
+
+
+def _end_of(words: Sequence[str], text: str, start: int) -> int:
+    """Return where words end that begin at an offset of a text; 0 if they are not there."""
+    end = start
+    for word in words:
+        if end > start:
+            gap = _GAP.match(text, end)
+            end = gap.end() if gap else end
+        if not text.startswith(word, end):
+            return 0
+        end += len(word)
+    return end
 
 
 def lower(text: str) -> str:

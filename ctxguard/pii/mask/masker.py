@@ -55,7 +55,7 @@ class Masker(MaskingRules):
         chosen = copy.copy(self)
         chosen.vault = session_vault(vault)
         if self.strategy == "redact":
-            chosen.strategy, chosen.is_stateless = "pseudonymize", False
+            chosen.strategy = "pseudonymize"
         return chosen
 
     def without_placeholders(self) -> Masker:
@@ -63,7 +63,6 @@ class Masker(MaskingRules):
         chosen = copy.copy(self)
         ways = {"*": self.strategy} if isinstance(self.strategy, str) else self.strategy
         chosen.strategy = {label: "redact" if way == "pseudonymize" else way for label, way in ways.items()}
-        chosen.is_reversible, chosen.is_stateless = False, self.echoing is None
         return chosen
 
     def mask(self, text: str) -> str:

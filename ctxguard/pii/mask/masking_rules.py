@@ -38,9 +38,7 @@ class MaskingRules:
     ) -> None:
         self.detectors = detectors_of(rules, timeout=timeout, on_error=on_detector_error)
         self.strategy = known_strategies(strategy)
-        self.is_reversible = "pseudonymize" in _chosen(self.strategy)
         self.echoing = next((one for one in self.detectors if isinstance(one, RuleSet) and one.echoes), None)
-        self.is_stateless = not self.is_reversible and self.echoing is None
         self.vault = session_vault(vault)
         self.escape = escape
         self._key = _hash_key(key, strategy)
@@ -48,6 +46,16 @@ class MaskingRules:
         self._found: TextCache[Sequence[Span]] = TextCache() if cache is None else cache
         self.is_joinable = all(isinstance(one, RuleSet) and one.is_joinable for one in self.detectors)
         self._check_placeholders()
+
+    @property
+    def is_reversible(self) -> bool:
+        """Whether some values get placeholders that can be restored."""
+        return "pseudonymize" in _chosen(self.strategy)
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether a masked text depends on no text before it."""
+        return not self.is_reversible and self.echoing is None
 
     def find(self, text: str) -> Sequence[Span]:
         """Return the findings of all detectors together.

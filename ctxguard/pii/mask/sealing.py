@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.errors import ConfigError, VaultError
-from ctxguard.settings import install_command
+from ctxguard.settings import extra
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -90,10 +90,8 @@ class _Box:
 
 
 def _cipher(key: bytes) -> AESGCM:
-    try:
+    with extra("vault", "a vault needs cryptography"):
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ImportError as error:
-        raise ImportError(f"a vault needs cryptography; {install_command('vault')}") from error
     return AESGCM(key)
 
 

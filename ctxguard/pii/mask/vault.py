@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ from ctxguard.pii.detect.match import PERSON
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, normalized
 from ctxguard.pii.mask.sealing import KeyRing, OtherKeyError
 from ctxguard.pii.mask.unmask import GivesBack
-from ctxguard.pii.mask.vault_records import SessionRecords, label_and_number
+from ctxguard.pii.mask.vault_records import SessionRecords, highest_of, label_and_number
 from ctxguard.pii.placeholders import PSEUDONYM, pseudonym
 from ctxguard.settings import seconds
 
@@ -138,7 +138,9 @@ class Vault:
         """Encrypt every record of a session anew with the first key; return how many there are."""
         records = self._records(session)
         self._records(_NOTE + session).reseal(_NOTE)
-        return sum(map(records.reseal, records.names()))
+        names = records.names()
+        records.keep_numbers(names)  # a record that is encrypted anew may be given a time to expire
+        return sum(map(records.reseal, names))
 
     def _records(self, session: str) -> SessionRecords:
         return SessionRecords(self._store, self._keys, self._ttl, session)
@@ -179,9 +181,7 @@ class SessionVault(GivesBack):
         """
         with self._lock:
             if self._records.expire and self._is_loaded:
-                listed = self._records.listed()
-                for name in [name for name, known in self._originals.items() if known and name not in listed]:
-                    self._drop(name)
+                self._drop_expired()
             return self._erasures
 
     def placeholder(self, label: str, original: Original) -> str:
@@ -196,7 +196,14 @@ class SessionVault(GivesBack):
             if known is not None and self._records.expire:
                 self._refresh(known)
                 known = self._placeholders.get((label, normalized(label, original.value)))
-            return known if known is not None else self._allocated(label, original)
+            if known is not None:
+                return known
+            try:
+                with self._records.together():
+                    return self._allocated(label, original)
+            except BaseException:
+                self.reload(self._records.namespace)  # the transaction took back what was learned in it
+                raise
 
     def original(self, placeholder: str) -> Original | None:
         """Return the value of a placeholder, or None if it was never assigned, or was erased.
@@ -207,8 +214,9 @@ class SessionVault(GivesBack):
         with self._lock:
             self._load()
             if placeholder not in self._originals and PSEUDONYM.fullmatch(placeholder) is not None:
-                self._catch_up()
                 self._read(placeholder)
+                if placeholder in self._originals:
+                    self._catch_up([placeholder])
             elif self._records.expire and self._originals.get(placeholder) is not None:
                 self._refresh(placeholder)
             if placeholder in self._damaged:
@@ -220,8 +228,7 @@ class SessionVault(GivesBack):
         with self._lock:
             self._load()
             for name, label, original in given.items():
-                self._learn(name, self._records.write_new(name, _plain(label, original)))
-                self._records.keep_number(name)
+                self._write_new(name, label, original)
 
     @property
     def _pseudonyms(self) -> SessionVault:
@@ -240,8 +247,8 @@ class SessionVault(GivesBack):
         if not isinstance(value, str) or not value.strip() or PSEUDONYM.fullmatch(value.strip()):
             raise ConfigError("a value is erased by its own text, not by none or by its placeholder", setting="value")
         with self._lock:
+            self.reload(self._records.namespace)  # other workers may have written records meanwhile
             self._load()
-            self._catch_up()
             gone = [key for key in self._placeholders if self._is_part(key, value)]
             for key in gone:
                 name = self._placeholders[key]
@@ -269,6 +276,14 @@ class SessionVault(GivesBack):
             self._counts, self._damaged = {}, {}
             self._erasures += 1
 
+    def _drop_expired(self) -> None:
+        """Discard the records that have expired; while the one written first is there, so are the later ones."""
+        first = next((name for name, known in self._originals.items() if known is not None), None)
+        if first is not None and self._records.read(first) is None:
+            listed = self._records.listed()
+            for name in [name for name, known in self._originals.items() if known and name not in listed]:
+                self._drop(name)
+
     def _refresh(self, name: str) -> None:
         """Discard a record that has expired since it was read."""
         if self._records.read(name) is None:
@@ -276,26 +291,30 @@ class SessionVault(GivesBack):
 
     def _drop(self, name: str) -> None:
         """Discard the value of a placeholder; its number is not assigned again."""
-        self._originals[name] = None
+        self._originals.pop(name, None)
+        self._originals[name] = None  # at the end, so that the first one with a value is found at once
         self._placeholders = {key: one for key, one in self._placeholders.items() if one != name}
         self._erasures += 1
 
     def _allocated(self, label: str, original: Original) -> str:
         key = (label, normalized(label, original.value))
-        plain = _plain(label, original)
-        self._catch_up()
+        # numbers whose records other workers have erased; an existing record is met when its number is tried
+        self._catch_up(self._records.noted_numbers())
         sealed_otherwise = [error for error in self._damaged.values() if isinstance(error, OtherKeyError)]
         if sealed_otherwise:
             raise sealed_otherwise[0]
         while key not in self._placeholders:
-            name = pseudonym(label, self._counts.get(label, 0) + 1)
-            self._learn(name, self._records.write_new(name, plain))
-        self._records.keep_number(self._placeholders[key])
+            self._write_new(pseudonym(label, self._counts.get(label, 0) + 1), label, original)
         return self._placeholders[key]
 
-    def _catch_up(self) -> None:
-        """Read the numbers that other workers have assigned meanwhile, including those whose record was deleted."""
-        for highest in self._records.given():
+    def _write_new(self, name: str, label: str, original: Original) -> None:
+        """Store a value under a placeholder; if another worker was faster, learn the value that it stored."""
+        self._learn(name, self._records.write_new(name, _plain(label, original)))
+        self._count(name)
+
+    def _catch_up(self, names: Iterable[str]) -> None:
+        """Read the records before some placeholders that other workers have assigned meanwhile."""
+        for highest in names:
             label, number = label_and_number(highest)
             for missed in range(self._counts.get(label, 0) + 1, number + 1):
                 self._read(pseudonym(label, missed))
@@ -306,8 +325,9 @@ class SessionVault(GivesBack):
         if self._is_loaded:
             return
         self._is_loaded = True
-        names, highest = self._records.numbered()
-        for name in highest:
+        noted = self._records.noted_numbers()  # before the records: a record is written before its number is noted
+        names = self._records.names()
+        for name in highest_of([*noted, *names]):
             self._count(name)
         for name in names:
             self._read(name)
@@ -329,7 +349,6 @@ class SessionVault(GivesBack):
             self._learn(name, plain)
 
     def _learn(self, name: str, plain: bytes) -> None:
-        self._count(name)
         record = json.loads(plain)
         if not record:
             self._originals[name] = None

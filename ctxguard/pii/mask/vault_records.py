@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.errors import ConfigError, VaultError
@@ -45,6 +46,8 @@ class SessionRecords:
         self._store = store
         self._keys = keys
         self._ttl = ttl
+        # reads and writes in one transaction, if the store has them
+        self.together: Callable[[], AbstractContextManager[object]] = getattr(store, "together", nullcontext)
 
     @property
     def expire(self) -> bool:
@@ -81,16 +84,19 @@ class SessionRecords:
         """Encrypt and store a record unless there is one; return the decrypted content of the stored record."""
         sealed = self._keys.seal(plain, self._about(name))
         standing = self._store.put_new(self.namespace, name, sealed, ttl=self._ttl)
+        if self.expire:
+            self.keep_numbers([name])
         return plain if standing == sealed else self._keys.open(standing, self._about(name))
 
     def erase(self, name: str) -> None:
         """Erase a record; a worker that is encrypting it anew at the same time sees the note, and erases it, too."""
+        self.keep_numbers([name])
         self._note_erasure(name)
         self._store.delete(self.namespace, name)
 
     def erase_all(self) -> int:
         """Erase all records and return how many there were; the assigned numbers stay stored."""
-        self.numbered()
+        self.keep_numbers(self.names())
         if self.listed():
             self._note_erasure(_EVERYTHING)
         return self._store.delete_namespace(self.namespace)
@@ -108,33 +114,21 @@ class SessionRecords:
         self._store.delete(self.namespace, name)
         return False
 
-    def keep_number(self, name: str) -> None:
-        """Store, without expiry, that a placeholder was assigned."""
-        self._store.put_new(self.namespace + _NUMBERS, name, b"")
+    def noted_numbers(self) -> list[str]:
+        """Return the placeholder with the highest noted number of each label."""
+        return highest_of(self._store.keys(self.namespace + _NUMBERS))
 
-    def given(self) -> list[str]:
-        """Return the placeholder with the highest assigned number of each label.
+    def keep_numbers(self, names: Iterable[str]) -> None:
+        """Note, without expiry, that placeholders were assigned; of each label, the note of the highest is enough.
 
-        Lower numbers are redundant and are deleted here, which keeps the list short.
+        A number is noted before its record is erased, or as soon as it may expire: until then, the record tells it.
         """
-        kept = list(self._store.keys(self.namespace + _NUMBERS))
-        highest = _highest(kept)
-        for name in set(kept).difference(highest):
+        noted = list(self._store.keys(self.namespace + _NUMBERS))
+        highest = highest_of([*noted, *names])
+        for name in set(highest).difference(noted):
+            self._store.put_new(self.namespace + _NUMBERS, name, b"")
+        for name in set(noted).difference(highest):
             self._store.delete(self.namespace + _NUMBERS, name)
-        return highest
-
-    def numbered(self) -> tuple[list[str], list[str]]:
-        """Store the assigned numbers; return the placeholders with a record, and the highest number of each label.
-
-        Numbers are listed before records, because a record is written before its number: so the record of each listed
-        number is listed, too, unless it was deleted.
-        """
-        kept = self.given()
-        names = self.names()
-        highest = _highest([*kept, *names])
-        for name in set(highest).difference(kept):
-            self.keep_number(name)
-        return names, highest
 
     def _about(self, name: str) -> str:
         """Return the associated data of a record: its session and name."""
@@ -157,6 +151,6 @@ def label_and_number(name: str) -> tuple[str, int]:
     return match[1], int(match[2].replace("_", ""))
 
 
-def _highest(names: Iterable[str]) -> list[str]:
+def highest_of(names: Iterable[str]) -> list[str]:
     """Return the placeholder with the highest number of each label."""
     return list({label_and_number(name)[0]: name for name in sorted(names, key=label_and_number)}.values())

@@ -29,10 +29,10 @@ class Rule:
             must be linear.
         validate: `module:function` (or `module:function:argument`) or a module-level function that judges the matched
             text: yes, no, or how many of its characters are the finding; None accepts every match.
-        context: words one of which must be among the 40 characters before, as a lower-case regular expression; empty if
-            none is needed.
-        behind: words one of which must be directly after, as a lower-case regular expression; empty if none is needed.
-        quiet: words directly before that rule out a finding, as a lower-case regular expression.
+        context: words one of which must be among the 40 characters before, as a regular expression in any case; empty
+            if none is needed.
+        behind: words one of which must be directly after, likewise.
+        quiet: words directly before that rule out a finding, likewise.
         tail: regular expression for text after a finding that belongs to it (an extension).
         score: confidence in a finding, 0 to 1.
         placeholder: the replacement for redaction; None means `[REDACTED_<LABEL>]`.
@@ -61,11 +61,18 @@ class Rule:
     def __post_init__(self) -> None:
         for setting, message in _faults(self):
             raise ConfigError(message, setting=setting)
+        for setting in ("context", "behind", "quiet"):
+            object.__setattr__(self, setting, _lower(getattr(self, setting)))
 
     @property
     def redaction(self) -> str:
         """The replacement of a finding for redaction."""
         return self.placeholder if self.placeholder is not None else redaction(self.label)
+
+
+def _lower(expression: str) -> str:
+    """Return an expression with its words in lower case; classes and what follows a backslash stay as they are."""
+    return re.sub(r"\\.|\[(?:\\.|[^]])*]|[^\\[]+", lambda m: m[0] if m[0][0] in "\\[" else m[0].lower(), expression)
 
 
 def _faults(rule: Rule) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from openai.types.chat import ChatCompletionMessage
 
 from ctxguard import Kind, Stabilizer
 from ctxguard.errors import HistoryError
+from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard_openai import OpenAIAdapter, astabilize_messages, stabilize_messages
 
 ADAPTER = OpenAIAdapter()
@@ -83,7 +84,8 @@ def test_media_cost_what_the_provider_charges_and_pass_through():
         {"type": "file", "file": {"file_id": "file-1"}},
     ]
     (artifact,) = read({"role": "user", "content": content})
-    assert [part.tokens for part in artifact.content] == [None, 255, 1105, 85, 10, 1500]
+    count = ArtifactCounter(find_counter("estimate"))
+    assert [count.part(part) for part in artifact.content[1:]] == [255, 1105, 85, 30, 1500]
     message = {"role": "user", "content": content}
     assert masked(message)[0] is message
 

@@ -10,6 +10,7 @@ from ctxguard import Stabilizer
 from ctxguard.artifacts import Kind
 from ctxguard.errors import HistoryError
 from ctxguard.stages import RepairExchanges
+from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard_openai import ResponsesAdapter, astabilize_input, stabilize_input
 
 ADAPTER = ResponsesAdapter()
@@ -294,7 +295,8 @@ def test_media_is_counted_and_kept():
         {"type": "input_file", "file_id": "f"},
     ]
     items = [{"role": "user", "content": parts}]
-    assert [part.tokens for part in ADAPTER.read(items)[0].content] == [None, 85, 1_500]
+    count = ArtifactCounter(find_counter("estimate"))
+    assert [count.part(part) for part in ADAPTER.read(items)[0].content[1:]] == [85, 1_500]
     (message,) = edited(items, "mail", "[MAIL]")
     assert message["content"] == [{"type": "input_text", "text": "[MAIL]"}, *parts[1:]]
 

@@ -120,7 +120,9 @@ async def test_pydantic_ai_sends_no_schema_that_cannot_be_cleaned(provider, addr
 
 async def test_pydantic_ai_counts_what_stands_beside_the_history(provider, address):
     look_up, answer = described(FILLER * 4)
-    agent = pydantic_agent(address, Stabilizer(BUDGET), instructions=FILLER * 2, tool=look_up, output=answer)
+    agent = pydantic_agent(
+        address, Stabilizer(BUDGET, shorten_tools=False), instructions=FILLER * 2, tool=look_up, output=answer
+    )
     with pytest.raises(BudgetExceededError):
         await agent.run("Where is it?")
     assert provider.bodies == []

@@ -1,0 +1,235 @@
+"""Write a brief: what another agent, or a new conversation, should know of an old one. No model writes any of it.
+
+It consists of the pieces that a cut works with: the task, what people said, what matches their words and the next task,
+the files with their last use, and the steps of the trail.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, cast
+
+from ctxguard.adapting.registry import require_adapter
+from ctxguard.artifacts import Artifact, Kind
+from ctxguard.draft import Ask
+from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
+from ctxguard.history import History
+from ctxguard.history.phrases import is_greeting, is_standing
+from ctxguard.settings import whole_number
+from ctxguard.stages import StableWindow
+from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
+from ctxguard.stages.file_tools import uses_of
+from ctxguard.stages.lexical import LexicalIndex
+from ctxguard.stages.traces import Step, observed, spoken, trace_of
+from ctxguard.stages.trail import Trail, shortened
+
+if TYPE_CHECKING:
+    from ctxguard.session import Stabilized
+    from ctxguard.tokens import ArtifactCounter
+
+_LEAST: Final = 100
+"""Tokens that a brief needs to say anything of use."""
+_STORED: Final = 120
+"""Tokens above which the full output of a step is stored, as at a cut."""
+_SHARES: Final = (0.4, 1.0)
+"""Shares of the tokens left that each kind of line may take, in a first and in a second round."""
+_TASK: Final = 0.25
+_TRAIL: Final = 0.2
+"""Shares of the budget for the task, and for the steps."""
+_OFTEN: Final = 3
+"""Messages from which on a sentence is a phrase that is repeated; it says little."""
+_LONGEST: Final = 400
+"""Characters of one sentence."""
+_MOST: Final = 64
+"""Sentences of people for which a match is looked up, and matches of each."""
+_FOR_NEXT: Final = 4
+"""Sentences that match the next task for each one that matches a sentence of people."""
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_TITLES: Final = {
+    "task": "The task:",
+    "said": "What people said since, in order:",
+    "matching": "What else is about these things:",
+    "files": "Files and their last use:",
+    "open": "How it stands:",
+}
+_Line = tuple[str, tuple[int, int]]
+"""A text with its place: the number of an exchange, and a position in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What is handed over.
+
+    Attributes:
+        text: the brief, in sections with headings; masked.
+        tokens: its tokens.
+        handles: where full outputs that it names can be read back, if the chain has a store.
+    """
+
+    text: str
+    tokens: int
+    handles: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def brief_flow(
+    history: Sequence[object],
+    masking: Callable[[Sequence[Artifact]], Generator[Ask, object, Stabilized]],
+    counter: ArtifactCounter,
+    window: StableWindow,
+    *,
+    for_: str,
+    budget: int,
+) -> Generator[Ask, object, Brief]:
+    """Return the brief of a history, see `Stabilizer.brief`.
+
+    Args:
+        history: artifacts, or messages of an installed adapter.
+        masking: masks the history.
+        counter: counts the brief.
+        window: its store takes full outputs, and it knows the tools that read and edit files.
+        for_: what the brief is for.
+        budget: tokens that it may take.
+    """
+    if not isinstance(for_, str):
+        raise ConfigError(f"for_ says in words what the brief is for, not {type(for_).__name__}", setting="for_")
+    whole_number(budget, "budget", unit="tokens", least=_LEAST)
+    if history and not isinstance(history[0], Artifact):
+        history = require_adapter(history).read(history)
+    masked = yield from masking(cast("Sequence[Artifact]", history))
+    if all(artifact.kind is Kind.SYSTEM for artifact in masked.artifacts):
+        raise HistoryError("an empty history has nothing to hand over")
+    writer = _Writer(counter, masked.artifacts, window, for_)
+    text, tokens, limit = "", budget + 1, budget
+    while tokens > budget and limit > 0:
+        text = writer.written(limit)
+        for mask in masked.report.masks:  # parts that are harmless may be a value where they join
+            text = mask(text)
+        tokens = writer.count(text)
+        limit -= max(tokens - budget, 1)
+    if tokens > budget:
+        raise BudgetExceededError(tokens, budget, {"brief": tokens})
+    named = {handle: whole for whole, handle in writer.handles.items() if handle in text}
+    if window.store is not None:
+        for handle, whole in named.items():
+            yield Ask(window.store.put_new, (NAMESPACE, handle, whole.encode("utf-8", "surrogatepass")))
+    return Brief(text, tokens, tuple(named))
+
+
+class _Writer:
+    """Collect the lines of a brief by kind, the most important first, and write those that fit."""
+
+    def __init__(
+        self, counter: ArtifactCounter, artifacts: Sequence[Artifact], window: StableWindow, for_: str
+    ) -> None:
+        self.count = counter.text
+        self.history = history = History(counter.artifact, artifacts)
+        self.file_tools = window.settings.file_tools
+        self.exchanges = [history.members(number) for number in range(len(history))]
+        large = (
+            a.text for one in self.exchanges for a in one[1:] if window.store is not None and history.count(a) > _STORED
+        )
+        self.handles = {text: handle_of(text) for text in large}
+        self.task = history.request()
+        asked = [n for n in history.asked if n != self.task and not observed(history, n, len(history))]
+        told = {*asked, self.task}
+        said = _sentences((n, spoken(self.exchanges[n][0])) for n in asked)
+        # standing instructions first, then the newest
+        said.sort(key=lambda line: (is_standing(line[0]), line[1]), reverse=True)
+        others = _sentences((n, spoken(a)) for n, one in enumerate(self.exchanges) if n not in told for a in one)
+        self.lines: dict[str, list[_Line]] = {
+            "open": list(self._open(asked)),
+            "said": said,
+            "matching": _matching(for_, [text for text, _ in said[:_MOST]], others),
+            "files": list(self._files())[::-1],
+        }
+        self.trail = self._trail()
+
+    def written(self, max_tokens: int) -> str:
+        """Return the brief in about so many tokens."""
+        task = [a.text for a in self.history.artifacts if a.kind is Kind.TASK]
+        task += [] if self.task is None else [spoken(self.exchanges[self.task][0])]
+        parts = {"task": "\n".join(shortened(text, int(4 * _TASK * max_tokens)) for text in task)}
+        left = max_tokens - sum(map(self.count, (*_TITLES.values(), parts["task"])))
+        kept_free = int(_TRAIL * left) if self.trail.steps else 0
+        chosen: dict[str, dict[tuple[int, int], str]] = {kind: {} for kind in self.lines}
+        for share in _SHARES:
+            for kind, lines in self.lines.items():
+                most = share * (left - kept_free)
+                for text, place in lines:
+                    tokens = self.count(text) + 2
+                    if place not in chosen[kind] and tokens <= most:
+                        chosen[kind][place] = text
+                        most, left = most - tokens, left - tokens
+        parts |= {kind: "\n".join(_listed(found)) for kind, found in chosen.items()}
+        sections = [f"{title}\n{parts[kind]}" for kind, title in _TITLES.items() if parts[kind]]
+        steps = self.trail.text(left, count=self.count) if self.trail.steps and left > 0 else ""
+        return "\n".join([*sections, steps] if steps else sections)
+
+    def _files(self) -> Iterator[_Line]:
+        """Yield the files in the order of their last use."""
+        known: dict[str, _Line] = {}
+        for number, members in enumerate(self.exchanges):
+            for call, uses in zip(members[0].calls, uses_of(members, self.file_tools), strict=True):
+                handle = self.handles.get(next((a.text for a in members[1:] if a.answers == call.id), ""))
+                for use in uses:
+                    known.pop(use.path, None)
+                    text = f"{use.path}: {'edited' if use.role == 'edit' else 'read'}{f' [{handle}]' if handle else ''}"
+                    known[use.path] = (text, (number, len(known)))
+        yield from known.values()
+
+    def _open(self, asked: Sequence[int]) -> Iterator[_Line]:
+        """Yield the last messages of people and of the model, and the calls without a result."""
+        replies = [n for n in self.history.replies if spoken(self.exchanges[n][0])]
+        for number in (*asked[-1:], *replies[-1:]):
+            first = self.exchanges[number][0]
+            yield f"{first.kind.value} said last: {shortened(spoken(first), _LONGEST)}", (number, -1)
+        first, *results = self.exchanges[-1] if self.exchanges else [Artifact(Kind.USER)]
+        for place, call in enumerate(first.calls[len(results) :]):
+            yield f"not answered: {call.name} {shortened(call.arguments, _LONGEST)}", (len(self.history), place)
+
+    def _trail(self) -> Trail:
+        """Return the calls; a failure is left out if the same call succeeded later."""
+        steps: dict[tuple[str, str], list[Step]] = {}
+        for members in self.exchanges:
+            handles = {n: self.handles[one.text] for n, one in enumerate(members) if one.text in self.handles}
+            for step in trace_of(members, handles) if members[0].calls else ():
+                before = steps.pop((step.who, step.what), [])
+                steps[step.who, step.what] = [*(one for one in before if one.section != "failed"), step]
+        return Trail().extended(map(tuple, steps.values()))
+
+
+def _sentences(texts: Iterable[tuple[int, str]]) -> list[_Line]:
+    """Return the sentences of some texts that are in fewer than three, or standing, each with its latest place."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for number, text in texts:
+        if not is_greeting(text):
+            sentences = (shortened(one, _LONGEST) for one in _SENTENCE.split(text))
+            for position, sentence in enumerate(dict.fromkeys(filter(None, sentences))):
+                found.setdefault(sentence, []).append((number, position))
+    return [(text, places[-1]) for text, places in found.items() if len(places) < _OFTEN or is_standing(text)]
+
+
+def _matching(for_: str, said: Sequence[str], others: Sequence[_Line]) -> list[_Line]:
+    """Return the sentences that match the next task, or one of the people's, best: the best of each, then the next."""
+    index = LexicalIndex()
+    for text, _ in others:
+        index.add((text,))
+    ranks: dict[int, tuple[int, int]] = {}
+    for number, query in enumerate((for_, *said)):
+        found = index.matches(query)
+        for rank, place in enumerate(sorted(found, key=lambda place: (-found[place], -place))[:_MOST]):
+            key = (rank // (1 if number else _FOR_NEXT), number)
+            ranks[place] = min(key, ranks.get(place, key))
+    return [others[place] for place in sorted(ranks, key=lambda place: (ranks[place], place))]
+
+
+def _listed(chosen: Mapping[tuple[int, int], str]) -> Iterator[str]:
+    """Yield a line for each message of which something was chosen, in their order."""
+    for _, places in groupby(sorted(chosen), key=lambda place: place[0]):
+        yield "- " + " ".join(chosen[place] for place in places)
