@@ -71,8 +71,8 @@ class Rule:
 
 
 def _lower(expression: str) -> str:
-    """Return an expression with its words in lower case; classes and what follows a backslash stay as they are."""
-    return re.sub(r"\\.|\[(?:\\.|[^]])*]|[^\\[]+", lambda m: m[0] if m[0][0] in "\\[" else m[0].lower(), expression)
+    """Return an expression with its words in lower case; groups, classes, and what follows a backslash stay."""
+    return re.sub(r"(\\.|\(\?P[<=]\w+|\[(?:\\.|[^]])*])|.", lambda m: m[1] or m[0].lower(), expression, flags=re.DOTALL)
 
 
 def _faults(rule: Rule) -> Iterator[tuple[str, str]]:
