@@ -82,7 +82,7 @@ def test_the_answer_says_what_was_done_in_counts_alone(mode):
         f"x-ctxguard-{name}": True for name in ("tokens-before", "tokens-after", "masked", "dropped", "cut")
     }
     assert int(told["x-ctxguard-tokens-before"]) > 1_000
-    assert (int(told["x-ctxguard-tokens-after"]) <= 1_000) is (mode == "enforce")
+    assert int(told["x-ctxguard-tokens-after"]) <= 1_000  # in observe, what would be sent
     assert (told["x-ctxguard-masked"], told["x-ctxguard-cut"]) == ("41", "1")
     assert int(told["x-ctxguard-dropped"]) > 20
     assert told.items() <= dict(streamed).items()
