@@ -183,7 +183,7 @@ TOLD = {
 
 def asked_in_turn(budget, share):
     """Ask for one thing after the other, each of which one message long ago tells."""
-    facts = {8 * n + 2: f"{told}. " * 5 for n, told in enumerate(TOLD)}
+    facts = {8 * n + 2: f"{told} as a trade near the old harbor. " * 5 for n, told in enumerate(TOLD)}
     history, stabilizer = chatter(90, facts), recalling(budget, share=share, threshold=0.6)
     for question in TOLD.values():
         history.append(Artifact("user", question))
@@ -376,8 +376,16 @@ def test_scores_find_rare_words_and_do_not_depend_on_what_was_asked_before():
 
 def test_a_very_long_query_is_answered_by_its_rarest_words():
     query = " ".join(f"filler{n}" for n in range(500)) + " common word7"
-    scores = index_of(*((f"word{n} common",) for n in range(50))).matches(query)
+    scores = index_of(*((f"word{n} common, and three more",) for n in range(50))).matches(query)
     assert max(scores, key=scores.__getitem__) == 7
+
+
+def test_an_earlier_copy_of_a_question_ranks_below_what_answers_it():
+    question = "Where did I leave the green umbrella of Ottoline?"
+    answer = "Ottoline has a green umbrella, which I think I did leave in the cloakroom of the theatre on Friday."
+    scores = index_of((question,), (answer,), ("Where did I leave the green umbrella of Odo?",)).matches(question)
+    assert max(scores, key=scores.__getitem__) == 1
+    assert scores[0] == 0
 
 
 PETS = {3: "Our tomcat Mirabelle purrs whenever there is fish."}
