@@ -48,7 +48,7 @@ def words(text: str) -> list[str]:
 
 
 class LexicalIndex:
-    """Score documents against a query by BM25, times what they say beyond it: 1 - r² if the query's words are a share r.
+    """Score documents against a query by BM25, times 1 - r² if a share r of a document are words of the query.
 
     So an earlier copy of a question does not rank above its answer. Documents are added one at a time, numbered from 0.
 
