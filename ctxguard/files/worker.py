@@ -6,11 +6,16 @@ gigabytes or hours. This process limits its memory and processor time; its calle
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
 import logging
+import lzma
 import sys
+import tarfile
 import warnings
+import zipfile
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
@@ -232,9 +237,6 @@ def _cells(row: Iterable[object]) -> list[str]:
 
 
 def _archive(file: BinaryIO) -> str:
-    import tarfile
-    import zipfile
-
     lines: list[str] = []
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
@@ -250,16 +252,14 @@ def _archive(file: BinaryIO) -> str:
     try:
         return _tar_listing(file)
     except tarfile.ReadError:
-        opens = next((opens for sign, opens in _openers().items() if start.startswith(sign)), None)
-        if opens is None:
+        module = next((module for sign, module in _COMPRESSED.items() if start.startswith(sign)), None)
+        if module is None:
             raise
         file.seek(0)
-        return _single(opens(file))
+        return _single(cast("BinaryIO", module.open(file)))
 
 
 def _tar_listing(file: BinaryIO) -> str:
-    import tarfile
-
     lines: list[str] = []
     with tarfile.open(fileobj=_Bounded(file), mode="r|*") as tar:
         for number, member in enumerate(tar, 1):
@@ -269,16 +269,8 @@ def _tar_listing(file: BinaryIO) -> str:
     return _listing(lines, f"{len(lines)} entries")
 
 
-def _openers() -> dict[bytes, Callable[[BinaryIO], BinaryIO]]:
-    import bz2
-    import gzip
-    import lzma
-
-    return {
-        b"\x1f\x8b": lambda file: cast("BinaryIO", gzip.GzipFile(fileobj=file)),
-        b"BZh": lambda file: cast("BinaryIO", bz2.BZ2File(file)),
-        b"\xfd7zXZ": lambda file: cast("BinaryIO", lzma.LZMAFile(file)),
-    }
+_COMPRESSED: Final[dict[bytes, Any]] = {b"\x1f\x8b": gzip, b"BZh": bz2, b"\xfd7zXZ": lzma}
+"""What opens a compressed file, by how the file begins."""
 
 
 def _single(unpacked: BinaryIO) -> str:
