@@ -102,9 +102,7 @@ def _plain(run: str, text: str, start: int) -> str:
 
 def _is_distinctive(run: str) -> bool:
     """Return whether a run is a name, not a word, punctuation or a placeholder. Capitals may be an id (`PUNERT`)."""
-    if run.startswith(_REDACTED):
-        return False
-    return _MARKED.search(run) is not None and _WORD.search(run) is not None
+    return not run.startswith(_REDACTED) and None not in (_MARKED.search(run), _WORD.search(run))
 
 
 def labeled_names(text: str, most: int | None = None) -> tuple[Labeled, ...]:

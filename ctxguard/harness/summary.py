@@ -68,12 +68,8 @@ def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
         "next-action support",
         f"{share(own.support)} ({share(own.support_in_context)} with its context) of {counted(own.needing, 'call')}",
     )
-    yield (
-        "gain",
-        f"{share(own.gain)} of what older history is worth in bits, over {counted(own.weighed, 'call')}"
-        if own.weighed or is_installed()
-        else f"not measured: {install_command('gain')}",
-    )
+    worth = f"{share(own.gain)} of what older history is worth in bits, over {counted(own.weighed, 'call')}"
+    yield "gain", worth if own.weighed or is_installed() else f"not measured: {install_command('gain')}"
     yield "newest outputs sent", f"{share(own.newest)} of what fits into half of the free room"
     unit = "" if bill.currency == "USD" else " tokens' worth"
     yield (
