@@ -188,7 +188,7 @@ def _inline(sources: Iterator[Source], plan: Plan, _processes: int) -> Replayed:
     return ((source, _replayed(source, plan)) for source in sources)
 
 
-_plan: Plan | None = None
+_plan: Plan
 """The plan of a process that replays; set once when it starts."""
 
 
@@ -198,8 +198,6 @@ def _begin(plan: Plan) -> None:
 
 
 def _work(batch: Sequence[Source]) -> list[Outcome]:
-    if _plan is None:
-        raise ConfigError("this process was started without a plan", setting="processes")
     return replayed(batch, _plan)
 
 

@@ -10,7 +10,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from itertools import chain, islice
@@ -310,10 +310,9 @@ def _joined(name: str, begin: int, messages: Sequence[bytes]) -> Recording:
 
 
 def _value(data: bytes) -> object | None:
-    try:
+    with suppress(ValueError):
         return parse_json(data.decode("utf-8"))
-    except ValueError:
-        return None
+    return None
 
 
 def _is_message(value: object) -> bool:

@@ -202,10 +202,8 @@ def time_of(artifact: Artifact) -> float | None:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return value / 1_000 if value > _MILLISECONDS else float(value)
         if isinstance(value, str):
-            try:
+            with suppress(ValueError):
                 return datetime.fromisoformat(value).timestamp()
-            except ValueError:
-                continue
     return None
 
 

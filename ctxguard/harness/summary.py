@@ -72,11 +72,8 @@ def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
     yield "gain", worth if own.weighed or is_installed() else f"not measured: {install_command('gain')}"
     yield "newest outputs sent", f"{share(own.newest)} of what fits into half of the free room"
     unit = "" if bill.currency == "USD" else " tokens' worth"
-    yield (
-        "bill",
-        f"{money(bill.stabilized, bill)}{unit}; whole history {money(bill.unmanaged, bill)}, "
-        f"plain trimming {money(bill.trimmed, bill)}",
-    )
+    others = f"whole history {money(bill.unmanaged, bill)}, plain trimming {money(bill.trimmed, bill)}"
+    yield "bill", f"{money(bill.stabilized, bill)}{unit}; {others}"
     if own.time.p50_ms is not None and own.time.p95_ms is not None:
         yield "time of a call", f"{own.time.p50_ms:.1f} ms median, {own.time.p95_ms:.1f} ms p95"
 
