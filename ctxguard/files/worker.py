@@ -6,12 +6,9 @@ gigabytes or hours. This process limits its memory and processor time; its calle
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
 import json
 import logging
-import lzma
 import sys
 import tarfile
 import warnings
@@ -108,8 +105,6 @@ def _document(extension: str) -> Callable[[BinaryIO], str]:
 
 def _refuse_bomb(file: BinaryIO) -> None:
     """Reject a zip file that unpacks to far more than its size."""
-    import zipfile
-
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     start = file.read(8)
@@ -256,7 +251,7 @@ def _archive(file: BinaryIO) -> str:
         if module is None:
             raise
         file.seek(0)
-        return _single(cast("BinaryIO", module.open(file)))
+        return _single(cast("BinaryIO", import_module(module).open(file)))
 
 
 def _tar_listing(file: BinaryIO) -> str:
@@ -269,8 +264,8 @@ def _tar_listing(file: BinaryIO) -> str:
     return _listing(lines, f"{len(lines)} entries")
 
 
-_COMPRESSED: Final[dict[bytes, Any]] = {b"\x1f\x8b": gzip, b"BZh": bz2, b"\xfd7zXZ": lzma}
-"""What opens a compressed file, by how the file begins."""
+_COMPRESSED: Final = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "lzma"}
+"""The module that opens a compressed file, by how the file begins; some builds of Python lack one."""
 
 
 def _single(unpacked: BinaryIO) -> str:
