@@ -42,21 +42,8 @@ from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS, REPLY_TOKENS
 __all__ = ["AdapterConformance", "StoreConformance", "broken_histories", "histories", "law_findings"]
 
 _WORDS = (
-    "order",
-    "refund",
-    "error",
-    "file",
-    "deploy",
-    "budget",
-    "Zürich",
-    "見積",
-    "the",
-    "a",
-    "4",
-    "ok",
-    "\n",
-    "{}",
-    "é",
+    *("order", "refund", "error", "file", "deploy", "budget", "Zürich", "見積"),
+    *("the", "a", "4", "ok", "\n", "{}", "é"),
 )
 
 

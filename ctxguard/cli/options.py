@@ -57,12 +57,8 @@ class CountingOptions:
 
     def given(self) -> dict[str, Any]:
         """Return the given settings of the stabilizer, without the budget."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: value
-            for name, value in own.items()
-            if value is not None and name not in ("budget", "window", "config")
-        }
+        names = (field.name for field in fields(self) if field.name not in ("budget", "window", "config"))
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def tokens(self, budget: int | str) -> int:
         """Return a budget in tokens, including the headroom; a share needs the size of the window."""
@@ -194,10 +190,7 @@ def spread(command: str = "") -> Callable[[F], F]:
 
 def _fields_of(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a dataclass
     hints = get_type_hints(kind, include_extras=True)
-    return [
-        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
-        for f in fields(kind)
-    ]
+    return [each.replace(annotation=hints[each.name]) for each in inspect.signature(kind).parameters.values()]
 
 
 @functools.cache

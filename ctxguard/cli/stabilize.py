@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -14,21 +13,13 @@ from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriti
 from ctxguard.report.progress import working
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Printing:
-    """Options: the output, and its destination."""
-
-    report: ReportFormat | None = None
-    output: Path | None = None
-
-
 @spread("stabilize")
 def stabilize(
     session: str,
     chain: StabilizerOptions,
-    *,
     adapter: str | None = None,
-    printing: Printing,
+    report: ReportFormat | None = None,
+    output: Path | None = None,
 ) -> None:
     """Stabilize a session: print its context, or the report on it.
 
@@ -37,7 +28,6 @@ def stabilize(
     from ctxguard.adapting import Request, stabilize_request
     from ctxguard.adapting.request import plain_object
 
-    output, report = printing.output, printing.report
     refuse_overwriting(output, [session])
     stabilizer = chain.stabilizer(settings_of(chain.config))
     contexts, reports = [], []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from ctxguard.errors import HistoryError, TokenizerError
@@ -45,10 +46,9 @@ def estimate_tokens(messages: Sequence[Mapping[str, object]], model: str = "gpt-
 
 def _counter(model: str) -> TokenCounter | None:
     encoding = encoding_of(model)
-    try:
+    with suppress(TokenizerError):
         return None if encoding is None else find_counter(encoding)
-    except TokenizerError:
-        return None
+    return None
 
 
 def _require_messages(messages: object) -> None:

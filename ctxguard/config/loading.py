@@ -205,7 +205,8 @@ def _override(values: dict[str, object], variable: str, text: str) -> None:
             _refuse_near(variable, name, model)
             return
         if depth == len(path) - 1:
-            values[name] = _parsed(text, field.annotation)
+            is_none = text.lower() in ("", "null", "none") and type(None) in get_args(field.annotation)
+            values[name] = None if is_none else text
             return
         inner = values.get(name)
         values[name] = values = {} if not isinstance(inner, dict) else dict(inner)
@@ -220,9 +221,3 @@ def _refuse_near(variable: str, name: str, model: type[BaseModel]) -> None:
     if home or near or model is not ContextConfig:
         where = home or nearest_of(name, model.model_fields)
         raise ConfigError(f"environment variable {variable}: unknown setting {name!r}{where}", setting=name)
-
-
-def _parsed(text: str, annotation: object) -> object:
-    if text.lower() in ("", "null", "none") and type(None) in get_args(annotation):
-        return None
-    return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import Final, cast
+from typing import Final
 
 from ctxguard.content.detection import detect
 from ctxguard.content.fitting import MeasuredText, fit, measure
@@ -63,8 +63,7 @@ def bound(
     """
     measured = measure(text, max_tokens, count)
     if not measured.over:
-        tokens = measured.tokens
-        info = TruncationInfo(tokens_shown=tokens, tokens_total=tokens)
+        info = TruncationInfo(tokens_shown=measured.tokens, tokens_total=measured.tokens)
         return Bounded(text, info, file_type or detect(text))
     source = Source(text, handle=handle, by=by)
     return show(source, file_type or detect(text), max_tokens, count, limits=limits, measured=measured)
@@ -122,6 +121,5 @@ def _processor_for(source: Source, file_type: FileType, limits: Limits) -> tuple
 
 def _processor(file_type: FileType) -> Callable[[Source, Limits], Processor]:
     module, name = _PROCESSORS.get(file_type, ("text", "TextProcessor"))
-    return cast(
-        "Callable[[Source, Limits], Processor]", getattr(import_module(f"ctxguard.content.processors.{module}"), name)
-    )
+    found: Callable[[Source, Limits], Processor] = getattr(import_module(f"ctxguard.content.processors.{module}"), name)
+    return found

@@ -94,12 +94,7 @@ def _tagged(start: str) -> FileType:
 
 
 def _by_lines(lines: list[str], start: str) -> FileType:
-    if not lines:
-        return FileType.TEXT
-    for file_type, matches in _TESTS:
-        if matches(lines, start):
-            return file_type
-    return FileType.TEXT
+    return next((kind for kind, matches in _TESTS if lines and matches(lines, start)), FileType.TEXT)
 
 
 def _share(lines: list[str], pattern: re.Pattern[str]) -> float:

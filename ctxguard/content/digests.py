@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -53,10 +54,9 @@ def _tree(text: str, file_type: FileType) -> object:
         return tree_of(text) if file_type is FileType.JSON else None
     from ctxguard.content.processors.yaml_tree import parse_yaml
 
-    try:
+    with suppress(ValueError, RecursionError):
         return parse_yaml(text, whole=len(text) <= _LARGE)[0]
-    except (ValueError, RecursionError):
-        return None
+    return None
 
 
 def _of_tree(tree: object, max_tokens: int, count: Count) -> list[str]:

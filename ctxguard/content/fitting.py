@@ -76,9 +76,7 @@ def _next(available: int, low: int, high: int | None, share: float) -> int:
     guess = int(available * share * (0.98 if share < 1 else 0.99))
     if high is None:
         return max(available + 16, guess)
-    if low < guess < high:
-        return guess
-    return (low + high) // 2
+    return guess if low < guess < high else (low + high) // 2
 
 
 def _smallest(processor: Processor, max_tokens: int, count: Count) -> View:

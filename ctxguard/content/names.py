@@ -54,19 +54,14 @@ def ends_of(text: str) -> str:
     return f"{before}{_CUT_END.sub('', last)}\n{_CUT_START.sub('', first)}{behind}"
 
 
-def names_in(text: str, most: int | None = None) -> tuple[str, ...]:
+def names_in(text: str) -> tuple[str, ...]:
     """Return the distinctive strings of a text, each once, in the order in which they first appear.
 
     A distinctive string has 4 to 120 letters, digits and characters of `_./@:#$-`, and contains a digit, `_`, `/`, an
     inner capital (`PUNERT` may be an id) or an inner dot; a placeholder keeps its brackets (`<EMAIL_1>`). Of a text
     above 64 K characters, the first 48 K and the last 16 K are searched, so the cost of any text is bounded.
     """
-    found: dict[str, None] = {}
-    for _, name in _runs(ends_of(text)):
-        found[name] = None
-        if len(found) == most:
-            break
-    return tuple(found)
+    return tuple(dict.fromkeys(name for _, name in _runs(ends_of(text))))
 
 
 def _runs(text: str) -> Iterator[tuple[int, str]]:
@@ -102,9 +97,7 @@ def _plain(run: str, text: str, start: int) -> str:
 
 def _is_distinctive(run: str) -> bool:
     """Return whether a run is a name, not a word, punctuation or a placeholder. Capitals may be an id (`PUNERT`)."""
-    if run.startswith(_REDACTED):
-        return False
-    return _MARKED.search(run) is not None and _WORD.search(run) is not None
+    return not run.startswith(_REDACTED) and bool(_MARKED.search(run) and _WORD.search(run))
 
 
 def labeled_names(text: str, most: int | None = None) -> tuple[Labeled, ...]:

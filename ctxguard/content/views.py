@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -138,9 +138,7 @@ class Source:
         tail = text[text.find("\n", len(text) - size // 2) + 1 :]
         if len(tail) > size:  # no line break in the second half
             tail = ""
-        return Source(
-            head + tail, gap=len(head), size=len(text), lines=self.line_count(), handle=self.handle, by=self.by
-        )
+        return replace(self, text=head + tail, gap=len(head), size=len(text), lines=self.line_count())
 
     def line_count(self) -> int:
         """Return the lines of the whole, estimated by density if it was not completely read."""

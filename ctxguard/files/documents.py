@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -90,10 +91,8 @@ def _run(file: BinaryIO, arguments: list[str], timeout: int) -> str:
 
 def _remember(place: Path, text: str) -> None:
     """Write a text so that readers see all of it or nothing; only its owner may read it."""
-    try:
+    with suppress(OSError):  # without a cache, only time is lost
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as out:
             out.write(text)
         Path(out.name).replace(place)
-    except OSError:  # without a cache, only time is lost
-        return

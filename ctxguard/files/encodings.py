@@ -70,12 +70,8 @@ def is_guessed(encoding: str) -> bool:
 
 def decode(data: bytes, encoding: str) -> str:
     """Decode bytes that may start or end inside a character; undecodable bytes become U+FFFD."""
-    name = {"utf-16": _by_mark(data)}.get(encoding, encoding)
-    return data.decode(name, "replace")
-
-
-def _by_mark(data: bytes) -> str:
-    return "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-16-le"
+    is_bare = encoding == "utf-16" and data[:2] not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return data.decode("utf-16-le" if is_bare else encoding, "replace")
 
 
 def _wide(sample: bytes) -> str | None:

@@ -128,13 +128,7 @@ def _is_inside(descriptor: int, path: Path, root: Path | None) -> bool:
 
 
 def _require_regular(mode: int, path: Path) -> None:
-    kinds = (
-        (stat.S_ISDIR, "a folder"),
-        (stat.S_ISFIFO, "a pipe (FIFO)"),
-        (stat.S_ISCHR, "a device"),
-        (stat.S_ISBLK, "a device"),
-        (stat.S_ISSOCK, "a socket"),
-    )
-    for test, name in kinds:
-        if test(mode):
-            raise RefusedError(f"{_short(path)}: is {name}, not a file that can be read")
+    kinds = {"d": "a folder", "p": "a pipe (FIFO)", "c": "a device", "b": "a device", "s": "a socket"}
+    kind = kinds.get(stat.filemode(mode)[0])
+    if kind is not None:
+        raise RefusedError(f"{_short(path)}: is {kind}, not a file that can be read")

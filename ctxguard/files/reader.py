@@ -112,21 +112,16 @@ def read_file(
         _cache_folder(cache_dir),
     )
     result = _read_file(Path(path), None if root is None else Path(root), request)
-    return _at_the_total(result) if requested > request.max_tokens else result
+    info = result.truncation_info
+    if requested > request.max_tokens and info is not None and info.truncated:
+        return replace(result, truncation_info=replace(info, total_output_limit_reached=True))
+    return result
 
 
 def _cache_folder(given: str | os.PathLike[str] | None) -> Path | None:
     if given is None:
         return None
     return default_cache_dir() if Path(given) == _DEFAULT_CACHE else Path(given)
-
-
-def _at_the_total(result: FileExtractionResult) -> FileExtractionResult:
-    """Return a result which says, if it was truncated, that the limit of all views together was reached."""
-    info = result.truncation_info
-    if info is None or not info.truncated:
-        return result
-    return replace(result, truncation_info=replace(info, total_output_limit_reached=True))
 
 
 def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | None = None, **settings: object) -> str:
@@ -237,13 +232,11 @@ def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
     return "\n".join(write_row(record, delimiter) for record in (header, *chosen)) + "\n"
 
 
-def _read_document(
-    file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
-) -> FileExtractionResult:
-    text = converted(file, _DOCUMENTS[file_type], cache_dir=request.cache_dir)
+def _read_document(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
+    text = converted(file, _DOCUMENTS[kind], cache_dir=request.cache_dir)
     if not text.strip():
         text = "[holds no text; pages that are pictures need text recognition]\n"
-    return _read_converted(text, file_type, metadata, request)
+    return _read_converted(text, kind, metadata, request)
 
 
 def _read_converted(text: str, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
@@ -285,24 +278,18 @@ def _read_image(file: BinaryIO, file_type: FileType, metadata: FileMetadata, req
     )
 
 
-def _read_archive(
-    file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
-) -> FileExtractionResult:
-    return _read_converted(converted(file, "archive", cache_dir=None, timeout=20), file_type, metadata, request)
+def _read_archive(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
+    return _read_converted(converted(file, "archive", cache_dir=None, timeout=20), kind, metadata, request)
 
 
-def _read_metadata(
-    file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
-) -> FileExtractionResult:
+def _read_metadata(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     file.seek(0)
     start = file.read(16).hex(" ")
     text = (
-        f"{file_type.value} file, {metadata.mime_type}, {metadata.size} bytes, "
+        f"{kind.value} file, {metadata.mime_type}, {metadata.size} bytes, "
         f"changed {metadata.modified:%Y-%m-%d %H:%M} UTC, starts with bytes {start}\n"
     )
-    return _result(
-        replace(show(Source(text), FileType.TEXT, request.max_tokens, request.count), file_type=file_type), metadata
-    )
+    return _read_converted(text, kind, metadata, request)
 
 
 def _result(bounded: Bounded, metadata: FileMetadata) -> FileExtractionResult:

@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar, cast, overload
@@ -36,11 +37,9 @@ NAMESPACE: Final = "tool-output"
 """Namespace of full results in a store: the same as for the outputs that `BoundToolOutput` bounds."""
 _HANDLE: Final = re.compile("[a-p]{20}")
 _SUFFIXES: Final = {
-    FileType.CODE: "txt",
+    **dict.fromkeys((FileType.CODE, FileType.SNAPSHOT, FileType.TEXT), "txt"),
     FileType.CONSOLE: "log",
     FileType.MARKDOWN: "md",
-    FileType.SNAPSHOT: "txt",
-    FileType.TEXT: "txt",
 }
 """Extensions of saved results; for other types, the extension is the name of the type."""
 _LETTERS: Final = bytes.maketrans(b"0123456789abcdef", b"ghijklmnopabcdef")
@@ -137,11 +136,8 @@ def _head(handle: str | None, file_type: FileType, size: str, tokens: int) -> st
 
 
 def _size(info: TruncationInfo) -> str:
-    if info.rows_total is not None:
-        return f"{info.rows_total} rows"
-    if info.lines_total is not None:
-        return f"{info.lines_total} lines"
-    return f"{info.items_total} entries" if info.items_total is not None else ""
+    totals = ((info.rows_total, "rows"), (info.lines_total, "lines"), (info.items_total, "entries"))
+    return next((f"{total} {what}" for total, what in totals if total is not None), "")
 
 
 @overload
@@ -326,10 +322,8 @@ def _slice(data: bytes, first: int, last: int | None, contains: str | None, *, m
 def _lines(text: str) -> Sequence[str]:
     lines = text.splitlines()
     if len(lines) <= _SMALL_LINES and len(text) > 400 and text.lstrip()[:1] in ("{", "["):
-        try:
+        with suppress(ValueError, RecursionError):  # if it is not JSON after all, its own lines are used
             return json.dumps(json.loads(text), indent=1, ensure_ascii=False).splitlines()
-        except (ValueError, RecursionError):  # not JSON after all: its own lines are used
-            return lines
     return lines
 
 
@@ -387,13 +381,8 @@ def _frame_text(frame: object, write: Callable[..., str]) -> str:
 
 
 def _is_data(result: object) -> bool:
-    if isinstance(result, type):
-        return False
-    return (
-        isinstance(result, Mapping | list | tuple | set | frozenset)
-        or dataclasses.is_dataclass(result)
-        or hasattr(result, "model_dump")
-    )
+    is_plain = isinstance(result, Mapping | list | tuple | set | frozenset) or dataclasses.is_dataclass(result)
+    return not isinstance(result, type) and (is_plain or hasattr(result, "model_dump"))
 
 
 def _plain(value: object) -> object:

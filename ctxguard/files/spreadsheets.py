@@ -9,7 +9,7 @@ from typing import cast
 
 from ctxguard.content.processors.table import Table, TableProcessor, TableRecord, write_row
 from ctxguard.content.processors.tree import share_out
-from ctxguard.content.views import Limits, TruncationInfo, View, note
+from ctxguard.content.views import Limits, TruncationInfo, View
 from ctxguard.files.opening import RefusedError
 from ctxguard.files.text_files import describe_range
 
@@ -27,11 +27,10 @@ class Sheet:
 
 
 class SheetsProcessor:
-    """Show the sheets that are not empty; `handle` names the whole."""
+    """Show the sheets that are not empty."""
 
-    def __init__(self, sheets: Sequence[Sheet], handle: str | None = None) -> None:
+    def __init__(self, sheets: Sequence[Sheet]) -> None:
         self._sheets = sheets
-        self._handle = handle
 
     def view(self, available: int) -> View:
         """Return every sheet with its share of the available characters; if there are very many, the first ones."""
@@ -44,7 +43,7 @@ class SheetsProcessor:
         ]
         missing = len(self._sheets) - len(shown)
         if missing:
-            parts.append(f"[{note(f'{len(shown)} of {len(self._sheets)} sheets shown', self._handle)}]")
+            parts.append(f"[{len(shown)} of {len(self._sheets)} sheets shown]")
         return View("\n".join(parts), cut=bool(missing) or any(view.cut for view in views), info=self._info(views))
 
     def fallbacks(self) -> tuple[str, ...]:

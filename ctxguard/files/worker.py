@@ -10,7 +10,9 @@ import io
 import json
 import logging
 import sys
+import tarfile
 import warnings
+import zipfile
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
@@ -103,8 +105,6 @@ def _document(extension: str) -> Callable[[BinaryIO], str]:
 
 def _refuse_bomb(file: BinaryIO) -> None:
     """Reject a zip file that unpacks to far more than its size."""
-    import zipfile
-
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     start = file.read(8)
@@ -232,9 +232,6 @@ def _cells(row: Iterable[object]) -> list[str]:
 
 
 def _archive(file: BinaryIO) -> str:
-    import tarfile
-    import zipfile
-
     lines: list[str] = []
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
@@ -250,16 +247,14 @@ def _archive(file: BinaryIO) -> str:
     try:
         return _tar_listing(file)
     except tarfile.ReadError:
-        opens = next((opens for sign, opens in _openers().items() if start.startswith(sign)), None)
-        if opens is None:
+        module = next((module for sign, module in _COMPRESSED.items() if start.startswith(sign)), None)
+        if module is None:
             raise
         file.seek(0)
-        return _single(opens(file))
+        return _single(cast("BinaryIO", import_module(module).open(file)))
 
 
 def _tar_listing(file: BinaryIO) -> str:
-    import tarfile
-
     lines: list[str] = []
     with tarfile.open(fileobj=_Bounded(file), mode="r|*") as tar:
         for number, member in enumerate(tar, 1):
@@ -269,16 +264,8 @@ def _tar_listing(file: BinaryIO) -> str:
     return _listing(lines, f"{len(lines)} entries")
 
 
-def _openers() -> dict[bytes, Callable[[BinaryIO], BinaryIO]]:
-    import bz2
-    import gzip
-    import lzma
-
-    return {
-        b"\x1f\x8b": lambda file: cast("BinaryIO", gzip.GzipFile(fileobj=file)),
-        b"BZh": lambda file: cast("BinaryIO", bz2.BZ2File(file)),
-        b"\xfd7zXZ": lambda file: cast("BinaryIO", lzma.LZMAFile(file)),
-    }
+_COMPRESSED: Final = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "lzma"}
+"""The module that opens a compressed file, by how the file begins; some builds of Python lack one."""
 
 
 def _single(unpacked: BinaryIO) -> str:

@@ -25,7 +25,7 @@ from ctxguard.harness.contestants import BASELINE, Course, GaveUpError, Message,
 from ctxguard.harness.gain import Bits, newest_exchange
 from ctxguard.harness.identity import ByIdentity
 from ctxguard.harness.pricing import PriceModel, common_prefix
-from ctxguard.harness.recordings import Recording, Skipped, Source, opened
+from ctxguard.harness.recordings import Recording, Skipped, Source, played
 from ctxguard.harness.replay import Recorded
 from ctxguard.harness.requests import WireReader, pair_faults
 from ctxguard.harness.sessions import Session
@@ -129,16 +129,11 @@ def play(
 
 
 def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int], counter: str) -> Skipped | list[BenchCall]:
-    if isinstance(source, Skipped):
-        return source
-    session = opened(source)
-    if isinstance(session, Skipped):
-        return session
-    try:
+    def track(recording: Recording, session: Session) -> list[BenchCall]:
         with _quiet():
-            return list(_Track(source, session, counter).run(peers, budgets))
-    except CtxguardError as error:
-        return Skipped(source.path, str(error), line=source.line, session=session.id)
+            return list(_Track(recording, session, counter).run(peers, budgets))
+
+    return played(source, track)
 
 
 @contextmanager

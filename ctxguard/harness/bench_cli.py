@@ -40,18 +40,11 @@ class Comparing:
     counter: str = "auto"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchPrinting:
-    """Options: the output, and its destination."""
-
-    report: Literal["text", "json", "markdown"] = "text"
-    output: Path | None = None
-
-
 @spread("bench")
 def bench(
     comparing: Comparing,
-    printing: BenchPrinting,
+    report: Literal["text", "json", "markdown"] = "text",
+    output: Path | None = None,
     sessions: list[str] | None = None,
     processes: int | None = None,
 ) -> None:
@@ -62,7 +55,7 @@ def bench(
 
     Exit codes: 0 compared; 2 no call of the sessions exceeds a budget.
     """
-    refuse_overwriting(printing.output, sessions or [])
+    refuse_overwriting(output, sessions or [])
     tokens = _budgets(comparing.budgets)
     name = find_counter(comparing.counter).name
     able, absent = contestants(comparing.only or [], _importable(comparing.modules or []))
@@ -87,8 +80,8 @@ def bench(
         smallest = f"no call exceeds {min(tokens):,} tokens; give a smaller budget, or longer sessions"
         note(f"nothing was compared: {smallest if played else 'no session could be played'}")
         raise typer.Exit(2)
-    shown = {"text": table, "markdown": markdown}.get(printing.report)
-    out(made.to_json() if shown is None else shown(made), printing.output)
+    shown = {"text": table, "markdown": markdown}.get(report)
+    out(made.to_json() if shown is None else shown(made), output)
 
 
 def _played(

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ctxguard.harness.bench import BenchCall
 from ctxguard.harness.contestants import BASELINE, Peer
+from ctxguard.harness.document import rounded
 from ctxguard.harness.gain import SEES, gain, is_installed
 from ctxguard.report.printing import counted
 from ctxguard.settings import install_command
@@ -75,11 +76,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _share(part: float, whole: float) -> float | None:
-    return _rounded(part / whole) if whole else None
-
-
-def _rounded(value: float | None, places: int = 4) -> float | None:
-    return None if value is None else round(value, places)
+    return rounded(part / whole) if whole else None
 
 
 COLUMNS: Final = (
@@ -98,12 +95,12 @@ COLUMNS: Final = (
     ),
     Column("not_user_first", lambda of: sum(not call.opens_with_user for call in of.calls)),
     Column("support", lambda of: _mean(call.support for call in of.held), "support", "supp"),
-    Column("gain", lambda of: _rounded(gain(call.bits for call in of.held)), "gain", "gain"),
+    Column("gain", lambda of: rounded(gain(call.bits for call in of.held)), "gain", "gain"),
     Column("newest", lambda of: of.newest, "newest sent", "new"),
-    Column("bill", lambda of: _rounded(bill_beside(of.calls, of.base)), "bill", "bill"),
+    Column("bill", lambda of: rounded(bill_beside(of.calls, of.base)), "bill", "bill"),
     Column("prefix_kept", lambda of: _mean(call.keeps for call in of.calls), "prefix kept", "kept"),
-    Column("median_ms", lambda of: _rounded(median(of.times), 3) if of.times else None, "ms", "ms", _milliseconds),
-    Column("p95_ms", lambda of: _rounded(of.times[int(0.95 * (len(of.times) - 1))], 3) if of.times else None),
+    Column("median_ms", lambda of: rounded(median(of.times), 3) if of.times else None, "ms", "ms", _milliseconds),
+    Column("p95_ms", lambda of: rounded(of.times[int(0.95 * (len(of.times) - 1))], 3) if of.times else None),
 )
 NOTES: Final = (
     "Calls: the model calls whose history exceeds the budget. Everyone gets the same messages and the same counter.",

@@ -139,7 +139,7 @@ def schema_json() -> str:
 def figures_model(figures: Figures, prices: PriceModel) -> FiguresModel:
     """Return figures as data, rounded."""
     named_alike = FiguresModel.model_fields.keys() - {"saved_by", "bill", "time", "findings"}
-    plain: dict[str, Any] = {name: _rounded(getattr(figures, name)) for name in named_alike}
+    plain: dict[str, Any] = {name: rounded(getattr(figures, name)) for name in named_alike}
     places = _places(prices)
     return FiguresModel(
         **plain,
@@ -150,7 +150,7 @@ def figures_model(figures: Figures, prices: PriceModel) -> FiguresModel:
             unmanaged=round(figures.bill_unmanaged, places),
             trimmed=round(figures.bill_trimmed, places),
         ),
-        time=TimeModel(**{f"p{n}_ms": _rounded(figures.percentile(n / 100), 3) for n in (50, 95, 99)}),
+        time=TimeModel(**{f"p{n}_ms": rounded(figures.percentile(n / 100), 3) for n in (50, 95, 99)}),
         findings=dict(sorted(figures.findings.items())),
     )
 
@@ -159,7 +159,8 @@ def _places(prices: PriceModel) -> int:
     return 6 if prices.currency == "USD" else 1
 
 
-def _rounded(value: float | None, places: int = 4) -> float | None:
+def rounded(value: float | None, places: int = 4) -> float | None:
+    """Return a figure as a report has it; None stays None."""
     return None if value is None else round(value, places)
 
 

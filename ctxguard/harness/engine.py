@@ -20,8 +20,9 @@ from typing import Final, TypeVar
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.harness.figures import Figures
 from ctxguard.harness.pricing import PriceModel
-from ctxguard.harness.recordings import Recording, Skipped, Source, opened
+from ctxguard.harness.recordings import Recording, Skipped, Source, played
 from ctxguard.harness.replay import SessionReplay, replay_settings
+from ctxguard.harness.sessions import Session
 from ctxguard.stabilizer import Stabilizer
 
 MOST_SKIPPED: Final = 1_000  # that a report lists, so that memory is bounded
@@ -171,30 +172,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _replayed(recording: Source, plan: Plan) -> Outcome:
-    if isinstance(recording, Skipped):
-        return recording
-    session = opened(recording, adapter=plan.adapter)
-    if isinstance(session, Skipped):
-        return session
-    try:
+def _replayed(source: Source, plan: Plan) -> Outcome:
+    def play(recording: Recording, session: Session) -> list[SessionReplay]:
         stabilizers = [setting.stabilizer for setting in plan.settings]
-        result = list(
-            replay_settings(session, stabilizers, prices=plan.prices, path=recording.path, line=recording.line)
-        )
-    except CtxguardError as error:
-        return Skipped(recording.path, str(error), line=recording.line, session=session.id)
-    if not result[0].calls:
-        reason = "no model call: calls are replayed up to each assistant message"
-        return Skipped(recording.path, reason, line=recording.line, session=session.id)
-    return result
+        path, line = recording.path, recording.line
+        result = list(replay_settings(session, stabilizers, prices=plan.prices, path=path, line=line))
+        if not result[0].calls:
+            raise CtxguardError("no model call: calls are replayed up to each assistant message")
+        return result
+
+    return played(source, play, adapter=plan.adapter)
 
 
 def _inline(sources: Iterator[Source], plan: Plan, _processes: int) -> Replayed:
     return ((source, _replayed(source, plan)) for source in sources)
 
 
-_plan: Plan | None = None
+_plan: Plan
 """The plan of a process that replays; set once when it starts."""
 
 
@@ -204,8 +198,6 @@ def _begin(plan: Plan) -> None:
 
 
 def _work(batch: Sequence[Source]) -> list[Outcome]:
-    if _plan is None:
-        raise ConfigError("this process was started without a plan", setting="processes")
     return replayed(batch, _plan)
 
 

@@ -84,7 +84,7 @@ class Fidelity:
             them. None leaves nothing out.
     """
 
-    def __init__(self, *, mask: Callable[[str], str] | None = None) -> None:
+    def __init__(self, mask: Callable[[str], str] | None = None) -> None:
         self._mask = mask
         self._words_near = cache(_words_near)
         self._text: ByIdentity[Artifact, str] = ByIdentity(text_of)

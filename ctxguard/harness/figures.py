@@ -76,7 +76,7 @@ class Figures:
     whole_bits: int = 0
     newest_sent: int = 0
     newest_fitting: int = 0
-    findings: dict[str, int] = field(default_factory=dict)
+    findings: Counter[str] = field(default_factory=Counter)
     places: dict[str, Verdict] = field(default_factory=dict)
     times: Counter[int] = field(default_factory=Counter)
 
@@ -86,9 +86,8 @@ class Figures:
             setattr(self, each, getattr(self, each) + getattr(other, each))
         self.needed = max(self.needed, other.needed)
         self.saved_by.update(other.saved_by)
-        for law, calls in other.findings.items():
-            self.findings[law] = self.findings.get(law, 0) + calls
-            self.places.setdefault(law, other.places[law])
+        self.findings.update(other.findings)
+        self.places = {**other.places, **self.places}
         self.times.update(other.times)
 
     def timed(self, milliseconds: float) -> None:
@@ -98,9 +97,8 @@ class Figures:
     def judged(self, verdicts: Iterable[Verdict]) -> None:
         """Add the violations of the latest call."""
         first = {verdict.law: verdict for verdict in reversed(list(verdicts))}
-        for law, verdict in sorted(first.items()):
-            self.findings[law] = self.findings.get(law, 0) + 1
-            self.places.setdefault(law, verdict)
+        self.findings.update(first.keys())
+        self.places = {**first, **self.places}
 
     @property
     def served(self) -> int:
@@ -150,12 +148,9 @@ class Figures:
     def percentile(self, share: float) -> float | None:
         """Return a percentile of the times of calls, in milliseconds; None if nothing was timed."""
         rank = share * (self.times.total() - 1)
-        for step, seen in zip(
-            sorted(self.times), accumulate(self.times[step] for step in sorted(self.times)), strict=True
-        ):
-            if seen > rank:
-                return math.exp(step * _STEP)
-        return None
+        steps = sorted(self.times)
+        seen = accumulate(map(self.times.__getitem__, steps))
+        return next((math.exp(step * _STEP) for step, count in zip(steps, seen, strict=True) if count > rank), None)
 
 
 _APART = ("needed", "saved_by", "findings", "places", "times")

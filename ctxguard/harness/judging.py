@@ -21,7 +21,7 @@ from ctxguard.harness.requests import WireMessage, WireReader, newest_exchange, 
 from ctxguard.harness.sessions import Session
 
 if TYPE_CHECKING:
-    from ctxguard.pii import Detector, Masker
+    from ctxguard.pii import Masker
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
 
@@ -67,7 +67,7 @@ class Judge:
         self._budget = stabilizer.budget_for()
         self._overhead = session.overhead(self._count) + self._count.tools(session.tools)
         self._keep_recent = stabilizer.keep_recent
-        self._detectors = detectors_of(stabilizer)
+        self._detectors = [one for masker in maskers_of(stabilizer) for one in masker.detectors]
         self._promises = window_promises(stabilizer)
         self._clean: set[str] = set()
         self._parts = cache(self._unmasked_parts)
@@ -236,15 +236,9 @@ def _names(artifact: Artifact) -> set[str]:
     return {*calls, *_WORD.findall(artifact.text)}
 
 
-def detectors_of(stabilizer: Stabilizer) -> tuple[Detector, ...]:
-    """Return the detectors of the masking stages of a chain."""
-    maskers = (getattr(stage, "masker", None) for stage in stabilizer.stages)
-    return tuple(detector for masker in maskers if masker is not None for detector in masker.detectors)
-
-
-def masker_of(stabilizer: Stabilizer) -> Masker | None:
-    """Return the masker of the first masking stage of a chain; None if nothing is masked."""
-    return next((m for s in stabilizer.stages if (m := getattr(s, "masker", None)) is not None), None)
+def maskers_of(stabilizer: Stabilizer) -> list[Masker]:
+    """Return the maskers of the masking stages of a chain, in order; empty if nothing is masked."""
+    return [masker for stage in stabilizer.stages if (masker := getattr(stage, "masker", None)) is not None]
 
 
 def window_promises(stabilizer: Stabilizer) -> bool:

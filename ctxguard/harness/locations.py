@@ -6,6 +6,7 @@ import glob
 import io
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
@@ -86,10 +87,9 @@ def opened_file(name: str) -> BinaryIO:
 
 def total_size(names: Iterable[str]) -> int | None:
     """Return the size in bytes of all files that names denote; None if it is unknown."""
-    try:
+    with suppress(CtxguardError, OSError, TypeError):
         return sum(_size(each) for name in names for each in found(name))
-    except (CtxguardError, OSError, TypeError):
-        return None
+    return None
 
 
 def _size(name: str) -> int:

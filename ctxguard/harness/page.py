@@ -8,12 +8,12 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ctxguard.errors import CtxguardError
 from ctxguard.harness.document import ReplayReport, RunModel, SessionModel
 from ctxguard.harness.engine import Plan, Results
 from ctxguard.harness.gain import is_installed
-from ctxguard.harness.recordings import Recording, Skipped, opened
+from ctxguard.harness.recordings import Recording, Skipped, played
 from ctxguard.harness.replay import served
+from ctxguard.harness.sessions import Session
 from ctxguard.harness.summary import advice, cost_of_a_call, money, pareto, saved_by, share
 from ctxguard.report import Report
 from ctxguard.report.page import Chart, chart, message_rows, render, shown_text
@@ -138,16 +138,15 @@ def _ranges(positions: Sequence[int]) -> str:
 
 def _replayed(recording: Recording, *, stabilizer: Stabilizer, adapter: str | None) -> _Seen | None:
     """Replay a session for its messages; None if it cannot be replayed."""
-    session = opened(recording, adapter=adapter)
-    if isinstance(session, Skipped):
-        return None
-    seen = _Seen()
-    try:
+
+    def play(_: Recording, session: Session) -> _Seen:
+        seen = _Seen()
         for call, context in served(session, stabilizer):
             seen(call, context.report)
-    except CtxguardError:
-        return None
-    return seen
+        return seen
+
+    found = played(recording, play, adapter=adapter)
+    return None if isinstance(found, Skipped) else found
 
 
 def _sessions(

@@ -104,10 +104,8 @@ def _of_table(model: str, path: Path) -> PriceModel:
             f"the prices of {model!r} in {path} are numbers by {', '.join(_Prices.model_fields)}; input is required",
             setting="prices",
         ) from error
-    cached = own.input if own.cache_read is None else own.cache_read
-    written = None if own.cache_write is None else own.cache_write / MILLION
-    caching = (own.minimum, max(1, own.step), "USD", path.name, own.lifetime)
-    return PriceModel(model, own.input / MILLION, cached / MILLION, written, *caching)
+    caching = (own.minimum, max(1, own.step), own.lifetime)
+    return _in_dollars(model, (own.input, own.cache_read, own.cache_write), caching, path.name)
 
 
 class _Prices(BaseModel):
@@ -140,19 +138,19 @@ def _of_library(model: str) -> PriceModel:
         raise ConfigError(
             f"genai-prices has no price for the input tokens of {model!r}; give --prices", setting="model"
         )
-    cached, written = _base(prices.cache_read_mtok), _base(prices.cache_write_mtok)
-    minimum, step, lifetime = CACHES.get(provider.id, (1_024, 1, 300.0))
-    return PriceModel(
-        found.id,
-        fresh / MILLION,
-        (fresh if cached is None else cached) / MILLION,
-        None if written is None else written / MILLION,
-        minimum,
-        step,
-        "USD",
-        f"genai-prices {version('genai-prices')}, {provider.name}, without the tiers for long prompts",
-        lifetime,
-    )
+    source = f"genai-prices {version('genai-prices')}, {provider.name}, without the tiers for long prompts"
+    costs = (fresh, _base(prices.cache_read_mtok), _base(prices.cache_write_mtok))
+    return _in_dollars(found.id, costs, CACHES.get(provider.id, (1_024, 1, 300.0)), source)
+
+
+def _in_dollars(
+    model: str, costs: tuple[float, float | None, float | None], caching: tuple[int, int, float], source: str
+) -> PriceModel:
+    """Return prices, given per million tokens: fresh, read from a cache, written to it; and the cache's sizes."""
+    fresh, cached, written = costs
+    read, write = fresh if cached is None else cached, None if written is None else written / MILLION
+    minimum, step, lifetime = caching
+    return PriceModel(model, fresh / MILLION, read / MILLION, write, minimum, step, "USD", source, lifetime)
 
 
 def _base(price: object) -> float | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias, TypeVar
 
 from ctxguard.adapting.registry import OBJECT_ADAPTERS
 from ctxguard.errors import AdapterError, CtxguardError, SessionFileError, reason_of
@@ -310,10 +310,9 @@ def _joined(name: str, begin: int, messages: Sequence[bytes]) -> Recording:
 
 
 def _value(data: bytes) -> object | None:
-    try:
+    with suppress(ValueError):
         return parse_json(data.decode("utf-8"))
-    except ValueError:
-        return None
+    return None
 
 
 def _is_message(value: object) -> bool:
@@ -325,6 +324,24 @@ def _is_message(value: object) -> bool:
 def _is_session(value: object) -> bool:
     """Return whether an item of a list is a session of its own: it contains a history and is not a message."""
     return isinstance(value, Mapping) and "role" not in value and any(isinstance(value.get(k), list) for k in HISTORIES)
+
+
+Played = TypeVar("Played")
+
+
+def played(
+    source: Source, play: Callable[[Recording, Session], Played], *, adapter: str | None = None
+) -> Played | Skipped:
+    """Open a recording and play its session; return why it is skipped if one of both fails."""
+    if isinstance(source, Skipped):
+        return source
+    session = opened(source, adapter=adapter)
+    if isinstance(session, Skipped):
+        return session
+    try:
+        return play(source, session)
+    except CtxguardError as error:
+        return Skipped(source.path, str(error), line=source.line, session=session.id)
 
 
 def opened(recording: Recording, *, adapter: str | None = None, translate: bool = True) -> Session | Skipped:

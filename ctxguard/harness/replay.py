@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,7 +17,7 @@ from ctxguard.errors import BudgetExceededError
 from ctxguard.harness.fidelity import Fidelity, Need, Support
 from ctxguard.harness.figures import Figures
 from ctxguard.harness.gain import Bits, Gain, newest_exchange, newest_sent
-from ctxguard.harness.judging import Judge, Verdict, masker_of
+from ctxguard.harness.judging import Judge, Verdict, maskers_of
 from ctxguard.harness.pricing import PlainTrim, PriceModel, common_prefix
 from ctxguard.harness.requests import WireReader
 from ctxguard.harness.sessions import Session
@@ -105,7 +105,7 @@ class Recorded:
         self.ends = [n for n, a in enumerate(self.artifacts) if a.kind is Kind.ASSISTANT and n]
         self.reader = WireReader()
         self.gain = Gain(self.artifacts)
-        self.measure = cache(_measure)
+        self.measure = cache(Fidelity)
         self._needs = cache(self._needed)
 
     def held(
@@ -130,10 +130,6 @@ class Recorded:
 
     def _needed(self, measure: Fidelity, end: int) -> list[Need]:
         return measure.needs(self.artifacts[:end], self.artifacts[end])
-
-
-def _measure(mask: Callable[[str], str] | None) -> Fidelity:
-    return Fidelity(mask=mask)
 
 
 def _apart(artifacts: Iterable[Artifact]) -> list[Artifact]:
@@ -206,10 +202,8 @@ def time_of(artifact: Artifact) -> float | None:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return value / 1_000 if value > _MILLISECONDS else float(value)
         if isinstance(value, str):
-            try:
+            with suppress(ValueError):
                 return datetime.fromisoformat(value).timestamp()
-            except ValueError:
-                continue
     return None
 
 
@@ -228,8 +222,7 @@ class _Player:
         self.recorded, self.prices, self.counter = recorded, prices, counter
         self.running = chain.session(tools=session.tools, overhead=overhead)
         self.judge = Judge(session, chain, recorded.reader)
-        masker = masker_of(chain)
-        self.measure = recorded.measure(None if masker is None else masker.mask)
+        self.measure = recorded.measure(next((masker.mask for masker in maskers_of(chain)), None))
         self.overhead = overhead + counter.tools(session.tools)
         costs = list(map(counter.artifact, recorded.artifacts))
         self.tokens = list(accumulate(costs, initial=self.overhead))

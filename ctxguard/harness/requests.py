@@ -98,23 +98,22 @@ def _id(value: Mapping[str, object], key: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def _listed(value: Mapping[str, object], field: str) -> Iterator[Mapping[str, object]]:
+    listed = value.get(field)
+    return (each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict))
+
+
 def _blocks(value: Mapping[str, object], kind: str) -> Iterator[Mapping[str, object]]:
-    content = value.get("content")
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") == kind:
-            yield block
+    return (block for block in _listed(value, "content") if block.get("type") == kind)
 
 
 def _nested(value: Mapping[str, object], field: str, *keys: str) -> Iterator[Mapping[str, object]]:
-    """Yield the values of a message's blocks under one of some keys: Converse's and Gemini's calls and results."""
-    blocks = value.get(field)
-    for block in blocks if isinstance(blocks, list) else ():
-        yield from (block[key] for key in keys if isinstance(block, dict) and isinstance(block.get(key), dict))
+    """Return the values of a message's blocks under one of some keys: Converse's and Gemini's calls and results."""
+    return (found for block in _listed(value, field) for key in keys if isinstance(found := block.get(key), dict))
 
 
 def _calls(value: Mapping[str, object]) -> Iterator[str | None]:
-    listed = value.get("tool_calls")
-    yield from (_id(call, "id") for call in (listed if isinstance(listed, list) else ()) if isinstance(call, dict))
+    yield from (_id(call, "id") for call in _listed(value, "tool_calls"))
     if value.get("function_call"):
         yield _BY_ORDER
     yield from (_id(block, "id") for block in _blocks(value, "tool_use"))

@@ -211,12 +211,8 @@ def _adapter(native: object, name: str | None) -> Adapter[object]:
 
 def _of_roles(native: object) -> Adapter[object]:
     """Return the adapter that reads messages with roles, and reports errors in them."""
-    if (
-        isinstance(native, list)
-        and native
-        and all(isinstance(m, Mapping) and not {"role", "content"} & m.keys() for m in native)
-    ):
-        raise ConfigError(
-            f"messages have a 'role', and these have {', '.join(map(str, native[0])) or 'no keys'}; {AS_DATA}"
-        )
+    listed = native if isinstance(native, list) else []
+    if listed and all(isinstance(m, Mapping) and not {"role", "content"} & m.keys() for m in listed):
+        has = ", ".join(map(str, listed[0])) or "no keys"
+        raise ConfigError(f"messages have a 'role', and these have {has}; {AS_DATA}")
     return find_adapter("openai")

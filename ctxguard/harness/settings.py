@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from math import isfinite
+from math import isfinite, prod
 from typing import Final
 
 from ctxguard.errors import ConfigError
@@ -26,9 +26,7 @@ def parse_sweep(text: str | None) -> dict[str, list[Value]]:
         if not name or not values or not all(values.split(",")):
             raise ConfigError(f"a sweep is NAME=VALUE,VALUE …, not {part!r}", setting="sweep")
         swept[name] = [each for value in values.split(",") for each in _range(value)]
-    count = 1
-    for each in swept.values():
-        count *= len(each)
+    count = prod(map(len, swept.values()))
     if count > MOST_SETTINGS:
         raise ConfigError(f"the sweep has {count} combinations, and at most {MOST_SETTINGS} are run", setting="sweep")
     return swept

@@ -26,13 +26,9 @@ def saved_by(own: FiguresModel) -> str:
 
 def money(value: float, bill: BillModel) -> str:
     """Return a price with its unit."""
-    return (
-        f"${value:,.2f}"
-        if bill.currency == "USD" and value >= 1
-        else f"${value:.4f}"
-        if bill.currency == "USD"
-        else f"{value / 1_000:,.1f}k"
-    )
+    if bill.currency != "USD":
+        return f"{value / 1_000:,.1f}k"
+    return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
 
 
 def time_left(seconds: float, read: int, size: int | None) -> str:
@@ -60,16 +56,10 @@ def summary(report: ReplayReport) -> str:
 
 def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
     bill = own.bill
-    yield (
-        "sessions, calls",
-        f"{own.sessions:,}, {own.calls:,} ({own.refused:,} refused, {own.pressed:,} over the budget)",
-    )
-    yield (
-        "laws",
-        "all held"
-        if not own.findings
-        else ", ".join(f"{law} broke at {counted(n, 'call')}" for law, n in own.findings.items()),
-    )
+    over = f"({own.refused:,} refused, {own.pressed:,} over the budget)"
+    yield "sessions, calls", f"{own.sessions:,}, {own.calls:,} {over}"
+    broken = ", ".join(f"{law} broke at {counted(n, 'call')}" for law, n in own.findings.items())
+    yield "laws", broken or "all held"
     yield "tokens", f"{own.tokens_before:,} -> {own.tokens_after:,} ({share(own.saved)} saved)"
     yield "saved by", saved_by(own) or "nothing: no message was changed"
     yield "prefix kept", f"{share(own.prefix_share)} of the calls, up to the newest exchange of the call before"
@@ -78,19 +68,12 @@ def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
         "next-action support",
         f"{share(own.support)} ({share(own.support_in_context)} with its context) of {counted(own.needing, 'call')}",
     )
-    yield (
-        "gain",
-        f"{share(own.gain)} of what older history is worth in bits, over {counted(own.weighed, 'call')}"
-        if own.weighed or is_installed()
-        else f"not measured: {install_command('gain')}",
-    )
+    worth = f"{share(own.gain)} of what older history is worth in bits, over {counted(own.weighed, 'call')}"
+    yield "gain", worth if own.weighed or is_installed() else f"not measured: {install_command('gain')}"
     yield "newest outputs sent", f"{share(own.newest)} of what fits into half of the free room"
     unit = "" if bill.currency == "USD" else " tokens' worth"
-    yield (
-        "bill",
-        f"{money(bill.stabilized, bill)}{unit}; whole history {money(bill.unmanaged, bill)}, "
-        f"plain trimming {money(bill.trimmed, bill)}",
-    )
+    others = f"whole history {money(bill.unmanaged, bill)}, plain trimming {money(bill.trimmed, bill)}"
+    yield "bill", f"{money(bill.stabilized, bill)}{unit}; {others}"
     if own.time.p50_ms is not None and own.time.p95_ms is not None:
         yield "time of a call", f"{own.time.p50_ms:.1f} ms median, {own.time.p95_ms:.1f} ms p95"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ctxguard.cli.options import TextCounting, spread
@@ -13,7 +14,6 @@ from ctxguard.report.printing import counted, fitted, out, terminal_width
 from ctxguard.report.progress import working
 
 if TYPE_CHECKING:
-    from ctxguard.formats.usage import Compared
     from ctxguard.tokens import ArtifactCounter
 
 
@@ -44,13 +44,11 @@ def _request_of(text: str) -> Mapping[str, object] | None:
     """Return the request body in a text; None if it is anything else, such as a session's record."""
     from ctxguard.formats.registry import detect_api
 
-    try:
+    with suppress(ValueError, RecursionError, ConfigError):
         body = json.loads(text)
         if isinstance(body, Mapping) and ("model" in body or "contents" in body):
             detect_api(body)
             return body
-    except (ValueError, RecursionError, ConfigError):
-        pass
     return None
 
 
@@ -100,17 +98,11 @@ def _total(total: int, what: str, count: ArtifactCounter) -> str:
 
 
 def _of_usage(text: str, name: str, counter: str, model: str | None) -> Iterator[str]:
-    from ctxguard.formats.usage import compared, usages_in
+    from ctxguard.formats.usage import Errors, compared, errors_by, usages_in
 
     rows = compared(usages_in(text.splitlines(), name, model=model), counter=counter)
     if not rows:
         raise CtxguardError(f"{name} holds no recorded requests")
-    yield from _errors(rows)
-
-
-def _errors(rows: list[Compared]) -> Iterator[str]:
-    from ctxguard.formats.usage import Errors, errors_by
-
     titles = "".join(f"{title:>7}" for title in ("<=3%", "<=5%", "<=10%", "under"))
     figures = f"{'requests':>9}{titles}{'over margin':>13}{'sum':>7}"
     groups = [(", ".join(key), errors) for key, errors in errors_by(rows).items()]

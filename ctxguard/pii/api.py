@@ -68,7 +68,5 @@ def _scanned(detector: Detector, text: str) -> Sequence[Span]:
     return detector.scan(text) if isinstance(detector, RuleSet) else detector.find(text)
 
 
-@lru_cache(maxsize=32)
-def _remembered(rules: RuleSet) -> Masker:
-    """Return one masker per rule set, so that repeated calls share its cache."""
-    return Masker(rules)
+_remembered: Final = lru_cache(maxsize=32)(Masker)
+"""One masker per rule set, so that repeated calls share its cache."""

@@ -6,7 +6,8 @@ import gzip
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from operator import add
 from pathlib import Path
 from typing import Final
 
@@ -58,12 +59,7 @@ class Score:
         return (1 + weight) * self.precision * self.recall / below if below else 0.0
 
     def __add__(self, other: Score) -> Score:
-        return Score(
-            self.gold + other.gold,
-            self.masked + other.masked,
-            self.predicted + other.predicted,
-            self.right + other.right,
-        )
+        return Score(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)

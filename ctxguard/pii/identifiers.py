@@ -64,12 +64,8 @@ def is_found_in(identifier: str, detectors: Iterable[Detector]) -> bool:
 # preparing the rules of a set takes a moment, and a check uses the same few sets at every call
 @lru_cache(maxsize=64)
 def _restricted(rule_set: Any) -> IdentifierDetector | None:  # noqa: ANN401 - read by its fields alone
-    kept = tuple(rule for rule in rule_set.rules if not _needs_context(rule))
+    # the pattern of a rule that needs a word beside the match is not specific enough alone
+    kept = tuple(rule for rule in rule_set.rules if not (rule.context or rule.behind))
     if not kept and not rule_set.deny:
         return None
     return IdentifierDetector(replace(rule_set, name=f"{rule_set.name}[identifiers]", rules=kept))
-
-
-def _needs_context(rule: Any) -> bool:  # noqa: ANN401 - read by its fields alone
-    """Return whether a rule finds nothing without a word before the match: its pattern alone is not specific."""
-    return bool(rule.context or rule.behind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, Protocol
 
@@ -70,10 +71,9 @@ def _rule(file: RuleFile, given: Mapping[str, Any]) -> Rule:
 
 
 def _is_number_of_stdnum(name: object) -> bool:
-    try:
+    with suppress(ImportError):
         return hasattr(import_module(f"stdnum.{name}"), "is_valid")
-    except ImportError:
-        return False
+    return False
 
 
 def with_own(base: RuleSet, settings: OwnSettings) -> RuleSet:

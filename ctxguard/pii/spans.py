@@ -46,7 +46,7 @@ def resolve(spans: Iterable[Span]) -> tuple[Span, ...]:
     Returns:
         The chosen ones, sorted and without overlaps. Takes O(n log n) time.
     """
-    ordered = sorted(enumerate(spans), key=_start)
+    ordered = sorted(enumerate(spans), key=start_of)
     kept: list[Span] = []
     entangled: list[tuple[int, Span]] = []
     reach = 0
@@ -60,7 +60,8 @@ def resolve(spans: Iterable[Span]) -> tuple[Span, ...]:
     return (*kept, *_untangled(entangled))
 
 
-def _start(ranked: tuple[int, Span]) -> int:
+def start_of(ranked: tuple[int, Span]) -> int:
+    """Return where a span begins that stands beside a number."""
     return ranked[1].start
 
 

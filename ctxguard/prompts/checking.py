@@ -63,9 +63,8 @@ def check_prompts(root: Path, counter: TokenCounter, *, entries: Collection[str]
     loaded = {file for pattern in entries for file in root.glob(pattern)}
     for file in files:
         if file not in loaded and file.resolve() not in check.included:
-            check.problems[
-                f"{file.relative_to(root).as_posix()}: unused; include it, delete it, or make it an entry"
-            ] = None
+            name = file.relative_to(root).as_posix()
+            check.problems[f"{name}: unused; include it, delete it, or make it an entry"] = None
     return PromptsReport(tuple(check.templates), tuple(check.problems))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -212,10 +213,9 @@ class PromptFolder:
 
 
 def _is_file(path: Path) -> bool:
-    try:
+    with suppress(OSError, ValueError):  # a name that is too long or invalid
         return path.is_file()
-    except (OSError, ValueError):  # a name that is too long or invalid
-        return False
+    return False
 
 
 def _fill_in(prompt: Expanded, variables: dict[str, object]) -> str:

@@ -104,11 +104,7 @@ def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
     if form == "json":
         return "\n".join(report.to_json(indent=None if several else 2) for report in reports)
     if form == "text":
-        return (
-            "\n\n".join(f"session {n}: {report}" for n, report in enumerate(reports))
-            if several
-            else "".join(map(str, reports))
-        )
+        return "\n\n".join(f"session {n}: {report}" if several else str(report) for n, report in enumerate(reports))
     from ctxguard.report.page import calls_page
 
     return calls_page(reports)

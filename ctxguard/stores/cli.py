@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,10 +38,9 @@ def _without_password(place: str) -> str:
 
 
 def _when(seconds: float) -> str:
-    try:
+    with suppress(ValueError, OverflowError, OSError, TypeError):  # a clock that is off, or damage
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (ValueError, OverflowError, OSError, TypeError):  # a clock that is off, or damage
-        return f"no time ({seconds})"
+    return f"no time ({seconds})"
 
 
 @app.command("ls", cls=Command)

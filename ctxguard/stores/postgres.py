@@ -125,18 +125,14 @@ class PostgresStore(SQLStore["Connection"]):
     def _transaction(self, done: str) -> Iterator[Connection]:
         from sqlalchemy.exc import SQLAlchemyError
 
-        self._drop_connections_of_parent()
+        if self._pid != os.getpid():  # a fork: a socket shared with the parent would mix both sessions
+            self._engine.dispose(close=False)
+            self._pid = os.getpid()
         try:
             with self._engine.begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise self._failure(done, error) from error
-
-    def _drop_connections_of_parent(self) -> None:
-        """Replace the connection pool after a fork; a socket shared with the parent would mix both sessions."""
-        if self._pid != os.getpid():
-            self._engine.dispose(close=False)
-            self._pid = os.getpid()
 
     def _failure(self, done: str, error: SQLAlchemyError) -> StoreError:
         """Return a one-line error without the SQL statement, whose parameters contain the values."""

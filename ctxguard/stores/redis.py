@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -164,15 +165,8 @@ class RedisStore(RecordStore):
         return Record(namespace, key, value, end, int(number), checksum).live(self._clock())
 
     def _write(self, record: Record, expected: bytes) -> bool:
-        fields: dict[str, str | bytes | int] = {
-            "namespace": record.namespace,
-            "key": record.key,
-            "value": record.value,
-            "expires": "" if record.expires is None else repr(record.expires),
-            "format": record.format,
-            "checksum": record.checksum,
-            "size": record.size,
-        }
+        expires = "" if record.expires is None else repr(record.expires)
+        fields = {**asdict(record), "expires": expires, "size": record.size}
         flat = [part for name, value in fields.items() for part in (name, value)]
         member = _member(record.namespace, record.key)
         return bool(self._run("write", member, expected, repr(self._clock()), self._limit, *flat))

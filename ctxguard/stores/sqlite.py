@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
-from ctxguard.errors import StoreError
+from ctxguard.errors import StoreError, reason_of
 from ctxguard.stores.database import DELETE, EXPIRE, SQLStore
 from ctxguard.stores.protocol import Clock, Swept
 from ctxguard.stores.records import Record
@@ -52,11 +52,6 @@ class _Session:
     is_read_only: bool = False
     pid: int = field(default_factory=os.getpid)
     lock: RLock = field(default_factory=RLock)
-
-
-def _read_text(data: bytes) -> str:
-    """Decode a name even if it is damaged, so that one damaged record does not hide the others."""
-    return data.decode("utf-8", "replace")
 
 
 class SQLiteStore(SQLStore[sqlite3.Connection]):
@@ -280,15 +275,14 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         try:
             found = self.path.stat()
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise StoreError(
-                f"store {self.path} is gone: {reason.lower()}; put it back, or open the store anew"
-            ) from error
+            reason = f"store {self.path} is gone: {reason_of(error)}; put it back, or open the store anew"
+            raise StoreError(reason) from error
         state = (found.st_mtime_ns, found.st_size, os.access(self._log, os.F_OK)) if is_read_only else ()
         return (found.st_ino, *state)
 
     def _prepare(self, connection: sqlite3.Connection, *, is_read_only: bool) -> None:
-        connection.text_factory = _read_text
+        # one damaged name must not hide the other records
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
         if not self._in_memory and connection.execute("PRAGMA page_count").fetchone()[0] == 0:
             raise StoreError(f"store {self.path} is empty or cut off; restore it, or delete it to begin a new one")
         if is_read_only:

@@ -19,7 +19,7 @@ from ctxguard.history import CHECKPOINT, write_record
 from ctxguard.history.records import records_in
 from ctxguard.settings import OfOneProcess, whole_number
 from ctxguard.strategies.keep import Choice, Keep, Past
-from ctxguard.strategies.sliding_window import mentions
+from ctxguard.strategies.sliding_window import Mentions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def phase_rules(names: Sequence[str]) -> tuple[PhaseRule, ...]:
     for name in names:
         spoken = name.replace("_", " ")
         # The default argument binds `found` now; a plain closure would see the last one of the loop.
-        found = mentions(*_PHRASES.get(name, ()), *(f"{spoken} {ending}" for ending in _ENDINGS))
+        found = Mentions(*_PHRASES.get(name, ()), *(f"{spoken} {ending}" for ending in _ENDINGS))
         rules.append(PhaseRule(name, lambda artifact, found=found: found(artifact, 0)))  # type: ignore[misc]
     return tuple(rules)
 

@@ -35,13 +35,7 @@ class FillBudget:
 
     name = "FillBudget"
 
-    def __init__(
-        self,
-        *,
-        order: Order = "newest",
-        strict: bool = False,
-        keep: Kept = "recent",
-    ) -> None:
+    def __init__(self, *, order: Order = "newest", strict: bool = False, keep: Kept = "recent") -> None:
         self.order = one_of(order, Order, "order")
         self.strict = strict
         self.keep = one_of(keep, Kept, "keep")
@@ -125,12 +119,8 @@ class DropVerboseOutput:
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the new draft."""
-        paired = {
-            p
-            for u in History(draft.counter.artifact, draft.artifacts).spans
-            if u.end - u.start > 1
-            for p in range(u.start + 1, u.end)
-        }
+        spans = History(draft.counter.artifact, draft.artifacts).spans
+        paired = {p for span in spans for p in range(span.start + 1, span.end)}
         artifacts: list[Artifact] = []
         newest = len(draft.artifacts) - 1
         for position, artifact in enumerate(draft.artifacts):

@@ -47,20 +47,15 @@ def _folded(text: str) -> str:
     return text.casefold()
 
 
-def mentions(*phrases: str) -> Callable[[Artifact, int], bool]:
-    """Return a predicate: the artifact's text contains one of these phrases, as whole words in any case."""
-    return _Mentions(phrases)
+class Mentions:
+    """A predicate: the artifact's text contains one of these phrases, as whole words in any case."""
 
-
-class _Mentions:
-    """Look for phrases."""
-
-    def __init__(self, phrases: tuple[str, ...]) -> None:
+    def __init__(self, *phrases: str) -> None:
         self._phrases = [phrase.casefold() for phrase in phrases]
         self._pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, self._phrases)) + r")(?!\w)")
 
     def __call__(self, artifact: Artifact, _number: int) -> bool:
-        # A substring test first: it is far cheaper than the expression and nearly always enough.
+        """Look for the phrases: as substrings first, which is far cheaper and nearly always enough."""
         text = _folded(artifact.text)
         return any(phrase in text for phrase in self._phrases) and bool(self._pattern.search(text))
 
@@ -84,7 +79,7 @@ def _is_record(artifact: Artifact, _number: int) -> bool:
 
 FIRST_INSTRUCTIONS: Final = PreservationRule("first instructions", _is_first_instruction)
 ERRORS: Final = PreservationRule("errors", _reports_error)
-STATE_CHANGES: Final = PreservationRule("state changes", mentions("logged in", "cart updated", "order completed"))
+STATE_CHANGES: Final = PreservationRule("state changes", Mentions("logged in", "cart updated", "order completed"))
 SCREENSHOTS: Final = PreservationRule("screenshots", _holds_screenshot)
 RECORDS: Final = PreservationRule("records", _is_record)
 """Summaries and checkpoints: what they sum up is nowhere else in the context."""

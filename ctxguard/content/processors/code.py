@@ -47,9 +47,7 @@ class CodeProcessor:
         marker = f"[{self._source.note(f'{self._total} of {self._total} lines shown')}]"
         free = available - len(marker) - 1
         chosen = self._whole_blocks(free, limit)
-        if chosen is None:
-            return self._plain.view(available)
-        return self._drawn(chosen)
+        return self._plain.view(available) if chosen is None else self._drawn(chosen)
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return the text processor's last fallbacks."""

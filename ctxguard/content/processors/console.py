@@ -13,11 +13,8 @@ _LEVEL = re.compile(
     re.IGNORECASE,
 )
 _NAMES = {
-    "assert": "error",
-    "pageerror": "error",
-    "severe": "error",
-    "trace": "debug",
-    "verbose": "debug",
+    **dict.fromkeys(("assert", "pageerror", "severe"), "error"),
+    **dict.fromkeys(("trace", "verbose"), "debug"),
     "warn": "warning",
 }
 _ORDER = {"error": 0, "warning": 1, "log": 2, "info": 3, "debug": 4}

@@ -120,7 +120,5 @@ def _is_mark(item: Tree) -> bool:
 
 
 def _with_item(tree: list[Tree], text: str) -> Tree:
-    place = next((index for index, item in enumerate(tree) if _is_mark(item)), None)
-    if place is None:
-        return [*tree, text]
+    place = next((index for index, item in enumerate(tree) if _is_mark(item)), len(tree))
     return [*tree[:place], text, *tree[place + 1 :]]

@@ -287,9 +287,8 @@ def _aligned(text: str, delimiter: str, columns: int) -> list[TableRecord]:
 def _with_line_feeds(source: Source) -> Source:
     """Turn the line ends of old Macs, which `csv` does not read, into line feeds."""
     text = source.text
-    if "\r" not in text[:_WINDOW] or "\n" in text[:_WINDOW]:
-        return source
-    return replace(source, text=text.replace("\r", "\n"))
+    is_old = "\r" in text[:_WINDOW] and "\n" not in text[:_WINDOW]
+    return replace(source, text=text.replace("\r", "\n")) if is_old else source
 
 
 def write_row(cells: Sequence[str], delimiter: str = ",") -> str:

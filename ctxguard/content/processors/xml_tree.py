@@ -173,6 +173,4 @@ class _Builder:
 def _without_declaration(text: str) -> str:
     """Drop the XML declaration: its encoding is that of the bytes, which are text by now."""
     text = text.lstrip("\ufeff \t\r\n")
-    if text.startswith("<?xml"):
-        return text[text.find("?>") + 2 :]
-    return text
+    return text[text.find("?>") + 2 :] if text.startswith("<?xml") else text

@@ -22,7 +22,7 @@ from ctxguard.pii.detect.normalize import View, views_of
 from ctxguard.pii.detect.prefilter import Prefilter
 from ctxguard.pii.detect.tables import Headings
 from ctxguard.pii.placeholders import BLANK, LITERAL, UNCHECKED
-from ctxguard.pii.spans import Span, resolve
+from ctxguard.pii.spans import Span, resolve, start_of
 
 if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
@@ -314,7 +314,7 @@ def _words_of(matchers: tuple[Matcher, ...]) -> Prefilter:
 def _chosen(view: View, found: Found) -> tuple[Span, ...]:
     """Return the chosen findings, with their offsets in the original text."""
     if len(found) > 1:
-        found.sort(key=_start)
+        found.sort(key=start_of)
         if any(one[1].end > other[1].start for one, other in pairwise(found)):
             found = _apart(view.text, found)
             found.sort(key=itemgetter(0))
@@ -359,10 +359,6 @@ def _number_before_next(text: str, ordered: Found, place: int) -> str:
 
 NO_WORD: Final = "no word of its context stands before it"
 _span: Final = itemgetter(1)
-
-
-def _start(found: tuple[int, Span]) -> int:
-    return found[1].start
 
 
 def _is_whole(number: str) -> bool:

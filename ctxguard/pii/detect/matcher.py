@@ -189,10 +189,8 @@ class Matcher:
         return re.compile(self.rule.tail) if self.rule.tail else None
 
 
-@lru_cache(maxsize=512)
-def _anchor(pattern: str) -> Anchor:
-    """Return the anchor of an expression; many rules share one."""
-    return anchor_of(pattern)
+_anchor: Final = lru_cache(maxsize=512)(anchor_of)
+"""The anchor of an expression; many rules share one."""
 
 
 def _tells_word(anchor: Anchor) -> bool:

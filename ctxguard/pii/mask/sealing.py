@@ -8,13 +8,10 @@ import hashlib
 import hmac
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ctxguard.errors import ConfigError, VaultError
 from ctxguard.settings import extra
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_VARIABLE: Final = "CTXGUARD_VAULT_KEY"
 _KEY_BYTES: Final = 32  # AES-256
@@ -69,7 +66,9 @@ class _Box:
     """Encrypt and decrypt with one key."""
 
     def __init__(self, key: bytes) -> None:
-        self._cipher = _cipher(hmac.digest(key, b"ctxguard vault seal", hashlib.sha256))
+        with extra("vault", "a vault needs cryptography"):
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        self._cipher = AESGCM(hmac.digest(key, b"ctxguard vault seal", hashlib.sha256))
         self.id = hmac.digest(key, b"ctxguard vault key id", hashlib.sha256)[:_KEY_ID_BYTES]
 
     def __repr__(self) -> str:
@@ -87,12 +86,6 @@ class _Box:
             return self._cipher.decrypt(nonce, sealed[_KEY_ID_BYTES + _NONCE_BYTES :], about)
         except (InvalidTag, ValueError) as error:
             raise VaultError("a vault record is damaged or was moved; restore it, or forget its session") from error
-
-
-def _cipher(key: bytes) -> AESGCM:
-    with extra("vault", "a vault needs cryptography"):
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    return AESGCM(key)
 
 
 def _keys(key: str | Sequence[str] | None) -> tuple[bytes, ...]:
