@@ -32,9 +32,7 @@ def sent_beside(request: ModelRequestContext) -> Request[Sequence[ModelMessage]]
 
 
 def with_sent(
-    request: ModelRequestContext,
-    was: Request[Sequence[ModelMessage]],
-    now: Request[Sequence[ModelMessage]],
+    request: ModelRequestContext, was: Request[Sequence[ModelMessage]], now: Request[Sequence[ModelMessage]]
 ) -> ModelRequestContext:
     """Return a request with other content; the framework's parameters change only with the content."""
     parameters: Any = request.model_request_parameters

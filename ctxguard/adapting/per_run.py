@@ -212,9 +212,7 @@ def is_function(given: object) -> bool:
     return callable(given) and not isinstance(given, type)
 
 
-def require_choice(
-    given: Stabilizer | Callable[[Context], Stabilizer],
-) -> Stabilizer | Callable[[Context], Stabilizer]:
+def require_choice(given: Stabilizer | Callable[[Context], Stabilizer]) -> Stabilizer | Callable[[Context], Stabilizer]:
     """Return a stabilizer, or a function that returns one; reject anything else."""
     return given if is_function(given) else require_stabilizer(given)
 

@@ -63,18 +63,7 @@ class History:
         pinned: numbers of the pinned exchanges.
     """
 
-    __slots__ = (
-        "artifacts",
-        "asked",
-        "authority",
-        "costs",
-        "count",
-        "messages",
-        "pinned",
-        "replies",
-        "spans",
-        "users",
-    )
+    __slots__ = ("artifacts", "asked", "authority", "costs", "count", "messages", "pinned", "replies", "spans", "users")
 
     def __init__(self, count: Callable[[Artifact], int], artifacts: Iterable[Artifact] = ()) -> None:
         self.count = count

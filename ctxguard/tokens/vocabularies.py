@@ -67,10 +67,7 @@ _VOCABULARY_SHA256: Final = {
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
 }
-_CARRIERS: Final = (
-    ("llama_index.core", "_static/tiktoken_cache"),
-    ("litellm", "litellm_core_utils/tokenizers"),
-)
+_CARRIERS: Final = (("llama_index.core", "_static/tiktoken_cache"), ("litellm", "litellm_core_utils/tokenizers"))
 _MISTRAL: Final = ("mistral_common", "data")
 _TEKKEN_FILE: Final = "tekken_240911.json"
 
