@@ -16,20 +16,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import (
-    Ask,
-    CallSettings,
-    Cut,
-    Draft,
-    Follower,
-    IncrementalStage,
-    Stage,
-    StageResult,
-    adrive,
-    drive,
-    reads_only,
-    stage_name,
-)
+from ctxguard.draft import Ask, CallSettings, Cut, Draft, Follower, IncrementalStage, Stage, StageResult, stage_name
+from ctxguard.draft.drivers import asynchronous, reads_only, synchronous
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import AUTHORITY, is_synthetic
 
@@ -430,19 +418,16 @@ class Session:
         self._run = self._start(stages, self.adapter)
         return self._run
 
-    def context(self) -> Context:
+    @synchronous
+    def context(self) -> Generator[Ask, object, Context]:
         """Return the context as of now. The messages that were appended are not changed.
 
         Raises:
             BudgetExceededError: the mandatory messages do not fit.
         """
-        return self._written(drive(self._judge(self._run or self._begin([]))))
+        result = yield from self._judge(self._run or self._begin([]))
+        native = result.artifacts if self.adapter is None else self.adapter.write(self._messages, result.artifacts)
+        return Context(result.artifacts, native, result.report)
 
-    async def acontext(self) -> Context:
-        """Do the same as `context` with summarizers or stores that are async."""
-        return self._written(await adrive(self._judge(self._run or self._begin([]))))
-
-    def _written(self, result: Stabilized) -> Context:
-        if self.adapter is None:
-            return Context(result.artifacts, result.artifacts, result.report)
-        return Context(result.artifacts, self.adapter.write(self._messages, result.artifacts), result.report)
+    acontext = asynchronous(context)
+    """Do the same as `context` with summarizers or stores that are async."""
