@@ -192,18 +192,12 @@ def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
     """
     if not any(isinstance(stage, MaskPII) for stage in stabilizer.stages):
         raise ConfigError("vault needs a stabilizer that masks; put MaskPII() among its stages", setting="vault")
-    stages = tuple(_into(stage, vault) if isinstance(stage, MaskPII) else stage for stage in stabilizer.stages)
+    stages = tuple(
+        MaskPII(masker=s.masker.with_vault(vault)) if isinstance(s, MaskPII) and s.masker.vault is not vault else s
+        for s in stabilizer.stages
+    )
     # The very same object: it finds its results for the conversation from earlier calls.
-    if stages == stabilizer.stages:
-        return stabilizer
-    return stabilizer.with_(stages=stages)
-
-
-def _into(stage: MaskPII, vault: SessionVault) -> MaskPII:
-    own = stage.masker
-    if own.vault is vault:
-        return stage
-    return MaskPII(masker=own.with_vault(vault))
+    return stabilizer if stages == stabilizer.stages else stabilizer.with_(stages=stages)
 
 
 def is_function(given: object) -> bool:

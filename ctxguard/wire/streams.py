@@ -6,9 +6,9 @@ back, it is sent in an additional event, modeled after the last one of that text
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path
@@ -21,8 +21,9 @@ from ctxguard.wire import events, frames
 from ctxguard.wire.replies import as_json
 
 if TYPE_CHECKING:
-    from ctxguard.formats.answers import Item, Weave
+    from ctxguard.formats.answers import Weave
     from ctxguard.wire.asked import WireRequest
+    from ctxguard.wire.readback import Reading
     from ctxguard.wire.replies import Reply
 
 Origin = TypeVar("Origin")
@@ -105,12 +106,8 @@ class ReplyEvents(Generic[Origin]):
         known = self._channels.get(delta.channel)
         if known is None:
             is_json = delta.is_arguments or self._reply.wants_json
-            tool = (
-                self._tools.get([part for part in delta.channel if part is not None][-1], "")
-                if delta.is_arguments
-                else ""
-            )
-            if delta.is_arguments and not gets_values(self._reply.tools, tool):
+            number = next((part for part in reversed(delta.channel) if part is not None), None)
+            if delta.is_arguments and not gets_values(self._reply.tools, self._tools.get(number, "")):
                 unmask = UnmaskStream(MemoryPseudonyms())
             else:
                 unmask = self._reply.session.unmask_stream(arguments=is_json, names_host=self._reply.names_host)
@@ -144,18 +141,6 @@ class ReplyEvents(Generic[Origin]):
         return {**event, "sequence_number": number + self._added}
 
 
-class Follows(Protocol):
-    """Answer what a model reads back in an answer, see `ctxguard.wire.readback.Reading`."""
-
-    def weave(self) -> Weave:
-        """Begin with a streamed answer."""
-        ...
-
-    def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
-        """Return the request that goes on with an answer; None where it is the client's turn."""
-        ...
-
-
 class EventStream:
     """Give values back in an answer that comes as events: `feed` its bytes as they come, then `close`.
 
@@ -175,7 +160,7 @@ class EventStream:
     def __init__(
         self,
         reply: Reply | None,
-        reading: Follows | None = None,
+        reading: Reading | None = None,
         weave: Weave | None = None,
         *,
         is_framed: bool = False,
@@ -208,9 +193,8 @@ class EventStream:
     def close(self) -> bytes:
         """Return the held-back bytes; the stream is over."""
         rest: bytes = self._splitter.close()
-        if (
-            rest and self._form is events and events.data_of(rest) is not None
-        ):  # some providers do not end their last event
+        # some providers do not end their last event
+        if rest and self._form is events and events.data_of(rest) is not None:
             rest = b"".join(self._restored(rest + b"\n\n"))
         return b"".join(self._rest()) + rest
 
