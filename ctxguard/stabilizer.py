@@ -289,14 +289,17 @@ class Stabilizer:
         """
         from ctxguard.compaction.briefs import brief_flow
 
-        last = max((n for n, stage in enumerate(self.stages, 1) if isinstance(stage, MaskPII)), default=0)
-        masking = self.with_(stages=self.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
         window = next((stage for stage in self.stages if isinstance(stage, StableWindow)), StableWindow())
         given = list(_require_iterable(history))
-        return (yield from brief_flow(given, masking.flow, self.counter, window, for_=for_, budget=budget))
+        return (yield from brief_flow(given, self.masking().flow, self.counter, window, for_=for_, budget=budget))
 
     abrief = asynchronous(brief)
     """Do the same as `brief`, with async stores."""
+
+    def masking(self) -> Stabilizer:
+        """Return a stabilizer that masks as this one does, and leaves nothing out."""
+        last = max((n for n, stage in enumerate(self.stages, 1) if isinstance(stage, MaskPII)), default=0)
+        return self.with_(stages=self.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
 
     def session(
         self,

@@ -24,7 +24,7 @@ from ctxguard.errors import WireError
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.answers import Answers, Item, Weave, answers_of
 from ctxguard.formats.gemini_parts import NO_ID
-from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
+from ctxguard.stages import BoundToolOutput, StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import passages_for
 from ctxguard.stores import MemoryStore
@@ -52,7 +52,6 @@ _MEMORY: Final = 256_000_000
 """Bytes in the store in memory; the oldest texts are evicted first."""
 _TURNS: Final = "read-back"
 """Namespace in a store of turns with hidden calls, masked."""
-_UNBOUNDED: Final = 10**12
 _UNREAD: Final = ("/count_tokens", "/input_tokens", "/compact", ":countTokens")
 """Endings of the paths of requests that no model answers."""
 _HANDLE: Final = "The handle that a shortened result names, or that stands in brackets in the list of earlier steps."
@@ -213,8 +212,7 @@ class Reading:
         body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
 
         def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
-            last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
-            masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
+            masking = stabilizer.masking()
             beside = BodyTexts.of(self.kind, body, check, masking).beside
             history = beside.joined(self.kind.read(self.kind.native(body)))
             masks = (yield from masking.flow(history)).report.masks
