@@ -170,7 +170,6 @@ class Stabilizer:
         if config.pii.is_default:
             return made
         from ctxguard.pii.own_rules import own_masker
-        from ctxguard.stages import MaskPII
 
         masked = (
             MaskPII(masker=own_masker(s.masker, config.pii)) if isinstance(s, MaskPII) else s for s in made.stages

@@ -131,9 +131,12 @@ def _call(ask: Ask) -> object:
         raise SummarizerError(
             f"{getattr(ask.function, '__name__', 'the function')} is async and stabilize() is not; use astabilize()"
         )
-    if ask.timeout is None:
-        return _not_awaitable(ask.function(*ask.args))
-    return _not_awaitable(_in_thread(ask).result(ask.timeout))
+    reply = ask.function(*ask.args) if ask.timeout is None else _in_thread(ask).result(ask.timeout)
+    if isinstance(reply, Awaitable):
+        if inspect.iscoroutine(reply):
+            reply.close()
+        raise SummarizerError("the function returned an awaitable and stabilize() is not async; use astabilize()")
+    return reply
 
 
 def _in_thread(ask: Ask) -> Future[object]:
@@ -156,14 +159,6 @@ def _in_thread(ask: Ask) -> Future[object]:
 
     Thread(target=call, name="ctxguard-ask", daemon=True).start()
     return future
-
-
-def _not_awaitable(reply: object) -> object:
-    if isinstance(reply, Awaitable):
-        if inspect.iscoroutine(reply):
-            reply.close()
-        raise SummarizerError("the function returned an awaitable and stabilize() is not async; use astabilize()")
-    return reply
 
 
 async def _acall(ask: Ask) -> object:

@@ -137,10 +137,8 @@ def _document(holder: object, path: Path) -> list[PlacedPart]:
 def _result(holder: object, path: Path) -> list[PlacedPart]:
     if not is_record(holder):
         raise unreadable(path, "a dict with 'toolUseId' and 'content'", holder)
-    content = require_field(holder, "content", path)
-    if not isinstance(content, (list, tuple)):
-        raise unreadable((*path, "content"), "a list of blocks", content, remedy="; write [{'text': …}]")
-    return _BLOCKS.read(content, (*path, "content"))
+    place = (*path, "content")
+    return _BLOCKS.read(_listed(require_field(holder, "content", path), place), place)
 
 
 _READERS: Final[Mapping[str, _Reader]] = {

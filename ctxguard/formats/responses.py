@@ -196,12 +196,8 @@ def _billed(items: tuple[Item, ...]) -> Artifact | None:
     if kind in ("reasoning", "compaction"):
         encrypted = get(items[0], "encrypted_content")
         as_kind: PartKind = "reasoning" if kind == "reasoning" else "opaque"  # a compaction is never dropped
-        seal = (
-            [sealed(encrypted, kind=as_kind)]
-            if encrypted
-            else [part for at, part in read.parts if at[1:2] == ("content",)]
-        )
-        return Artifact(Kind.ASSISTANT, tuple(seal))
+        said = [part for at, part in read.parts if at[1:2] == ("content",)]
+        return Artifact(Kind.ASSISTANT, tuple([sealed(encrypted, kind=as_kind)] if encrypted else said))
     return read.artifact(None)
 
 

@@ -139,10 +139,7 @@ class History:
 
     def opener(self, number: int) -> int | None:
         """Return the user message that opened the exchange's turn; None if it is the exchange itself, or missing."""
-        if self.spans[number].is_asked:
-            return None
-        place = bisect_left(self.asked, number)
-        return self.asked[place - 1] if place else None
+        return None if self.spans[number].is_asked else self.last_asked(number)
 
     def last_asked(self, end: int) -> int | None:
         """Return the number of the last message that a user wrote among the first `end` exchanges."""
