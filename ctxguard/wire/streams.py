@@ -6,9 +6,9 @@ back, it is sent in an additional event, modeled after the last one of that text
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path
@@ -21,9 +21,8 @@ from ctxguard.wire import events, frames
 from ctxguard.wire.replies import as_json
 
 if TYPE_CHECKING:
-    from ctxguard.formats.answers import Weave
+    from ctxguard.formats.answers import Item, Weave
     from ctxguard.wire.asked import WireRequest
-    from ctxguard.wire.readback import Reading
     from ctxguard.wire.replies import Reply
 
 Origin = TypeVar("Origin")
@@ -141,6 +140,16 @@ class ReplyEvents(Generic[Origin]):
         return {**event, "sequence_number": number + self._added}
 
 
+class Follows(Protocol):
+    """Answer what a model reads back in an answer, see `ctxguard.wire.readback.Reading`."""
+
+    def weave(self) -> Weave:
+        """Begin with a streamed answer."""
+
+    def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
+        """Return the request that goes on with an answer; None where it is the client's turn."""
+
+
 class EventStream:
     """Give values back in an answer that comes as events: `feed` its bytes as they come, then `close`.
 
@@ -160,7 +169,7 @@ class EventStream:
     def __init__(
         self,
         reply: Reply | None,
-        reading: Reading | None = None,
+        reading: Follows | None = None,
         weave: Weave | None = None,
         *,
         is_framed: bool = False,
