@@ -13,23 +13,11 @@ from dataclasses import dataclass, field, replace
 from itertools import compress, count
 from operator import is_, is_not
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import (
-    Ask,
-    CallSettings,
-    Cut,
-    Draft,
-    Follower,
-    IncrementalStage,
-    Stage,
-    StageResult,
-    adrive,
-    drive,
-    reads_only,
-    stage_name,
-)
+from ctxguard.draft import Ask, CallSettings, Cut, Draft, Follower, IncrementalStage, Stage, StageResult, stage_name
+from ctxguard.draft.drivers import asynchronous, reads_only, synchronous
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import AUTHORITY, is_synthetic
 
@@ -44,13 +32,6 @@ __all__ = ["Context", "Run", "Runs", "Session", "Stabilized"]
 _MOST_RUNS: Final = 128  # conversations that are remembered, so that memory is bounded
 _MOST_ARTIFACTS: Final = 100_000
 """Artifacts that all remembered runs together may hold; the least recently used run goes first, the latest stays."""
-
-
-class Outcome(NamedTuple):
-    """The draft that a chain produced, and where its prompt stops extending the previous one."""
-
-    draft: Draft
-    cut: Cut | None
 
 
 @dataclass(slots=True)
@@ -162,8 +143,8 @@ class Run:
             elif own.kind in AUTHORITY:
                 self._authority.append((position, own))
 
-    def stabilized(self, *, dry: bool = False) -> Generator[Ask, object, Outcome]:
-        """Run the chain over the history; yield an `Ask` for whatever needs I/O."""
+    def stabilized(self, *, dry: bool = False) -> Generator[Ask, object, tuple[Draft, Cut | None]]:
+        """Return the draft that the chain produces, and where its prompt stops extending the previous one."""
         before = yield from self._sent_before()
         try:
             draft = yield from self._drafted(len(self.history), dry=dry)
@@ -171,7 +152,7 @@ class Run:
             self._remember(len(self.history), None)  # depends on the history alone, so the next call need not try again
             raise
         self._remember(len(self.history), draft.artifacts)
-        return Outcome(draft, self._cut(draft, before))
+        return draft, self._cut(draft, before)
 
     def _drafted(self, end: int, *, dry: bool) -> Generator[Ask, object, Draft]:
         history = tuple(self.history) if end == len(self.history) else tuple(self.history[:end])
@@ -430,19 +411,16 @@ class Session:
         self._run = self._start(stages, self.adapter)
         return self._run
 
-    def context(self) -> Context:
+    @synchronous
+    def context(self) -> Generator[Ask, object, Context]:
         """Return the context as of now. The messages that were appended are not changed.
 
         Raises:
             BudgetExceededError: the mandatory messages do not fit.
         """
-        return self._written(drive(self._judge(self._run or self._begin([]))))
+        result = yield from self._judge(self._run or self._begin([]))
+        native = result.artifacts if self.adapter is None else self.adapter.write(self._messages, result.artifacts)
+        return Context(result.artifacts, native, result.report)
 
-    async def acontext(self) -> Context:
-        """Do the same as `context` with summarizers or stores that are async."""
-        return self._written(await adrive(self._judge(self._run or self._begin([]))))
-
-    def _written(self, result: Stabilized) -> Context:
-        if self.adapter is None:
-            return Context(result.artifacts, result.artifacts, result.report)
-        return Context(result.artifacts, self.adapter.write(self._messages, result.artifacts), result.report)
+    acontext = asynchronous(context)
+    """Do the same as `context` with summarizers or stores that are async."""

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, Unpack
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, adrive, drive, refuse, stage_name
+from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, drive, refuse, stage_name
 from ctxguard.draft.asking import ask_provider
+from ctxguard.draft.drivers import asynchronous, flow_of, synchronous
 from ctxguard.draft.own_objects import in_own_objects, with_own_count
 from ctxguard.errors import BESIDE, BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
 from ctxguard.history.overflows import Overflows
@@ -169,7 +170,6 @@ class Stabilizer:
         if config.pii.is_default:
             return made
         from ctxguard.pii.own_rules import own_masker
-        from ctxguard.stages import MaskPII
 
         masked = (
             MaskPII(masker=own_masker(s.masker, config.pii)) if isinstance(s, MaskPII) else s for s in made.stages
@@ -199,6 +199,7 @@ class Stabilizer:
         budget = f"{self.budget} tokens" if isinstance(self.budget, int) else f"{self.budget} of the window"
         return f"<Stabilizer: {budget}, counted by {self.counter.counter.name}; {chain}>"
 
+    @synchronous
     def stabilize(
         self,
         artifacts: Iterable[Artifact],
@@ -206,7 +207,7 @@ class Stabilizer:
         tools: Sequence[Mapping[str, object]] | None = None,
         overhead: int = 0,
         window: int | None = None,
-    ) -> Stabilized:
+    ) -> Generator[Ask, object, Stabilized]:
         """Return the stabilized context of a history and the report. The history is not changed.
 
         Args:
@@ -219,31 +220,6 @@ class Stabilizer:
             BudgetExceededError: the mandatory messages do not fit.
             HistoryError: an item is not an artifact.
             CheckFailedError: a check failed and `on_failure="raise"`.
-        """
-        return drive(self.flow(artifacts, tools=tools, overhead=overhead, window=window))
-
-    async def astabilize(
-        self,
-        artifacts: Iterable[Artifact],
-        *,
-        tools: Sequence[Mapping[str, object]] | None = None,
-        overhead: int = 0,
-        window: int | None = None,
-    ) -> Stabilized:
-        """Do the same as `stabilize`, with summarizers or stores that may be async."""
-        return await adrive(self.flow(artifacts, tools=tools, overhead=overhead, window=window))
-
-    def flow(
-        self,
-        artifacts: Iterable[Artifact],
-        *,
-        tools: Sequence[Mapping[str, object]] | None = None,
-        overhead: int = 0,
-        window: int | None = None,
-    ) -> Generator[Ask, object, Stabilized]:
-        """Do the same as `stabilize`, as a generator that yields an `Ask` for all I/O.
-
-        The basis of everything that is both sync and async; `drive` and `adrive` of `ctxguard.draft` run it.
         """
         history = tuple(_require_iterable(artifacts))
         yield from ask_provider(self.counter.counter, (), tools)
@@ -261,6 +237,14 @@ class Stabilizer:
         self._overflows.note(history, self.budget_for(window), before=call.budget)
         call = self._settings(tools, overhead, window, history)
         return self._with_window((yield from self._stabilized(history, call)), window)
+
+    astabilize = asynchronous(stabilize)
+    """Do the same as `stabilize`, with summarizers or stores that may be async."""
+    flow = flow_of(stabilize)
+    """Do the same as `stabilize`, as a generator that yields an `Ask` for all I/O.
+
+    The basis of everything that is both sync and async; `drive` and `adrive` of `ctxguard.draft` run it.
+    """
 
     def _with_window(self, result: Stabilized, window: int | None) -> Stabilized:
         """Add to the report which window the budget is a share of, and where its size comes from."""
@@ -285,7 +269,8 @@ class Stabilizer:
         run.extend(history)
         return drive(self._judged(run, dry=True), answer=refuse).report
 
-    def brief(self, history: Iterable[object], *, for_: str = "", budget: int = 1_000) -> Brief:
+    @synchronous
+    def brief(self, history: Iterable[object], *, for_: str = "", budget: int = 1_000) -> Generator[Ask, object, Brief]:
         """Return what another agent, or a new conversation, should know of a history; no model writes it.
 
         The task, standing instructions and what else people said, what matches it or the next task in everything else,
@@ -301,20 +286,19 @@ class Stabilizer:
             ConfigError: the budget is no number of tokens, or too small.
             HistoryError: the history is empty, or a message cannot be read.
         """
-        return drive(self._briefed(history, for_, budget))
-
-    async def abrief(self, history: Iterable[object], *, for_: str = "", budget: int = 1_000) -> Brief:
-        """Do the same as `brief`, with async stores."""
-        return await adrive(self._briefed(history, for_, budget))
-
-    def _briefed(self, history: Iterable[object], for_: str, budget: int) -> Generator[Ask, object, Brief]:
         from ctxguard.compaction.briefs import brief_flow
 
-        last = max((n for n, stage in enumerate(self.stages, 1) if isinstance(stage, MaskPII)), default=0)
-        masking = self.with_(stages=self.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
         window = next((stage for stage in self.stages if isinstance(stage, StableWindow)), StableWindow())
         given = list(_require_iterable(history))
-        return (yield from brief_flow(given, masking.flow, self.counter, window, for_=for_, budget=budget))
+        return (yield from brief_flow(given, self.masking().flow, self.counter, window, for_=for_, budget=budget))
+
+    abrief = asynchronous(brief)
+    """Do the same as `brief`, with async stores."""
+
+    def masking(self) -> Stabilizer:
+        """Return a stabilizer that masks as this one does, and leaves nothing out."""
+        last = max((n for n, stage in enumerate(self.stages, 1) if isinstance(stage, MaskPII)), default=0)
+        return self.with_(stages=self.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
 
     def session(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ctxguard.settings import extra
@@ -19,17 +19,15 @@ from ctxguard.adapting.adapter import request_flow
 from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.tools import unmask_arguments
-from ctxguard.draft import Ask, adrive, asynchronous, drive, synchronous
+from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard_langchain.hooks import replacing
 from ctxguard_langchain.models import model_name, model_window, tool_schemas
 from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.runnables import ADAPTER
 
 if TYPE_CHECKING:
-    from langchain.agents.middleware.types import ModelResponse
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.runtime import Runtime
-    from langgraph.types import Command
 
     from ctxguard.pii import SessionVault
     from ctxguard.stabilizer import Stabilizer
@@ -109,9 +107,10 @@ class ContextGuardMiddleware(_Middleware):
         """Its name in graphs."""
         return "ContextGuardMiddleware"
 
+    @synchronous
     def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelResponse[Any]:
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], object]
+    ) -> Generator[Ask, object, Any]:
         """Send the stabilized messages; if they overflow the model's window, retry once with a smaller budget.
 
         The smaller budget then applies to the rest of the conversation.
@@ -122,51 +121,33 @@ class ContextGuardMiddleware(_Middleware):
         self._order.look(handler, self.name)
         run = self.per_run.of(request.runtime)
         try:
-            return handler(drive(_stabilized(run, request)))
+            return (yield Ask(handler, ((yield from _stabilized(run, request)),)))
         except _OVERFLOWS:
-            return handler(drive(_stabilized(run, request, overflowed=True)))
+            return (yield Ask(handler, ((yield from _stabilized(run, request, overflowed=True)),)))
 
-    async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelResponse[Any]:
-        """Do the same as `wrap_model_call` in async runs."""
-        self._order.look(handler, self.name)
-        run = self.per_run.of(request.runtime)
-        try:
-            return await handler(await adrive(_stabilized(run, request)))
-        except _OVERFLOWS:
-            return await handler(await adrive(_stabilized(run, request, overflowed=True)))
+    awrap_model_call = asynchronous(wrap_model_call)  # type: ignore[arg-type]  # the base class says what is awaited
+    """Do the same as `wrap_model_call` in async runs."""
 
+    @synchronous
     def wrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
-    ) -> ToolMessage | Command[Any]:
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], object]
+    ) -> Generator[Ask, object, Any]:
         """Unmask the arguments of a tool; bound its output if it exceeds `max_result_tokens`."""
-        run = self._run_of_tool()
-        return drive(self._bounded(handler(_unmasked(request, run)), run, request.tool_call["name"]))
-
-    async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
-    ) -> ToolMessage | Command[Any]:
-        """Do the same as `wrap_tool_call` in async runs."""
-        run = self._run_of_tool()
-        return await adrive(self._bounded(await handler(_unmasked(request, run)), run, request.tool_call["name"]))
-
-    def _run_of_tool(self) -> ForRun:
-        """Return what the run uses; a tool's own runtime is of another type than the run's."""
-        return self.per_run.of(cast("Any", get_runtime() if self.per_run.depends_on_run else None))
-
-    def _bounded(
-        self, output: ToolMessage | Command[Any], run: ForRun, tool: str
-    ) -> Generator[Ask, object, ToolMessage | Command[Any]]:
+        # a tool's own runtime is of another type than the run's
+        run = self.per_run.of(cast("Any", get_runtime() if self.per_run.depends_on_run else None))
+        output = yield Ask(handler, (_unmasked(request, run),))
         if not isinstance(output, ToolMessage) or not run.bounds_outputs:
             return output
-        artifact = yield from run.bounded(ADAPTER.read([output])[0], tool, session=_thread())
+        artifact = yield from run.bounded(ADAPTER.read([output])[0], request.tool_call["name"], session=_thread())
         if artifact is None:
             return output
         (bounded,) = ADAPTER.write([output], [artifact])
         kept = {} if self.persist else {FULL_OUTPUT: output.content}
         metadata = {**output.response_metadata, **kept}
         return output.model_copy(update={"content": bounded.content, "response_metadata": metadata})
+
+    awrap_tool_call = asynchronous(wrap_tool_call)  # type: ignore[arg-type]  # the same
+    """Do the same as `wrap_tool_call` in async runs."""
 
 
 class _PersistingMiddleware(ContextGuardMiddleware):

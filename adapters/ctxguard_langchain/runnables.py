@@ -165,17 +165,11 @@ def with_message_history(
 
 def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]) -> Runnable[Any, Any]:
     steps = chain.steps if isinstance(chain, RunnableSequence) else [chain]
-    place = next(
-        (
-            number
-            for number, step in enumerate(steps)
-            if any(isinstance(layer, BaseChatModel) for layer in layers(step))
-        ),
-        None,
-    )
-    if place is None:
+    has_model = [any(isinstance(layer, BaseChatModel) for layer in layers(step)) for step in steps]
+    if True not in has_model:
         raise AdapterError(
             "no step of the chain is a chat model; put ContextGuard(stabilizer) before the model yourself and use "
             "RunnableWithMessageHistory"
         )
+    place = has_model.index(True)
     return RunnableSequence(*steps[:place], guard(model=steps[place]), *steps[place:], name=chain.name)

@@ -21,7 +21,7 @@ def sent_beside(request: ModelRequestContext) -> Request[Sequence[ModelMessage]]
     """Return all parts of a request that are sent."""
     parameters: Any = request.model_request_parameters
     native = getattr(parameters, "native_tools", None) or getattr(parameters, "builtin_tools", None) or ()
-    schemas = [_native_schema(tool) for tool in native]
+    schemas = [{k: v for k, v in vars(tool).items() if v is not None and k not in _SECRETS} for tool in native]
     return Request(
         request.messages,
         _instructions(parameters, request.messages) or None,
@@ -32,9 +32,7 @@ def sent_beside(request: ModelRequestContext) -> Request[Sequence[ModelMessage]]
 
 
 def with_sent(
-    request: ModelRequestContext,
-    was: Request[Sequence[ModelMessage]],
-    now: Request[Sequence[ModelMessage]],
+    request: ModelRequestContext, was: Request[Sequence[ModelMessage]], now: Request[Sequence[ModelMessage]]
 ) -> ModelRequestContext:
     """Return a request with other content; the framework's parameters change only with the content."""
     parameters: Any = request.model_request_parameters
@@ -96,7 +94,3 @@ def _schema(definition: Any) -> Mapping[str, object]:  # noqa: ANN401 - a tool, 
 def _masked(definition: Any, schema: Mapping[str, object]) -> Any:  # noqa: ANN401 - the same
     at = "parameters_json_schema" if hasattr(definition, "parameters_json_schema") else "json_schema"
     return replace(definition, description=schema["description"], **{at: schema["parameters"]})
-
-
-def _native_schema(tool: Any) -> Mapping[str, object]:  # noqa: ANN401 - differs between versions
-    return {key: value for key, value in vars(tool).items() if value is not None and key not in _SECRETS}

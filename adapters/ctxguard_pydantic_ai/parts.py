@@ -170,10 +170,6 @@ def _retry(part: NativePart) -> list[PlacedPart]:
     return [(("content",), Part("text", part.content if isinstance(part.content, str) else part.model_response()))]
 
 
-def _speech(part: NativePart) -> list[PlacedPart]:
-    return [(("transcript",), Part("text", part.transcript))] if part.transcript else _opaque(part)
-
-
 def _compaction(part: NativePart) -> list[PlacedPart]:
     is_sealed = getattr(part, "provider_name", None) is not None
     return _opaque(part) if is_sealed or not part.content else _text(part)
@@ -183,7 +179,7 @@ _READERS: Final[Mapping[str, Callable[[NativePart], list[PlacedPart]]]] = {
     **dict.fromkeys(("system-prompt", "user-prompt", "text"), _text),
     "tool-return": _tool_return,
     **dict.fromkeys(("retry-prompt", "retry-feedback"), _retry),
-    "speech": _speech,
+    "speech": lambda part: [(("transcript",), Part("text", part.transcript))] if part.transcript else _opaque(part),
     "compaction": _compaction,
     "thinking": _thinking,
     "file": lambda part: [((), _media(part.content))],

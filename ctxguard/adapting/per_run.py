@@ -155,7 +155,7 @@ class PerRun(Generic[Context]):
         vault: SessionVault | Callable[[Context], SessionVault] | None = None,
         options: RunOptions | None = None,
     ) -> None:
-        self._stabilizer = require_choice(stabilizer)
+        self._stabilizer = stabilizer if is_function(stabilizer) else require_stabilizer(stabilizer)
         self._vault = vault if vault is None or is_function(vault) else require_vault(vault)
         self.options = options or RunOptions()
         # the stabilizer is stored with its copy, so that its id stays unique
@@ -192,31 +192,18 @@ def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
     """
     if not any(isinstance(stage, MaskPII) for stage in stabilizer.stages):
         raise ConfigError("vault needs a stabilizer that masks; put MaskPII() among its stages", setting="vault")
-    stages = tuple(_into(stage, vault) if isinstance(stage, MaskPII) else stage for stage in stabilizer.stages)
+    stages = tuple(
+        MaskPII(masker=s.masker.with_vault(vault)) if isinstance(s, MaskPII) and s.masker.vault is not vault else s
+        for s in stabilizer.stages
+    )
     # The very same object: it finds its results for the conversation from earlier calls.
-    if stages == stabilizer.stages:
-        return stabilizer
-    return stabilizer.with_(stages=stages)
-
-
-def _into(stage: MaskPII, vault: SessionVault) -> MaskPII:
-    own = stage.masker
-    if own.vault is vault:
-        return stage
-    return MaskPII(masker=own.with_vault(vault))
+    return stabilizer if stages == stabilizer.stages else stabilizer.with_(stages=stages)
 
 
 def is_function(given: object) -> bool:
     """Return whether a value is a function of the run context, rather than a stabilizer, a vault or a class."""
     # A class is callable, too; a caller who gives one forgot the parentheses, and gets the error for a wrong type.
     return callable(given) and not isinstance(given, type)
-
-
-def require_choice(
-    given: Stabilizer | Callable[[Context], Stabilizer],
-) -> Stabilizer | Callable[[Context], Stabilizer]:
-    """Return a stabilizer, or a function that returns one; reject anything else."""
-    return given if is_function(given) else require_stabilizer(given)
 
 
 def valid_listener(given: OnReport | None) -> OnReport | None:

@@ -130,10 +130,8 @@ def _made(hint: Any, fields: Mapping[str, object], given: Mapping[str, object], 
     missing = {name: least(fields[name], (*stack, hint)) for name in _required(hint, fields) if name not in given}
     try:
         return hint(**missing, **given)
-    except (
-        TypeError,
-        ValueError,
-    ):  # the class requires another form; a dataclass that rejects the value cannot contain it
+    # the class requires another form; a dataclass that rejects the value cannot contain it
+    except (TypeError, ValueError):
         return hint.model_construct(**missing, **given) if hasattr(hint, "model_fields") else None
 
 

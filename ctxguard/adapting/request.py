@@ -227,11 +227,7 @@ def require_clean_schemas(report: Report) -> None:
         return
     # their artifact is the first, and the only one with such places
     places = tuple(f"artifacts[0].{name}" for name in ("tools[", "schemas[", "settings.", _INSTRUCTIONS))
-    found = [
-        f"{check.name}: {finding}"
-        for check in report.checks
-        for finding in check.findings
-        if finding.path.startswith(places)
-    ]
+    findings = ((check.name, finding) for check in report.checks for finding in check.findings)
+    found = [f"{name}: {finding}" for name, finding in findings if finding.path.startswith(places)]
     if found:
         raise CheckFailedError(tuple(found))

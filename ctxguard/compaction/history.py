@@ -138,9 +138,8 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
 
         if max_input < 1 or max_failures < 1:
             raise ConfigError("max_input and max_failures must be 1 or more", setting="max_input")
-        self.config = (
-            load_context_config().compaction if config is None else instance(config, CompactionConfig, "config")
-        )
+        chosen = load_context_config().compaction if config is None else config
+        self.config = instance(chosen, CompactionConfig, "config")
         self.keep_recent = keep_recent
         self.summaries = Summaries(
             _asked(summarizer),

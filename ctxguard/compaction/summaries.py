@@ -151,8 +151,7 @@ class Summaries:
         claim = partial(self.store.put_new, ttl=patience)
         standing = yield from self._stored(Ask(claim, (CLAIMS, key, mine)))
         if standing is None or standing == mine:
-            found = yield from self.known(key)  # it may have been made between look-up and claim
-            return found
+            return (yield from self.known(key))  # it may have been made between look-up and claim
         made = yield from self._stored(Ask(self._wait, (key, patience)))
         return made.decode("utf-8", "replace") if isinstance(made, bytes) else None
 

@@ -14,6 +14,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import wraps
 from threading import Thread
+from types import coroutine
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from ctxguard.errors import SummarizerError
@@ -42,37 +43,38 @@ class Ask:
 Answer: TypeAlias = Callable[[Ask], object]
 
 
-def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None) -> Result:
-    """Run a flow to its end, calling the functions that it asks for; close it in any case."""
-    call = answer or _call
+async def _run(flow: Generator[Ask, object, Result], answer: Callable[[Ask], Awaitable[object]]) -> Result:
+    """Run a flow to its end; close it in any case."""
     with closing(flow):
         try:
             ask = next(flow)
             while True:
                 try:
-                    reply = call(ask)
+                    reply = await answer(ask)
                 except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
                     ask = flow.throw(error)
                 else:
                     ask = flow.send(reply)
         except StopIteration as stop:
             return cast("Result", stop.value)
+
+
+def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None) -> Result:
+    """Run a flow to its end, calling the functions that it asks for; close it in any case."""
+
+    async def called(ask: Ask) -> object:
+        return (answer or _call)(ask)
+
+    try:
+        _run(flow, called).send(None)  # it never waits, so it needs no event loop
+    except StopIteration as stop:
+        return cast("Result", stop.value)
+    raise AssertionError
 
 
 async def adrive(flow: Generator[Ask, object, Result]) -> Result:
     """Run a flow to its end, awaiting the functions that it asks for; close it in any case, even if canceled."""
-    with closing(flow):
-        try:
-            ask = next(flow)
-            while True:
-                try:
-                    reply = await _acall(ask)
-                except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
-                    ask = flow.throw(error)
-                else:
-                    ask = flow.send(reply)
-        except StopIteration as stop:
-            return cast("Result", stop.value)
+    return await _run(flow, _acall)
 
 
 def synchronous(flow: Callable[Given, Generator[Ask, object, Result]]) -> Callable[Given, Result]:
@@ -85,9 +87,14 @@ def synchronous(flow: Callable[Given, Generator[Ask, object, Result]]) -> Callab
     return run
 
 
+def flow_of(function: Callable[Given, Result]) -> Callable[Given, Generator[Ask, object, Result]]:
+    """Return the generator function that `synchronous` decorated."""
+    return cast("Callable[Given, Generator[Ask, object, Result]]", inspect.unwrap(function))
+
+
 def asynchronous(function: Callable[Given, Result]) -> Callable[Given, Coroutine[Any, Any, Result]]:
     """Return the async twin of a function that `synchronous` made: it awaits what the flow asks for, see `adrive`."""
-    flow: Callable[Given, Generator[Ask, object, Result]] = function.__wrapped__  # type: ignore[attr-defined]  # set by `wraps`
+    flow = flow_of(function)
 
     @wraps(flow)
     async def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
@@ -102,18 +109,12 @@ def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, R
     Raises:
         SummarizerError: (inside the flow) for a request with side effects.
     """
-    with closing(flow):
-        try:
-            ask = next(flow)
-            while True:
-                try:
-                    reply = (yield ask) if ask.is_read else refuse(ask)
-                except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
-                    ask = flow.throw(error)
-                else:
-                    ask = flow.send(reply)
-        except StopIteration as stop:
-            return cast("Result", stop.value)
+
+    @coroutine
+    def passed(ask: Ask) -> Generator[Ask, object, object]:
+        return (yield ask) if ask.is_read else refuse(ask)
+
+    return (yield from _run(flow, passed).__await__())
 
 
 def refuse(_ask: Ask) -> object:
@@ -130,9 +131,12 @@ def _call(ask: Ask) -> object:
         raise SummarizerError(
             f"{getattr(ask.function, '__name__', 'the function')} is async and stabilize() is not; use astabilize()"
         )
-    if ask.timeout is None:
-        return _not_awaitable(ask.function(*ask.args))
-    return _not_awaitable(_in_thread(ask).result(ask.timeout))
+    reply = ask.function(*ask.args) if ask.timeout is None else _in_thread(ask).result(ask.timeout)
+    if isinstance(reply, Awaitable):
+        if inspect.iscoroutine(reply):
+            reply.close()
+        raise SummarizerError("the function returned an awaitable and stabilize() is not async; use astabilize()")
+    return reply
 
 
 def _in_thread(ask: Ask) -> Future[object]:
@@ -155,14 +159,6 @@ def _in_thread(ask: Ask) -> Future[object]:
 
     Thread(target=call, name="ctxguard-ask", daemon=True).start()
     return future
-
-
-def _not_awaitable(reply: object) -> object:
-    if isinstance(reply, Awaitable):
-        if inspect.iscoroutine(reply):
-            reply.close()
-        raise SummarizerError("the function returned an awaitable and stabilize() is not async; use astabilize()")
-    return reply
 
 
 async def _acall(ask: Ask) -> object:

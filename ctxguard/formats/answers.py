@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path, arguments_as_text, get, member_at
@@ -17,6 +17,7 @@ from ctxguard.artifacts import ToolCall
 from ctxguard.formats.format import Api, Body, Event, Format, records_of
 
 Item = dict[str, Any]
+AnyItem = TypeVar("AnyItem", bound=Body)
 
 
 class Weave:
@@ -45,7 +46,7 @@ class Weave:
 
     def again(self) -> None:
         """Start the next response."""
-        self.shown += [item for item in self.items if not self._is_hidden(item)]
+        self.shown += self.answers.others(self.items, self.name)
         self.items, self.hidden, self.goes_on, self.is_over = [], set[int](), False, False
         self.round += 1
 
@@ -54,8 +55,7 @@ class Weave:
         raise NotImplementedError
 
     def _is_hidden(self, item: Body) -> bool:
-        call = self.answers.call(item)
-        return call is not None and call.name == self.name
+        return not self.answers.others([item], self.name)
 
     def _ends(self) -> bool:
         """Return whether the client gets the end of this response: not if all its calls are hidden."""
@@ -110,6 +110,10 @@ class Answers:
         if not isinstance(name, str) or (self.types and item.get("type") not in self.types):
             return None
         return ToolCall(name, arguments_as_text(arguments), identity if isinstance(identity, str) else None)
+
+    def others(self, items: Iterable[AnyItem], name: str) -> list[AnyItem]:
+        """Return the items that are not calls of the tool of this name."""
+        return [item for item in items if (call := self.call(item)) is None or call.name != name]
 
     def members(self, items: Iterable[Item]) -> list[Item]:
         """Return the history messages for these items."""
@@ -231,7 +235,7 @@ class _ResponsesWeave(Weave):
         if is_hidden or not (self.round or self.hidden):
             return None if is_hidden else event
         self.renamed = (str(self._id), str(answer.get("id")))  # clients reject a response whose id changes
-        visible = [*self.shown, *(one for one in self.items if not self._is_hidden(one))]
+        visible = [*self.shown, *self.answers.others(self.items, self.name)]
         return {**event, "response": {**answer, "id": self._id, "output": visible}}
 
 

@@ -20,7 +20,6 @@ from ctxguard.adapting.fields import (
     get,
     is_list,
     member_at,
-    messages_of,
     optional_field,
     require_field,
     require_text,
@@ -74,18 +73,6 @@ _RESULT: Final = ("type", "tool_use_id", "is_error", "cache_control", "toolset_n
 def _kind_of(block: object) -> str:
     """Return the type of a block; a bare text is one of type `text`."""
     return "text" if isinstance(block, str) else str(get(block, "type"))
-
-
-def _left_of(block: object) -> object:
-    """Return a changed block without its empty parts, which the API refuses; `REMOVED` if nothing is left."""
-    path = _held_at(block)
-    held = reduce(get, path, block)
-    if not isinstance(held, (list, tuple)):
-        return block if held != "" or _kind_of(block) == "tool_result" else REMOVED
-    left = [inner for inner in map(_left_of, held) if inner is not REMOVED]
-    if left or _kind_of(block) == "tool_result":
-        return copy_with(block, {path: left or REMOVED})
-    return REMOVED
 
 
 def _held_at(block: object) -> tuple[str, ...]:
@@ -161,7 +148,6 @@ class AnthropicAdapter(BlockFormat):
     json_settings = ("output_config", "output_format")
     billed = ("output_config", "output_format", "mcp_servers")
     servers = ("mcp_servers", "url", frozenset({"authorization_token"}))
-    kinds = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "system": Kind.SYSTEM}  # noqa: RUF012 - never changed
     blocks = _BLOCKS
     exact = frozenset({"input"})
     last_stage = staticmethod(fill_blank)
@@ -177,10 +163,6 @@ class AnthropicAdapter(BlockFormat):
         blocks = [block for content in contents if isinstance(content, (list, tuple)) for block in content]
         known = all(get(message, "role") in self.kinds for message in messages)
         return known and any(_kind_of(block) in _OWN_BLOCKS for block in blocks)
-
-    def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - see `Native`
-        """Return the messages of a request or of a list."""
-        return messages_of(native)
 
     def prompt(self, native: Mapping[str, Any]) -> object:
         """Return the system prompt of a request."""
@@ -231,8 +213,15 @@ class AnthropicAdapter(BlockFormat):
         return {"role": role, "content": text or blocks}
 
     def left_of(self, block: object) -> object:
-        """Return a changed block without its empty parts, which the API refuses."""
-        return _left_of(block)
+        """Return a changed block without its empty parts, which the API refuses; `REMOVED` if nothing is left."""
+        path = _held_at(block)
+        held = reduce(get, path, block)
+        if not isinstance(held, (list, tuple)):
+            return block if held != "" or _kind_of(block) == "tool_result" else REMOVED
+        left = [inner for inner in map(self.left_of, held) if inner is not REMOVED]
+        if left or _kind_of(block) == "tool_result":
+            return copy_with(block, {path: left or REMOVED})
+        return REMOVED
 
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 from ctxguard.adapting.content_format import ContentFormat
 from ctxguard.adapting.editing import REMOVED, are_same_objects, by_index, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
-from ctxguard.adapting.fields import Path, get
+from ctxguard.adapting.fields import Path, get, messages_of
 from ctxguard.adapting.fragments import LEFT_OUT, Fragment, split_message
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart
 from ctxguard.adapting.read_cache import ReadCache
@@ -37,7 +37,7 @@ class BlockFormat(Format):
     """
 
     starts_with_user = True
-    kinds: ClassVar[Mapping[str, Kind]]
+    kinds: ClassVar[Mapping[str, Kind]] = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "system": Kind.SYSTEM}
     field: ClassVar[str] = "content"
     own: ClassVar[frozenset[str]] = frozenset({"role", "content"})
     blocks: ClassVar[ContentFormat]
@@ -75,9 +75,9 @@ class BlockFormat(Format):
         messages = list(map(self._message, groups))
         return self.with_history(native, system, messages) if isinstance(native, Mapping) else messages
 
-    def messages(self, native: object) -> Sequence[object]:
+    def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - each format has its own
         """Return the messages of a request or of a list."""
-        raise NotImplementedError
+        return messages_of(native)
 
     def prompt(self, native: Mapping[str, Any]) -> object:
         """Return the content of the system prompt of a request; an empty value if there is none."""

@@ -23,7 +23,6 @@ from ctxguard.adapting.fields import (
     is_list,
     is_record,
     member_at,
-    messages_of,
     parse_json,
     place_name,
     require_field,
@@ -67,11 +66,6 @@ def _tool_use(block: object) -> object:
     """Return the tool use of a block if the client has to answer it, else None."""
     found = get(block, "toolUse")
     return None if get(found, "type") == _SERVER else found
-
-
-def _tool_result(block: object) -> object:
-    """Return the tool result of a block, or None."""
-    return get(block, "toolResult")
 
 
 def _text(holder: object, path: Path) -> list[PlacedPart]:
@@ -143,10 +137,8 @@ def _document(holder: object, path: Path) -> list[PlacedPart]:
 def _result(holder: object, path: Path) -> list[PlacedPart]:
     if not is_record(holder):
         raise unreadable(path, "a dict with 'toolUseId' and 'content'", holder)
-    content = require_field(holder, "content", path)
-    if not isinstance(content, (list, tuple)):
-        raise unreadable((*path, "content"), "a list of blocks", content, remedy="; write [{'text': …}]")
-    return _BLOCKS.read(content, (*path, "content"))
+    place = (*path, "content")
+    return _BLOCKS.read(_listed(require_field(holder, "content", path), place), place)
 
 
 _READERS: Final[Mapping[str, _Reader]] = {
@@ -227,20 +219,6 @@ def _place_call(block: object, path: Path) -> PlacedCall:
     return PlacedCall(call, (*place, "input"), (*place, "toolUseId"), arguments_as_object)
 
 
-def _left_of(block: object) -> object:
-    """Return a changed block without its emptied texts; `REMOVED` if nothing is left."""
-    if block is REMOVED:
-        return block
-    if isinstance(get(block, "text"), str):
-        return block if str(get(block, "text")).strip() else REMOVED
-    result = _tool_result(block)
-    if result is None:
-        return block
-    content = [_left_of(inner) for inner in get(result, "content")]  # type: ignore[attr-defined]
-    left = [inner for inner in content if inner is not REMOVED] or [{"text": LEFT_OUT}]
-    return copy_with(block, {("toolResult", "content"): left})
-
-
 class BedrockAdapter(BlockFormat):
     """Read Converse messages as artifacts: each `toolResult` block is one, the rest of a message another.
 
@@ -260,7 +238,6 @@ class BedrockAdapter(BlockFormat):
     tools = ("toolConfig", "tools")
     taken = ("toolConfig", "modelId")
     billed = ("outputConfig",)
-    kinds = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "system": Kind.SYSTEM}  # noqa: RUF012 - never changed
     blocks = _BLOCKS
     exact = frozenset({"input", "json"})
     last_stage = staticmethod(fill_blank)
@@ -273,10 +250,6 @@ class BedrockAdapter(BlockFormat):
         if isinstance(native, Mapping) and any(key in native for key in _REQUEST_KEYS):
             return True
         return is_converse(messages) and all(get(message, "role") in self.kinds for message in messages)
-
-    def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - see `Native`
-        """Return the messages of a request or of a list."""
-        return messages_of(native)
 
     def prompt(self, native: Mapping[str, Any]) -> object:
         """Return the system prompt of a request."""
@@ -320,8 +293,17 @@ class BedrockAdapter(BlockFormat):
         return _turn(artifact) == _turn(last)
 
     def left_of(self, block: object) -> object:
-        """Return a changed block without its emptied texts."""
-        return _left_of(block)
+        """Return a changed block without its emptied texts; `REMOVED` if nothing is left."""
+        if block is REMOVED:
+            return block
+        if isinstance(get(block, "text"), str):
+            return block if str(get(block, "text")).strip() else REMOVED
+        result = self.result(block)
+        if result is None:
+            return block
+        content = [self.left_of(inner) for inner in get(result, "content")]  # type: ignore[attr-defined]
+        left = [inner for inner in content if inner is not REMOVED] or [{"text": LEFT_OUT}]
+        return copy_with(block, {("toolResult", "content"): left})
 
     def valid(self, blocks: list[object]) -> list[object]:
         """Return blocks in the form that the API accepts: a cache point alone is not enough."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from ctxguard.adapting.content_format import opaque
-from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.fields import Path, get, is_list
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
@@ -174,15 +174,8 @@ class Format:
         servers = body.get(listed)
         if not isinstance(servers, list):
             return body
-        return {
-            **body,
-            listed: [
-                {key: value for key, value in one.items() if key not in credentials}
-                if isinstance(one, dict) and one.get("type") == kind
-                else one
-                for one in servers
-            ],
-        }
+        ours = [number for number, one in enumerate(servers) if isinstance(one, dict) and one.get("type") == kind]
+        return copy_with(body, {(listed, number, key): REMOVED for number in ours for key in credentials})
 
     def wants_json(self, body: Body) -> bool:
         """Return whether a request asks for a response in JSON."""
@@ -207,12 +200,7 @@ class Format:
 
 def ended_choices(event: Event, *, listed: str, reason: str) -> Ends | None:
     """Return a function that recognizes the texts of the choices that this event ends."""
-    choices = event.get(listed)
-    over = [
-        choice.get("index", 0)
-        for choice in (choices if isinstance(choices, list) else ())
-        if isinstance(choice, dict) and choice.get(reason) is not None
-    ]
+    over = [choice.get("index", 0) for choice in records_of(event.get(listed)) if choice.get(reason) is not None]
     return (lambda channel: channel[0] in over) if over else None
 
 

@@ -72,8 +72,5 @@ def detect_api(body: Body) -> Api:
     )
     if is_anthropic:
         return "anthropic"
-    return (
-        "cohere"
-        if CohereAdapter().detects(body["messages"]) or family_of(str(body.get("model"))).name == "command"
-        else "chat"
-    )
+    is_cohere = CohereAdapter().detects(body["messages"]) or family_of(str(body.get("model"))).name == "command"
+    return "cohere" if is_cohere else "chat"

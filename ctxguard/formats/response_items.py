@@ -12,14 +12,7 @@ from typing import Final, TypeAlias
 from ctxguard.adapting.content_format import read_unknown, sealed
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
-from ctxguard.adapting.fields import (
-    Path,
-    arguments_as_text,
-    fields_of,
-    get,
-    require_field,
-    text_of,
-)
+from ctxguard.adapting.fields import Path, arguments_as_text, fields_of, get, require_field, text_of
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested
 from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
 from ctxguard.artifacts import Artifact, Field, Kind, Part, ToolCall

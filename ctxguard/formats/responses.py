@@ -15,14 +15,7 @@ from typing import Any, Final
 
 from ctxguard.adapting.content_format import sealed
 from ctxguard.adapting.editing import by_index
-from ctxguard.adapting.fields import (
-    Path,
-    arguments_as_text,
-    get,
-    is_list,
-    member_at,
-    require_list,
-)
+from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at, require_list
 from ctxguard.adapting.fragments import fill_nulls
 from ctxguard.adapting.read_cache import ReadCache, read_at
 from ctxguard.artifacts import Artifact, Kind, PartKind, ToolCall
@@ -203,12 +196,8 @@ def _billed(items: tuple[Item, ...]) -> Artifact | None:
     if kind in ("reasoning", "compaction"):
         encrypted = get(items[0], "encrypted_content")
         as_kind: PartKind = "reasoning" if kind == "reasoning" else "opaque"  # a compaction is never dropped
-        seal = (
-            [sealed(encrypted, kind=as_kind)]
-            if encrypted
-            else [part for at, part in read.parts if at[1:2] == ("content",)]
-        )
-        return Artifact(Kind.ASSISTANT, tuple(seal))
+        said = [part for at, part in read.parts if at[1:2] == ("content",)]
+        return Artifact(Kind.ASSISTANT, tuple([sealed(encrypted, kind=as_kind)] if encrypted else said))
     return read.artifact(None)
 
 

@@ -63,18 +63,7 @@ class History:
         pinned: numbers of the pinned exchanges.
     """
 
-    __slots__ = (
-        "artifacts",
-        "asked",
-        "authority",
-        "costs",
-        "count",
-        "messages",
-        "pinned",
-        "replies",
-        "spans",
-        "users",
-    )
+    __slots__ = ("artifacts", "asked", "authority", "costs", "count", "messages", "pinned", "replies", "spans", "users")
 
     def __init__(self, count: Callable[[Artifact], int], artifacts: Iterable[Artifact] = ()) -> None:
         self.count = count
@@ -150,10 +139,7 @@ class History:
 
     def opener(self, number: int) -> int | None:
         """Return the user message that opened the exchange's turn; None if it is the exchange itself, or missing."""
-        if self.spans[number].is_asked:
-            return None
-        place = bisect_left(self.asked, number)
-        return self.asked[place - 1] if place else None
+        return None if self.spans[number].is_asked else self.last_asked(number)
 
     def last_asked(self, end: int) -> int | None:
         """Return the number of the last message that a user wrote among the first `end` exchanges."""

@@ -147,7 +147,8 @@ def document_part(url: str) -> Part:
     head, _, payload = url.partition(",") if url.startswith("data:") else ("", "", url)
     if head.startswith(("data:text/", "data:application/json")):
         return Part("text", _decoded(payload).decode("utf-8", "replace"))
-    return Part("file", media=file_media(payload))
+    pages, characters = _pdf(payload)
+    return Part("file", media=Media("file", length=len(payload), pages=pages, characters=characters))
 
 
 def inner_media(text: str) -> Part | None:
@@ -177,13 +178,6 @@ def url_part(url: str) -> Part:
         heard = audio_media(url.partition(",")[2])
         return Part("audio", media=replace(heard, kind="video") if kind == "video" else heard)
     return document_part(url)
-
-
-def file_media(data: str) -> Media:
-    """Return the cost-relevant properties of a base64 file, or of a `data:` URL with one."""
-    payload = data.partition(",")[2] if data.startswith("data:") else data
-    pages, characters = _pdf(payload)
-    return Media("file", length=len(payload), pages=pages, characters=characters)
 
 
 _PAGE_OBJECT: Final = re.compile(rb"/Type\s*/Page\b")

@@ -67,10 +67,7 @@ _VOCABULARY_SHA256: Final = {
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
 }
-_CARRIERS: Final = (
-    ("llama_index.core", "_static/tiktoken_cache"),
-    ("litellm", "litellm_core_utils/tokenizers"),
-)
+_CARRIERS: Final = (("llama_index.core", "_static/tiktoken_cache"), ("litellm", "litellm_core_utils/tokenizers"))
 _MISTRAL: Final = ("mistral_common", "data")
 _TEKKEN_FILE: Final = "tekken_240911.json"
 
@@ -106,34 +103,32 @@ def _folders(carrier: tuple[str, str]) -> Iterator[Path]:
 @lru_cache(maxsize=4)
 def _load_tiktoken(encoding: str) -> Callable[[str], Sequence[int]]:
     path = find_vocabulary(encoding)
-    if encoding == TEKKEN:
-        return _load_tekken(path)
+    if path is None and encoding == TEKKEN:
+        raise TokenizerError(f"mistral-common is not installed; {install_command('mistral')}")
     if path is None:
         known = ", ".join(_VOCABULARY_SHA256)
         raise TokenizerError(
             f"no vocabulary {encoding!r} on this machine (known: {known}), and ctxguard never downloads one; "
             f"{install_command('tokens')} brings an exact tokenizer; the counter 'estimate' needs none"
         )
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != _VOCABULARY_SHA256[encoding]:
-        raise TokenizerError(f"{path} is damaged (its SHA-256 is not that of {encoding}); delete it")
     try:
         import tiktoken
         from tiktoken_ext import openai_public
     except ImportError as error:
         raise TokenizerError("tiktoken is not installed; pip install tiktoken") from error
+    data = path.read_bytes()
+    if encoding == TEKKEN:
+        return _load_tekken(data)
+    if hashlib.sha256(data).hexdigest() != _VOCABULARY_SHA256[encoding]:
+        raise TokenizerError(f"{path} is damaged (its SHA-256 is not that of {encoding}); delete it")
     settings = _without_download(getattr(openai_public, encoding), path)
     return tiktoken.Encoding(**settings).encode_ordinary  # type: ignore[arg-type]  # tiktoken's own constructor made them
 
 
-def _load_tekken(path: Path | None) -> Callable[[str], Sequence[int]]:
-    if path is None:
-        raise TokenizerError(f"mistral-common is not installed; {install_command('mistral')}")
-    try:
-        import tiktoken
-    except ImportError as error:
-        raise TokenizerError("tiktoken is not installed; pip install tiktoken") from error
-    file = json.loads(path.read_bytes())
+def _load_tekken(data: bytes) -> Callable[[str], Sequence[int]]:
+    import tiktoken
+
+    file = json.loads(data)
     config = file["config"]
     ordinary = file["vocab"][: config["default_vocab_size"] - config["default_num_special_tokens"]]
     ranks = {b64decode(entry["token_bytes"]): int(entry["rank"]) for entry in ordinary}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from ctxguard.errors import WireError
@@ -26,27 +26,23 @@ def encoding_of(answer: Any) -> str:  # noqa: ANN401 - of either library
     return str(answer.headers.get("content-encoding", "")).strip().lower()
 
 
-class _Inflating:
-    """Decompress the chunks of a response, and count their total size."""
+def _inflating(answer: Any, most: int | None) -> Callable[[bytes], Iterator[bytes]]:  # noqa: ANN401
+    """Return a function that yields the decompressed pieces of a chunk, up to a total size."""
+    decoded, size = decoder(encoding_of(answer)), 0
 
-    def __init__(self, answer: Any, most: int | None) -> None:  # noqa: ANN401
-        self._decoded = decoder(encoding_of(answer))
-        self._most = most
-        self._size = 0
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the decompressed pieces of a chunk."""
+    def feed(chunk: bytes) -> Iterator[bytes]:
+        nonlocal size
         try:
-            yield from map(self._counted, self._decoded(chunk))
+            for piece in decoded(chunk):
+                size += len(piece)
+                if most is not None and size > most:
+                    told = f"the provider's answer has more than {most:,} bytes; raise max_answer (serve: --max-answer)"
+                    raise UnreadableError(told, cause="upstream_too_large")
+                yield piece
         except DecodingError:
             raise UnreadableError("the provider's answer cannot be decompressed") from None
 
-    def _counted(self, piece: bytes) -> bytes:
-        self._size += len(piece)
-        if self._most is not None and self._size > self._most:
-            told = f"the provider's answer has more than {self._most:,} bytes; raise max_answer (serve: --max-answer)"
-            raise UnreadableError(told, cause="upstream_too_large")
-        return piece
+    return feed
 
 
 def pieces(answer: Any, most: int | None = None) -> Iterator[bytes]:  # noqa: ANN401
@@ -62,9 +58,9 @@ def pieces(answer: Any, most: int | None = None) -> Iterator[bytes]:  # noqa: AN
     if answer.is_stream_consumed:
         yield answer.content
         return
-    inflating = _Inflating(answer, most)
+    inflated = _inflating(answer, most)
     for chunk in answer.iter_raw():
-        yield from inflating.feed(chunk)
+        yield from inflated(chunk)
 
 
 async def apieces(answer: Any, most: int | None = None) -> AsyncIterator[bytes]:  # noqa: ANN401
@@ -72,9 +68,9 @@ async def apieces(answer: Any, most: int | None = None) -> AsyncIterator[bytes]:
     if answer.is_stream_consumed:
         yield answer.content
         return
-    inflating = _Inflating(answer, most)
+    inflated = _inflating(answer, most)
     async for chunk in answer.aiter_raw():
-        for piece in inflating.feed(chunk):
+        for piece in inflated(chunk):
             yield piece
 
 

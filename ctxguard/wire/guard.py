@@ -26,7 +26,7 @@ from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import FIXED_SHARE, ConfigError, CtxguardError, HistoryError, WireError, sensible_budget
 from ctxguard.formats.format import Format
 from ctxguard.formats.registry import format_of
-from ctxguard.pii import MaskSession, Vault
+from ctxguard.pii import Vault
 from ctxguard.report import Report
 from ctxguard.report.telemetry import Metrics
 from ctxguard.settings import nearest, opened
@@ -44,7 +44,7 @@ from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.metering import labels_of, model_name
 from ctxguard.wire.readback import ReadBack, Reading
-from ctxguard.wire.replies import Reply
+from ctxguard.wire.replies import Reply, session_of
 from ctxguard.wire.request_json import parsed_body, written_body
 from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads
 from ctxguard.wire.streams import EventStream
@@ -517,8 +517,7 @@ class Guard:
     def _reply(
         self, kind: Format, body: Mapping[str, object], report: Report, owner: Owner, thread: Thread
     ) -> Reply | None:
-        sessions = (getattr(mask, "__self__", None) for mask in report.masks)
-        session = next((one for one in sessions if isinstance(one, MaskSession)), None)
+        session = session_of(report.masks)
         has_items = kind.api == "responses"
         is_stored = has_items and body.get("store") is not False
         if session is None or not (session.can_restore or has_items):

@@ -53,7 +53,8 @@ def retry_for(status: int, answer: bytes, *, tokens: int, budget: int, keeps: bo
         budget: The budget in tokens.
         keeps: Whether the caller keeps thinking from before a cut; None if the request decides.
     """
-    why = refused_thinking(status, answer)
+    text = _text(answer) if status in RETRIED_STATUSES else ""
+    why = next((why for why, pattern in _THINKING.items() if pattern.search(text)), None)
     if why is not None and keeps is not (why == "stale thinking"):
         return Retry(why, budget)
     smaller = smaller_budget(status, answer, tokens=tokens, budget=budget)
@@ -92,12 +93,6 @@ def _share(text: str, status: int) -> float:
     if len(numbers) >= 2 and 0.2 < numbers[0] / numbers[-1] < 1:
         return _SAFETY * numbers[0] / numbers[-1]
     return _SHARE
-
-
-def refused_thinking(status: int, answer: bytes) -> Refused | None:
-    """Return what a response refuses about thinking: it was signed for another prompt, or it is missing."""
-    text = _text(answer) if status in RETRIED_STATUSES else ""
-    return next((why for why, pattern in _THINKING.items() if pattern.search(text)), None)
 
 
 def _text(answer: bytes) -> str:

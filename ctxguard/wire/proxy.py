@@ -284,11 +284,8 @@ class _Forward:
     def _request(self, scope: Scope, body: bytes) -> httpx.Request:
         import httpx
 
-        headers = [
-            (name, value)
-            for name, value in scope["headers"]
-            if name not in _HOP_BY_HOP and name not in (b"host", b"content-length")
-        ]
+        unsent = _HOP_BY_HOP | {b"host", b"content-length"}
+        headers = [(name, value) for name, value in scope["headers"] if name not in unsent]
         path: bytes = scope.get("raw_path") or scope["path"].encode()
         upstream, prefix = self._upstream(path.decode("latin-1"))
         path = path[len(prefix) :] or b"/"

@@ -24,14 +24,13 @@ from ctxguard.errors import WireError
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.answers import Answers, Item, Weave, answers_of
 from ctxguard.formats.gemini_parts import NO_ID
-from ctxguard.pii import MaskSession
-from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
+from ctxguard.stages import BoundToolOutput, StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import passages_for
 from ctxguard.stores import MemoryStore
 from ctxguard.wire.asked import Turn, WireRequest
 from ctxguard.wire.checking import BodyCheck, BodyTexts
-from ctxguard.wire.replies import Reply, as_json
+from ctxguard.wire.replies import Reply, as_json, session_of
 
 if TYPE_CHECKING:
     from ctxguard.content.views import Count
@@ -53,7 +52,6 @@ _MEMORY: Final = 256_000_000
 """Bytes in the store in memory; the oldest texts are evicted first."""
 _TURNS: Final = "read-back"
 """Namespace in a store of turns with hidden calls, masked."""
-_UNBOUNDED: Final = 10**12
 _UNREAD: Final = ("/count_tokens", "/input_tokens", "/compact", ":countTokens")
 """Endings of the paths of requests that no model answers."""
 _HANDLE: Final = "The handle that a shortened result names, or that stands in brackets in the list of earlier steps."
@@ -214,14 +212,11 @@ class Reading:
         body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
 
         def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
-            last = max((n for n, stage in enumerate(stabilizer.stages, 1) if isinstance(stage, MaskPII)), default=0)
-            masking = stabilizer.with_(stages=stabilizer.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
+            masking = stabilizer.masking()
             beside = BodyTexts.of(self.kind, body, check, masking).beside
             history = beside.joined(self.kind.read(self.kind.native(body)))
             masks = (yield from masking.flow(history)).report.masks
-            session = next(
-                (one for mask in masks if isinstance(one := getattr(mask, "__self__", None), MaskSession)), None
-            )
+            session = session_of(masks)
             return members if session is None else cast("list[Item]", Reply(self.kind, session).restored(members))
 
         self.body = yield from self.book.expanded(self.kind, body, self.scope, plain)
@@ -242,7 +237,7 @@ class Reading:
             return answer
         items = self.form.items(body)
         before = () if self.request.turn is None else self.request.turn.shown
-        visible = [*before, *(item for item in items if not self._is_ours(item))]
+        visible = [*before, *self.form.others(items, self.name)]
         return answer if visible == items else as_json(self.form.answer(body, visible))
 
     def follow_whole(self, answer: bytes) -> WireRequest | None:
@@ -280,7 +275,7 @@ class Reading:
             self.name,
             turn.rounds + 1,
             turn.before,
-            (*turn.shown, *(item for item in items if not self._is_ours(item))),
+            (*turn.shown, *self.form.others(items, self.name)),
             (*turn.plain, *self._plain(told), *self._plain(results)),
             (*turn.masked, *told, *results),
         )
@@ -296,10 +291,6 @@ class Reading:
             pending = Turn(plain=tuple(self._plain(results)), masked=tuple(results))
             self.book.remember(self.scope, f"result {call.id}", pending)
         return None
-
-    def _is_ours(self, item: Item) -> bool:
-        call = self.form.call(item)
-        return call is not None and call.name == self.name
 
     def _kept(self, items: Sequence[Item]) -> list[Item]:
         """Return items in the form that the provider accepts: it recognizes unstored items by their seal alone."""
@@ -335,9 +326,8 @@ class Reading:
     def _read(self, given: Mapping[str, Any]) -> str:
         """Return lines of a text; the text alone if the whole is requested and not too long."""
         store, handle = self.book.store, str(given["handle"])
-        if (
-            handle.encode("utf-8", "replace") not in self.sent
-        ):  # what another conversation left is nobody's business here
+        # what another conversation left is nobody's business here
+        if handle.encode("utf-8", "replace") not in self.sent:
             return f"[nothing is saved under handle {handle[:80]!r}]"
         data = store.get(NAMESPACE, handle)
         if data is None:  # a store that is full drops the oldest

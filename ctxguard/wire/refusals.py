@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ctxguard.errors import (
-    BudgetExceededError,
-    CheckFailedError,
-    ConfigError,
-    CtxguardError,
-    HistoryError,
-    WireError,
-)
+from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError, WireError
 from ctxguard.formats.registry import format_of
 from ctxguard.wire.replies import as_json
 

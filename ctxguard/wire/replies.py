@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ctxguard.pii import MaskSession
 from ctxguard.pii.mask.unmask import NamesHost, gets_values
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Format
-    from ctxguard.pii import MaskSession
 
 OnId = Callable[[str], object]
 OnItem = Callable[[str, Mapping[str, str]], object]
@@ -157,3 +157,9 @@ def as_json(value: object, *, allow_nan: bool = True) -> bytes:
         return write(ensure_ascii=False).encode()
     except UnicodeEncodeError:  # half of a surrogate pair
         return write().encode()
+
+
+def session_of(masks: Iterable[object]) -> MaskSession | None:
+    """Return the session that masked a history, by the masks of its report; None if there is none."""
+    sessions = (getattr(mask, "__self__", None) for mask in masks)
+    return next((one for one in sessions if isinstance(one, MaskSession)), None)

@@ -37,11 +37,7 @@ _WARNINGS: Final = 5
 
 @spread("run")
 def run(
-    command: list[str],
-    chain: StabilizerOptions,
-    guarding: Guarding,
-    port: int = 0,
-    log: Path | None = None,
+    command: list[str], chain: StabilizerOptions, guarding: Guarding, port: int = 0, log: Path | None = None
 ) -> None:
     """Run a client with every request guarded: ctxguard run -- codex, or claude, gemini, qwen, opencode, aider, llm.
 

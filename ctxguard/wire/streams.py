@@ -105,12 +105,8 @@ class ReplyEvents(Generic[Origin]):
         known = self._channels.get(delta.channel)
         if known is None:
             is_json = delta.is_arguments or self._reply.wants_json
-            tool = (
-                self._tools.get([part for part in delta.channel if part is not None][-1], "")
-                if delta.is_arguments
-                else ""
-            )
-            if delta.is_arguments and not gets_values(self._reply.tools, tool):
+            number = next((part for part in reversed(delta.channel) if part is not None), None)
+            if delta.is_arguments and not gets_values(self._reply.tools, self._tools.get(number, "")):
                 unmask = UnmaskStream(MemoryPseudonyms())
             else:
                 unmask = self._reply.session.unmask_stream(arguments=is_json, names_host=self._reply.names_host)
@@ -149,11 +145,9 @@ class Follows(Protocol):
 
     def weave(self) -> Weave:
         """Begin with a streamed answer."""
-        ...
 
     def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
         """Return the request that goes on with an answer; None where it is the client's turn."""
-        ...
 
 
 class EventStream:
@@ -208,9 +202,8 @@ class EventStream:
     def close(self) -> bytes:
         """Return the held-back bytes; the stream is over."""
         rest: bytes = self._splitter.close()
-        if (
-            rest and self._form is events and events.data_of(rest) is not None
-        ):  # some providers do not end their last event
+        # some providers do not end their last event
+        if rest and self._form is events and events.data_of(rest) is not None:
             rest = b"".join(self._restored(rest + b"\n\n"))
         return b"".join(self._rest()) + rest
 
