@@ -42,6 +42,8 @@ def read(
     from ctxguard.config import load_context_config
     from ctxguard.files.reader import read_file
 
+    if viewing.lines and viewing.rows:
+        raise typer.BadParameter("give --lines or --rows, not both")
     with working(f"reading {file}"):
         result = read_file(
             file,

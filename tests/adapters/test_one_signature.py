@@ -27,7 +27,7 @@ import ctxguard_langchain
 import ctxguard_openai_agents
 import ctxguard_pydantic_ai
 from ctxguard.wire import Guard
-from ctxguard.wire.guard import WireRequest
+from ctxguard.wire.guard import GuardSettings, WireRequest
 from ctxguard_langchain import ContextGuard, ContextGuardMiddleware, pre_model_hook
 
 set_tracing_disabled(True)
@@ -106,7 +106,7 @@ def test_no_door_says_otherwise_in_its_types():
         *(ContextGuard, ContextGuardMiddleware, pre_model_hook, ctxguard_langchain.with_message_history),
         *(ctxguard_pydantic_ai.ContextGuard, ctxguard_pydantic_ai.history_processor),
         ctxguard_openai_agents.call_model_input_filter,
-        Guard,
     ]
     made_by = [door.__init__ if isinstance(door, type) else door for door in doors]
-    assert {inspect.signature(one).parameters["on_report"].annotation for one in made_by} == {"OnReport | None"}
+    told = [inspect.signature(one).parameters["on_report"].annotation for one in made_by]
+    assert {*told, GuardSettings.__annotations__["on_report"].__forward_arg__} == {"OnReport | None"}
