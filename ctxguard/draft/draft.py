@@ -125,8 +125,9 @@ class Draft:
         detectors: the detectors of those maskers, for the check.
         message_detectors: detectors that a stage applied only to messages of people and the model.
         left_out: what a window recalls since its last cut, one for each block, in order; None if no window decided.
-        cut_at: position in the history of the artifact at which a stage last cut; None if none did. Everything before
-            it was written under another prompt.
+        cut_at: position in the history of the artifact at which a stage last cut; None if none did.
+        changed_at: likewise of the artifact at which the prompt before it last changed, by a cut or as recalled blocks
+            left. What the model wrote until then was written under another prompt.
         changes: what the stages have changed, in order.
         details: figures of a stage for the report, by stage name (scores, for example).
     """
@@ -141,6 +142,7 @@ class Draft:
     message_detectors: tuple[Detector, ...] = ()
     left_out: tuple[LeftOut, ...] | None = None
     cut_at: int | None = None
+    changed_at: int | None = None
     changes: tuple[Change, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
     _tokens: int | None = field(default=None, init=False, repr=False, compare=False)

@@ -54,8 +54,8 @@ def _stale(draft: Draft, change: Change) -> set[int]:
     """Return the artifacts, by `id()` of their roots, that were written before a change took effect."""
     if change.stage in _MENDS:
         return set()
-    if change.stage == _WINDOW and draft.cut_at is not None:  # an earlier cut may have come between
-        return {id(artifact.root) for artifact in draft.history[: draft.cut_at + 1]}
+    if change.stage == _WINDOW and draft.changed_at is not None:  # an earlier cut may have come between
+        return {id(artifact.root) for artifact in draft.history[: draft.changed_at + 1]}
     kept = {id(artifact.root) for artifact in change.after}
     known = {id(artifact.root) for artifact in change.before}
     if not kept ^ known:

@@ -154,7 +154,7 @@ class _Window:
         if wanted is None:
             return state
         for blocks in (state.recalled, ()):  # Earlier blocks leave before anything else does.
-            fewer = replace(state, recalled=blocks)
+            fewer = state.with_blocks(blocks, number)
             left = gate.within(wanted, wanted.tokens, fewer)
             if fewer.total + left.tokens <= budget:
                 return replace(fewer, recalled=(*blocks, left)) if left.tokens else fewer
@@ -184,7 +184,7 @@ class _Window:
         # Blocks leave before anything else does, that of this turn last.
         asked = self._history.last_asked(number + 1)
         for blocks in (tuple(left for left in state.recalled if left.asked == asked), ()):
-            fewer = replace(state, recalled=blocks)
+            fewer = state.with_blocks(blocks, number)
             if fewer.total <= self._cutter.goal(fewer, number):
                 return fewer
         state = self._cutter.cut(fewer, number)
@@ -236,7 +236,8 @@ class _Window:
         if bounded := self._bounded_messages(state):
             details["bounded_messages"] = bounded
         cut_at = None if state.cut_at is None else self._cut_at(draft, state.cut_at)
-        return replace(fitted, cut_at=cut_at, left_out=left, details=details)
+        changed_at = None if state.cut_at is None else self._cut_at(draft, max(state.cut_at, state.left_at))
+        return replace(fitted, cut_at=cut_at, changed_at=changed_at, left_out=left, details=details)
 
     def _cut_at(self, draft: Draft, number: int) -> int:
         """Return an exchange's position in the full history, which differs if stages added or dropped artifacts."""

@@ -43,6 +43,7 @@ class WindowState:
         kept: numbers of the exchanges that the last cut kept; all later ones are kept.
         shortened: artifacts that are sent in a shorter form, or masked again, by their position.
         cuts: numbers of the latest exchanges that hit the budget, oldest first, at most `LATEST`.
+        left_at: number of the latest exchange at which recalled blocks left, which changes the prompt as a cut does.
         fixed: tokens that are never evicted: overhead, system, task and pins so far.
         authority: number of system and task artifacts counted in it.
         tokens: tokens of all other kept exchanges, including the trail.
@@ -58,6 +59,7 @@ class WindowState:
     kept: tuple[int, ...] = ()
     shortened: Mapping[int, Shortened] = field(default_factory=dict)
     cuts: tuple[int, ...] = ()
+    left_at: int = -1
     fixed: int = 0
     authority: int = 0
     tokens: int = 0
@@ -67,6 +69,11 @@ class WindowState:
     note: Artifact | None = None
     told: int = 0
     recalled: tuple[LeftOut, ...] = ()
+
+    def with_blocks(self, blocks: tuple[LeftOut, ...], number: int) -> WindowState:
+        """Return the state at an exchange with these of its recalled blocks."""
+        left_at = self.left_at if blocks == self.recalled else number
+        return replace(self, recalled=blocks, left_at=left_at)
 
     @property
     def cut_at(self) -> int | None:
