@@ -31,8 +31,9 @@ PROVIDERS: Final = {"chat": "openai", "responses": "openai", "anthropic": "anthr
 _MARKED: Final = ("anthropic", "converse")
 """APIs whose caches hold only what a client marks, and which report what was written."""
 _LONGER: Final = 3_600.0
-"""Seconds for which Anthropic keeps a prefix that is so marked:"""
+"""Seconds for which Anthropic keeps a prefix that is marked for an hour."""
 _FOR_AN_HOUR: Final = re.compile(rb'"ttl"\s*:\s*"1h"')
+"""The mark."""
 _REMEMBERED: Final = 16_384
 """Answered requests that are remembered."""
 _LOG: Final = logging.getLogger("ctxguard.wire")
