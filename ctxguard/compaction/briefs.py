@@ -129,7 +129,7 @@ class _Writer:
     ) -> None:
         self.count = counter.text
         self.history = history = History(counter.artifact, artifacts)
-        self.file_tools = window.settings.file_tools
+        self.file_tools = window.settings.file_tools or {}
         self.exchanges = [history.members(number) for number in range(len(history))]
         large = (
             a.text for one in self.exchanges for a in one[1:] if window.store is not None and history.count(a) > _STORED

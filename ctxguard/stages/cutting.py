@@ -251,7 +251,7 @@ class Cutter:
         last. The newest user messages fill that share; one of more than a quarter of it counts as pasted text.
         """
         history = self.ledger.history
-        stale = stale_among(((n, history.members(n)) for n in there), self.settings.file_tools)
+        stale = stale_among(((n, history.members(n)) for n in there), self.settings.file_tools or {})
         rank = dict.fromkeys((n for n in stale if n <= there[-1] - _RECENT), -1)
         share = left = int(_PEOPLE * keep)
         asked = [n for n in leaving if history.spans[n].is_asked and not observed(history, n, there[-1])]
