@@ -20,7 +20,7 @@ from ctxguard.history.records import records_in
 from ctxguard.stages.bound_tool_output import bounded, handle_of
 from ctxguard.stages.file_tools import stale_among
 from ctxguard.stages.squeezing import water_level
-from ctxguard.stages.traces import Step, observed, trace_of
+from ctxguard.stages.traces import TrailStep, observed, trace_of
 from ctxguard.stages.trail import read_trail, steps_told
 from ctxguard.stages.window_settings import SMALL, WindowSettings
 from ctxguard.stages.window_state import LATEST, Ledger, Shortened, WindowState
@@ -315,7 +315,7 @@ class Cutter:
                 return replace(state, note=note, told=steps_told(note.text), tokens=state.tokens + tokens)
             limit -= max(tokens - most, limit // 8 + 1)  # the heading, and what masking added
 
-    def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[Step, ...]]:
+    def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[TrailStep, ...]]:
         """Yield the steps of evicted exchanges; a trail and a block of recalled messages are not steps themselves."""
         history = self.ledger.history
         for number in numbers:
