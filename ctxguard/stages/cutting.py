@@ -20,7 +20,7 @@ from ctxguard.history.records import records_in
 from ctxguard.stages.bound_tool_output import bounded, handle_of
 from ctxguard.stages.file_tools import stale_among
 from ctxguard.stages.squeezing import water_level
-from ctxguard.stages.traces import Step, observed, trace_of
+from ctxguard.stages.traces import TrailStep, observed, trace_of
 from ctxguard.stages.trail import read_trail, steps_told
 from ctxguard.stages.window_settings import SMALL, WindowSettings
 from ctxguard.stages.window_state import LATEST, Ledger, Shortened, WindowState
@@ -252,7 +252,7 @@ class Cutter:
         last. The newest user messages fill that share; one of more than a quarter of it counts as pasted text.
         """
         history = self.ledger.history
-        stale = stale_among(((n, history.members(n)) for n in there), self.settings.file_tools)
+        stale = stale_among(((n, history.members(n)) for n in there), self.settings.file_tools or {})
         rank = dict.fromkeys((n for n in stale if n <= there[-1] - _RECENT), -1)
         share = left = int(_PEOPLE * keep)
         asked = [n for n in leaving if history.spans[n].is_asked and not observed(history, n, there[-1])]
@@ -316,7 +316,7 @@ class Cutter:
                 return replace(state, note=note, told=steps_told(note.text), tokens=state.tokens + tokens)
             limit -= tokens - most  # the heading, and what masking added
 
-    def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[Step, ...]]:
+    def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[TrailStep, ...]]:
         """Yield the steps of evicted exchanges; a trail and a block of recalled messages are not steps themselves."""
         history = self.ledger.history
         for number in numbers:
