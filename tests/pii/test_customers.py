@@ -171,3 +171,54 @@ def test_a_word_that_is_a_customer_s_surname_stays_a_word(text):
     session = Masker(BOTH).session()
     session.text(INTRODUCED)
     assert session.text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Cognome: Rossi\nNome: Chiara\nCodice: 1", "Chiara"),
+        ("Surname: Rossi\nGiven names: Chiara\n", "Chiara"),
+        ("Caller Anna Lind says that it rings.", "Anna Lind"),
+        ("Passenger Anna Lind wants a window seat.", "Anna Lind"),
+        ("Emergency contact: Anna Lind\nPhone: none", "Anna Lind"),
+        ("Requested by: Anna Lind\nItem: hose", "Anna Lind"),
+        ("Targa: 1; proprietario: Anna Lind; pratica 2", "Anna Lind"),
+        ("Hey team, Anna van den Lind <a@b.example> asked.", "Anna van den Lind"),
+    ],
+)
+def test_more_words_that_announce_a_name(text, name):
+    assert name not in mask_pii(text, BOTH)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Customer Success meets on Monday.",
+        "User Interface Design is dull.",
+        "Guest Access Control",
+        "the restaurant name: Golden Dragon",
+    ],
+)
+def test_roles_with_a_capital_are_not_always_people(text):
+    assert mask_pii(text, PEOPLE) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INFO login user={} ip=x",
+        '{{"user": "{}", "n": 1}}',
+        '203.0.113.9 - {} [10/Oct/2024:13:55:36 +0000] "GET / HTTP/1.1" 200 1',
+        "sshd[17]: Accepted publickey for {} from 203.0.113.9 port 22",
+        "sshd[17]: Failed password for invalid user {} from 203.0.113.9 port 22",
+    ],
+)
+@pytest.mark.parametrize("user", ["jdoe42", "m.koch3", "peter-s9"])
+def test_user_names_in_logs(text, user):
+    assert "[REDACTED_USERNAME]" in mask_pii(text.format(user))
+    assert "USERNAME" not in mask_pii(text.format("root"))
+
+
+@pytest.mark.parametrize("text", ["for step2 in steps", "wait for build7 from CI", "user = User2()", "a - b2 [c]"])
+def test_words_with_digits_that_are_not_user_names(text):
+    assert mask_pii(text) == text

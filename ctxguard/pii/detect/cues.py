@@ -42,9 +42,11 @@ _CODE: Final = (
     r"(?P<value>(?:[A-Za-z]{1,3}[- ])?(?=[A-Za-z]{0,3}\d)[A-Za-z0-9]{2,5}"
     r"(?:[ -](?=[A-Za-z0-9]{0,2}\d)[A-Za-z0-9]{2,4})?(?: [A-Z]{2})?)(?![^\W_])"
 )
+_CALLED: Final = r"[^\W\d_]\S{1,20}(?: [^\W\d_]\S{0,20}){0,3}?"
 # After a label that heads a column, or a value of an object: `"customer": {`.
 _COLUMN: Final = re.compile(r"[\"'*_`)]{0,3}(?:[ \t]{0,20}(?:[|,;\t\n\r\]<)]|\Z)|  )")
 _OWNER: Final = re.compile(r"\"[^\"\n]{1,30}\"\s{0,4}:\s{0,4}(?:\[\s{0,20})?\Z")
+_LAST_WORD: Final = re.compile(r"[^\W_][^\n]\Z")
 _BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
 
 
@@ -169,7 +171,7 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
         return None
     # `file_name`, `restaurant name`: the word before says whose name it is
     if frame.beside is not None and (
-        (text[start - 1 : start] in "_-." and start) or text[max(0, start - 2) : start - 1].isalnum()
+        (text[start - 1 : start] in "_-." and start) or _LAST_WORD.search(text, max(0, start - 2), start)
     ):
         return None
     if frame.begins and not _is_beginning(text, start):
@@ -295,13 +297,11 @@ def _of_name_labels(joint: re.Pattern[str]) -> list[tuple[Sequence[str], Frame]]
 
 def _of_persons() -> list[tuple[Sequence[str], Frame]]:
     joint, space = re.compile(_JOINT + _REST, re.IGNORECASE), re.compile(_SPACE + _REST)
-    calling = re.compile(
-        r" (?P<value>[^\W\d_]\S{1,20}(?: [^\W\d_]\S{0,20}){0,3}?)"
-        rf"(?=,? (?i:{'|'.join(words('behind_callers'))})(?![^\W_]))"
-    )
+    calling = re.compile(rf" (?P<value>{_CALLED})(?=,? (?i:{'|'.join(words('behind_callers'))})(?![^\W_]))")
     closing = re.compile(
         r"[,.!]?[ \t]{0,3}(?:\n{1,3}|  |(?<=,) )[ \t*_–—-]{0,4}(?P<value>[^\W\d_](?:(?!  )[^\n\"<>{}\[\]|;\\]){1,60})"
     )
+    acting = re.compile(rf" (?P<value>{_CALLED})(?= (?:{'|'.join(words('acting'))})(?![^\W_]))")
     channel = re.compile(r"\][ \t](?P<value>[^\W\d_][^\n]{1,40})")
     title = re.compile(r"\.?[ \t+]{1,2}(?P<value>(?:(?!  ).){2,60})")
     return [
@@ -319,6 +319,7 @@ def _of_persons() -> list[tuple[Sequence[str], Frame]]:
         (words("relatives"), Frame(PERSON, space, people.name, "words")),
         (words("channels"), Frame(PERSON, channel, people.name, "closed")),
         (words("roles"), Frame(PERSON, space, people.name, "full", is_capital=False)),
+        (words("roles"), Frame(PERSON, acting, people.name, "full", begins=True, is_capital=True)),
         (words("titles"), Frame(PERSON, title, people.name, "words", is_capital=True)),
         (words("greetings"), Frame(PERSON, space, people.name, "closed", begins=True)),
         (words("closings"), Frame(PERSON, closing, people.name, "line", begins=True)),
