@@ -143,7 +143,7 @@ def require_window(policy: str, given: Mapping[str, object]) -> None:
 
 
 def settings_of(config: Path | None, *, says_none: bool = False) -> StabilizerConfig:
-    """Return the settings of the file and the environment, and print their source; `says_none`: also if there is none."""
+    """Return the settings of the file and the environment, and print their source; `says_none`: none, too."""
     from ctxguard.config import load_context_config
     from ctxguard.config.loading import settings_source
 
