@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Final, Unpack
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Lifetime
 from ctxguard.draft import Stage
 from ctxguard.errors import ConfigError
-from ctxguard.settings import nearest
+from ctxguard.settings import nearest, settings_of
 from ctxguard.stages import (
     ExpireLifetimes,
     MaskMessages,
@@ -20,7 +21,7 @@ from ctxguard.stages import (
     RepairExchanges,
     StableWindow,
 )
-from ctxguard.stages.window_settings import WindowOptions
+from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowSettings
 from ctxguard.strategies import DropVerboseOutput, FillBudget
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "POLICIES",
-    "ChainOptions",
-    "WindowOptions",
+    "ChainSettings",
     "agent_stages",
     "browser_stages",
     "chat_stages",
@@ -42,8 +42,9 @@ __all__ = [
 ]
 
 
-class ChainOptions(WindowOptions, total=False):
-    """The settings that every policy with a window takes, including those of the window.
+@dataclass(frozen=True)
+class ChainSettings(WindowSettings):
+    """The settings that every policy with a window takes by keyword, including those of the window.
 
     Attributes:
         rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
@@ -52,23 +53,24 @@ class ChainOptions(WindowOptions, total=False):
         store: where full texts are saved; views and the trail then name a handle.
     """
 
-    rules: Detector | Sequence[Detector] | None
-    masker: Masker | None
-    lifetimes: Mapping[str, Lifetime] | None
-    store: Store | None
+    rules: Detector | Sequence[Detector] | None = None
+    masker: Masker | None = None
+    lifetimes: Mapping[str, Lifetime] | None = None
+    store: Store | None = None
 
 
-def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
+def agent_stages(**settings: object) -> list[Stage]:
     """Return the chain for agents, without recall: repair, expire, mask, keep a stable window, order."""
-    return [*_prepared(settings), _window(settings), OrderByAuthority()]
+    chain = settings_of(ChainSettings, settings)
+    return [*_prepared(chain), _window(chain), OrderByAuthority()]
 
 
-def chat_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
+def chat_stages(**settings: object) -> list[Stage]:
     """Return the chain for chats, which is that for agents: in both, user messages are kept longest."""
     return agent_stages(**settings)
 
 
-def default_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
+def default_stages(*, embed: Embed | None = None, **settings: object) -> list[Stage]:
     """Return the default chain, for agents and conversations alike: the agent chain, with recall on demand.
 
     At the beginning of a turn whose question matches evicted exchanges better than those in the context, the relevant
@@ -76,49 +78,46 @@ def default_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOption
 
     Args:
         embed: compares by meaning as well as by words, see `RecallRelevant`; `static` for the extra `semantic`.
-        **settings: see `ChainOptions`.
+        **settings: see `ChainSettings`.
     """
-    return _recalling(RecallRelevant(embed=embed, store=settings.get("store")), settings)
+    chain = settings_of(ChainSettings, settings)
+    return _recalling(chain, RecallRelevant(embed=embed, store=chain.store))
 
 
-def recall_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
+def recall_stages(*, embed: Embed | None = None, **settings: object) -> list[Stage]:
     """Return the default chain with recall in every turn. The trail takes a tenth of the tokens after a cut.
 
     Args:
         embed: compares by meaning as well as by words, see `RecallRelevant`; `static` for the extra `semantic`.
-        **settings: see `ChainOptions`.
+        **settings: see `ChainSettings`.
     """
-    recall = RecallRelevant(threshold=0.0, embed=embed, store=settings.get("store"))
-    return _recalling(recall, {"trail": 0.1, **settings})
+    chain = settings_of(ChainSettings, settings)
+    return _recalling(chain, RecallRelevant(threshold=0.0, embed=embed, store=chain.store))
 
 
-def browser_stages(*, level: str = "medium", **settings: Unpack[ChainOptions]) -> list[Stage]:
+def browser_stages(*, level: str = "medium", **settings: object) -> list[Stage]:
     """Return the agent chain for browsers: page snapshots and console messages are compressed by their type.
 
     Args:
         level: `low`, `medium` or `high`, see `ctxguard.content.MessageCompressor`.
-        **settings: see `ChainOptions`.
+        **settings: see `ChainSettings`.
     """
     from ctxguard.content import MessageCompressor
 
-    return [*_prepared(settings), MessageCompressor(level), _window(settings), OrderByAuthority()]
+    chain = settings_of(ChainSettings, settings)
+    return [*_prepared(chain), MessageCompressor(level), _window(chain), OrderByAuthority()]
 
 
-def _prepared(settings: ChainOptions) -> list[Stage]:
-    return [
-        RepairExchanges(),
-        ExpireLifetimes(settings.get("lifetimes")),
-        MaskPII(settings.get("rules"), masker=settings.get("masker")),
-    ]
+def _prepared(chain: ChainSettings) -> list[Stage]:
+    return [RepairExchanges(), ExpireLifetimes(chain.lifetimes), MaskPII(chain.rules, masker=chain.masker)]
 
 
-def _recalling(recall: RecallRelevant, settings: ChainOptions) -> list[Stage]:
-    return [*_prepared(settings), _window(settings, recall), recall, OrderByAuthority()]
+def _recalling(chain: ChainSettings, recall: RecallRelevant) -> list[Stage]:
+    return [*_prepared(chain), _window(chain, recall), recall, OrderByAuthority()]
 
 
-def _window(settings: ChainOptions, recall: RecallRelevant | None = None) -> StableWindow:
-    options = {name: value for name, value in settings.items() if name in WindowOptions.__annotations__}
-    return StableWindow(recall=recall, store=settings.get("store"), **options)  # type: ignore[arg-type]  # names and types of `WindowOptions`
+def _window(chain: ChainSettings, recall: RecallRelevant | None = None) -> StableWindow:
+    return StableWindow(recall=recall, store=chain.store, **{name: getattr(chain, name) for name in WINDOW_SETTINGS})
 
 
 def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -> list[Stage]:
@@ -179,7 +178,7 @@ POLICIES: Final[dict[str, Callable[..., list[Stage]]]] = {
 def policy_settings(policy: str) -> frozenset[str]:
     """Return the names of the settings that a policy takes."""
     own = inspect.signature(POLICIES[policy]).parameters.keys()
-    return frozenset(own - {"settings"} | ChainOptions.__annotations__.keys() if "settings" in own else own)
+    return frozenset(own - {"settings"} | {each.name for each in fields(ChainSettings)} if "settings" in own else own)
 
 
 def settings_taken(policy: str, given: Iterable[str], general: AbstractSet[str]) -> frozenset[str]:

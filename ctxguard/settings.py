@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Final, NoReturn, TypeVar, get_args
@@ -192,6 +193,19 @@ def one_of(value: T, known: object, setting: str) -> T:
     if value not in get_args(known):
         raise ConfigError(f"{setting} is {', '.join(words)} or {last}, not {value!r}", setting=setting)
     return value
+
+
+def settings_of(kind: type[T], given: Mapping[str, object]) -> T:
+    """Return a dataclass of settings; those that are missing or None get their default.
+
+    Raises:
+        ConfigError: a name is none of its fields, or a value is out of range.
+    """
+    known = [each.name for each in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    if unknown := sorted(given.keys() - set(known)):
+        told = f"unknown setting {unknown[0]!r}{nearest(unknown[0], known)}; known are {', '.join(sorted(known))}"
+        raise ConfigError(told, setting=unknown[0])
+    return kind(**{name: value for name, value in given.items() if value is not None})
 
 
 def instance(given: object, wanted: type[T], setting: str) -> T:

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, drive, refuse, stage_name
@@ -27,7 +27,7 @@ from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, one_of, valid_budget, whole_number
 from ctxguard.stages.mask_pii import MaskPII
 from ctxguard.stages.stable_window import StableWindow
-from ctxguard.stages.window_settings import WindowOptions
+from ctxguard.stages.window_settings import WINDOW_SETTINGS
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import Headroom, kept_free, valid_headroom
 from ctxguard.tokens.windows import Window, window_of
@@ -99,18 +99,18 @@ class Stabilizer:
         on_failure: OnFailure = "report",
         mode: Mode = "enforce",
         shorten_tools: bool = True,
-        **window: Unpack[WindowOptions],
+        **window: object,
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
 
-        untaken = [name for name in window if name not in WindowOptions.__annotations__]
+        untaken = [name for name in window if name not in WINDOW_SETTINGS]
         if untaken:
             raise not_taken(untaken[0], _settings_of(Stabilizer))
         self.budget: int | str = valid_budget(budget)
         self.on_failure: OnFailure = one_of(on_failure, OnFailure, "on_failure")
         self.mode: Mode = one_of(mode, Mode, "mode")
         profile = () if provider is None else (provider_profile(provider),)
-        wanted = callables(default_stages(**window) if stages is None else stages, "stages")
+        wanted = callables(default_stages(embed=None, **window) if stages is None else stages, "stages")
         self.stages: tuple[Stage, ...] = suiting(wanted, profile[0]) if profile else wanted
         judging = callables(ALL_CHECKS if checks is None else checks, "checks", named=True)
         self.checks: tuple[Check, ...] = (*judging, *profile)
@@ -135,7 +135,7 @@ class Stabilizer:
         Raises:
             ConfigError: no such policy or setting.
         """
-        general = _settings_of(cls) - {"stages"} - WindowOptions.__annotations__.keys()
+        general = _settings_of(cls) - {"stages"} - set(WINDOW_SETTINGS)
         own = settings_taken(policy, settings, general)
         chain = POLICIES[policy](**{n: value for n, value in settings.items() if n in own and value is not None})
         rest = {name: value for name, value in settings.items() if name in general and name not in own}
@@ -452,7 +452,7 @@ def _settings_of(kind: type[Stabilizer]) -> set[str]:
     """Return the names of the settings, without the budget."""
     parameters = inspect.signature(kind).parameters.values()
     own = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
-    return own | WindowOptions.__annotations__.keys()
+    return own.union(WINDOW_SETTINGS)
 
 
 def _verdict(check: Check, draft: Draft) -> CheckResult:

@@ -75,10 +75,11 @@ def test_sections_have_their_defaults():
         "policy": "default",
         "keep_recent": 2,
         "target": None,
-        "trail": None,
-        "output_share": None,
+        "trail": 0.1,
+        "output_share": 0.1,
         "rules": None,
         "on_overflow": "raise",
+        "file_tools": None,
         "mode": "enforce",
         "counter": "auto",
         "model": None,
@@ -359,8 +360,8 @@ def as_written(default):
 
 def described(model):
     """Walk the settings of a model with what its docstring says they are."""
-    for kind in model.__mro__[: model.__mro__.index(BaseModel)]:
-        attributes = inspect.getdoc(kind).partition("Attributes:\n")[2]
+    for kind in (each for each in model.__mro__ if each.__module__.startswith("ctxguard.")):
+        attributes = inspect.getdoc(kind).partition("Attributes:\n")[2].partition("\n\nRaises:")[0]
         for told in re.split(r"\n?^    (?=\w)", attributes, flags=re.MULTILINE)[1:]:
             name, _, meaning = " ".join(told.split()).partition(": ")
             yield name, meaning.rstrip(".")

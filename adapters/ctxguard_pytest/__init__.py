@@ -15,7 +15,7 @@ __all__ = ["assert_stable", "ctxguard_session"]
 
 if TYPE_CHECKING:
     from ctxguard.harness.figures import Figures
-    from ctxguard.harness.sessions import Session
+    from ctxguard.harness.sessions import RecordedSession
     from ctxguard.stabilizer import Stabilizer
 
 
@@ -43,7 +43,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def ctxguard_session(request: pytest.FixtureRequest) -> Session:
+def ctxguard_session(request: pytest.FixtureRequest) -> RecordedSession:
     """Return one session of `--ctxguard-sessions`."""
     from ctxguard.harness.recordings import Recording, Skipped, opened
 
@@ -65,7 +65,7 @@ def assert_stable() -> Callable[..., Figures]:
 
 
 def _assert_stable(
-    session: Session | list[object], stabilizer: Stabilizer | None = None, *, min_support: float = 0.0
+    session: RecordedSession | list[object], stabilizer: Stabilizer | None = None, *, min_support: float = 0.0
 ) -> Figures:
     from ctxguard.harness.replay import replay
     from ctxguard.harness.sessions import parse_session

@@ -132,9 +132,9 @@ def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
 def require_window(policy: str, given: Mapping[str, object]) -> None:
     """Reject settings of the window for a policy without one: they would have no effect."""
     from ctxguard.policies import POLICIES, policy_settings
+    from ctxguard.stages.window_settings import WINDOW_SETTINGS
 
-    of_window = {"on_overflow", "target", "trail"}
-    idle = sorted(of_window & given.keys() - policy_settings(policy)) if policy in POLICIES else []
+    idle = sorted(given.keys() & set(WINDOW_SETTINGS) - policy_settings(policy)) if policy in POLICIES else []
     if idle:
         option = idle[0].replace("_", "-")
         raise ConfigError(

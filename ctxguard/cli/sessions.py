@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from ctxguard.errors import BudgetExceededError, HistoryError, SessionFileError
 
 if TYPE_CHECKING:
-    from ctxguard.harness import Session
+    from ctxguard.harness import RecordedSession
 
 
-def sessions_of(path: str, adapter: str | None) -> list[Session]:
+def sessions_of(path: str, adapter: str | None) -> list[RecordedSession]:
     """Return the sessions of a file; all are read before any is processed, so that a damaged file is rejected whole."""
     from ctxguard.harness import read_sessions
 
@@ -20,7 +20,7 @@ def sessions_of(path: str, adapter: str | None) -> list[Session]:
 
 
 @contextmanager
-def naming(path: str, session: Session) -> Iterator[None]:
+def naming(path: str, session: RecordedSession) -> Iterator[None]:
     """Add the file and the session to errors about them."""
     try:
         yield

@@ -23,7 +23,7 @@ from ctxguard.stages import StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.file_tools import uses_of
 from ctxguard.stages.lexical import LexicalIndex
-from ctxguard.stages.traces import Step, observed, spoken, trace_of
+from ctxguard.stages.traces import TrailStep, observed, spoken, trace_of
 from ctxguard.stages.trail import Trail, shortened
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def brief_flow(
     masked = yield from masking(cast("Sequence[Artifact]", history))
     if all(artifact.kind is Kind.SYSTEM for artifact in masked.artifacts):
         raise HistoryError("an empty history has nothing to hand over")
-    writer = _Writer(counter, masked.artifacts, window, for_)
+    writer = _BriefWriter(counter, masked.artifacts, window, for_)
     text, tokens, limit = "", budget + 1, budget
     while tokens > budget and limit > 0:
         text = writer.written(limit)
@@ -121,7 +121,7 @@ def brief_flow(
     return Brief(text, tokens, tuple(named))
 
 
-class _Writer:
+class _BriefWriter:
     """Collect the lines of a brief by kind, the most important first, and write those that fit."""
 
     def __init__(
@@ -129,7 +129,7 @@ class _Writer:
     ) -> None:
         self.count = counter.text
         self.history = history = History(counter.artifact, artifacts)
-        self.file_tools = window.settings.file_tools
+        self.file_tools = window.settings.file_tools or {}
         self.exchanges = [history.members(number) for number in range(len(history))]
         large = (
             a.text for one in self.exchanges for a in one[1:] if window.store is not None and history.count(a) > _STORED
@@ -195,7 +195,7 @@ class _Writer:
 
     def _trail(self) -> Trail:
         """Return the calls; a failure is left out if the same call succeeded later."""
-        steps: dict[tuple[str, str], list[Step]] = {}
+        steps: dict[tuple[str, str], list[TrailStep]] = {}
         for members in self.exchanges:
             handles = {n: self.handles[one.text] for n, one in enumerate(members) if one.text in self.handles}
             for step in trace_of(members, handles) if members[0].calls else ():

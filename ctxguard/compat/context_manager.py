@@ -16,7 +16,7 @@ from ctxguard.settings import instance
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII, OrderByAuthority, RepairExchanges, StableWindow
 from ctxguard.stages.message_compressor import MessageCompressor
-from ctxguard.stages.window_settings import WindowOptions
+from ctxguard.stages.window_settings import WINDOW_SETTINGS
 from ctxguard.strategies import CheckpointManager, IntelligentPruner, PruningRules, SlidingWindow
 from ctxguard.strategies.checkpoints import phase_rules, state_of
 from ctxguard.strategies.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
@@ -126,7 +126,7 @@ class ContextManager:
             )
         chain: list[Stage] = [RepairExchanges(), MaskPII(rules), *self._strategy(), self.compressor]
         if config.budget is not None:
-            window = config.model_dump(include=set(WindowOptions.__annotations__))
+            window = config.model_dump(include=set(WINDOW_SETTINGS))
             chain.append(StableWindow(**window))
         return Stabilizer(
             _UNLIMITED if config.budget is None else config.budget,

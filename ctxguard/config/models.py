@@ -19,7 +19,8 @@ from pydantic import (
 )
 
 from ctxguard.errors import ConfigError
-from ctxguard.settings import nearest, valid_budget
+from ctxguard.settings import nearest, settings_of, valid_budget
+from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowSettings
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -153,7 +154,7 @@ class CompactionConfig(_Settings):
         return self
 
 
-class StabilizerConfig(_Settings):
+class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pydantic freezes it, too
     """The settings of the stabilizer.
 
     Attributes:
@@ -161,12 +162,8 @@ class StabilizerConfig(_Settings):
             window is named with each call; None means that it must be given to the stabilizer.
         policy: name of the chain of stages.
         keep_recent: number of latest messages that are always kept.
-        target: see `ctxguard.stages.WindowSettings`, as for the two below; None means the policy's own.
-        trail: share of the tokens after a cut that the trail of evicted messages may take.
-        output_share: share of the available tokens that a tool output may take once the model has seen it.
         rules: names of the rule sets that are masked (`standard`, `people`, `ssn`, `digits`), one or several; None
             means those of the policy.
-        on_overflow: `raise`, or `bound` user messages if the mandatory messages do not fit.
         mode: `enforce`, or `observe`: report what would have been done, and send the original.
         counter: `auto`, `estimate`, or the name of an encoding.
         model: name of the model, whose vocabulary, framing and hidden prompts are counted.
@@ -181,11 +178,7 @@ class StabilizerConfig(_Settings):
     budget: int | str | None = None
     policy: str = "default"
     keep_recent: Natural = 2
-    target: float | None = None
-    trail: float | None = None
-    output_share: float | None = None
     rules: Annotated[list[Literal["standard", "people", "ssn", "digits"]], BeforeValidator(_listed)] | None = None
-    on_overflow: Literal["raise", "bound"] = "raise"
     mode: Literal["enforce", "observe"] = "enforce"
     counter: str = "auto"
     model: str | None = None
@@ -194,13 +187,11 @@ class StabilizerConfig(_Settings):
     shorten_tools: bool = True
     store: str | None = None
 
-    @field_validator("target", "trail", "output_share")
+    @field_validator(*WINDOW_SETTINGS)
     @classmethod
-    def _of_the_window(cls, share: float | None, info: ValidationInfo) -> float | None:
-        from ctxguard.stages.window_settings import window_settings
-
-        window_settings({info.field_name: share})  # type: ignore[misc]  # the window itself says what is out of range
-        return share
+    def _suits_the_window(cls, value: object, info: ValidationInfo) -> object:
+        settings_of(WindowSettings, {str(info.field_name): value})
+        return value
 
     @field_validator("budget", mode="before")
     @classmethod
@@ -385,8 +376,10 @@ def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError
     details = error.errors(include_url=False)
     lines = [_line(detail, model) for detail in details]
     cause = details[0].get("ctx", {}).get("error")
-    inner = [cause.setting] if isinstance(cause, ConfigError) and cause.setting else []
-    setting = ".".join([*map(str, details[0]["loc"]), *inner]) or None
+    place = [str(step) for step in details[0]["loc"]]
+    if isinstance(cause, ConfigError) and cause.setting and place[-1:] != [cause.setting]:
+        place.append(cause.setting)
+    setting = ".".join(place) or None
     return ConfigError("; ".join(lines), setting=setting)
 
 

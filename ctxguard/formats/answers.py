@@ -8,6 +8,7 @@ response continue where the first stopped.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -20,7 +21,7 @@ Item = dict[str, Any]
 AnyItem = TypeVar("AnyItem", bound=Body)
 
 
-class Weave:
+class Weave(ABC):
     """Follow the streamed responses to one request of a client: feed each event, then look at `items`.
 
     Args:
@@ -50,9 +51,9 @@ class Weave:
         self.items, self.hidden, self.goes_on, self.is_over = [], set[int](), False, False
         self.round += 1
 
+    @abstractmethod
     def feed(self, event: Event) -> Event | None:
         """Return an event as the client gets it, the very event if nothing is hidden; None for a hidden one."""
-        raise NotImplementedError
 
     def _is_hidden(self, item: Body) -> bool:
         return not self.answers.others([item], self.name)
@@ -68,7 +69,7 @@ class Weave:
         return len(self.shown) + number - sum(other < number for other in self.hidden)
 
 
-class Answers:
+class Answers(ABC):
     """The description of the responses of one API.
 
     Attributes:
@@ -87,9 +88,9 @@ class Answers:
     calls: ClassVar[tuple[Path, Path, Path]] = (("name",), ("input",), ("id",))
     types: ClassVar[tuple[str, ...]] = ()
 
+    @abstractmethod
     def tool(self, schema: Body) -> Body:
         """Return a function in the form of the API's tools."""
-        raise NotImplementedError
 
     def with_tool(self, kind: Format, body: Body, schema: Body) -> Body:
         """Return a request with one more function among its tools, the last one."""

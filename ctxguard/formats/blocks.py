@@ -5,6 +5,7 @@ Each tool result of a message becomes one artifact, and the rest of the message 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -79,9 +80,9 @@ class BlockFormat(Format):
         """Return the messages of a request or of a list."""
         return messages_of(native)
 
+    @abstractmethod
     def prompt(self, native: Mapping[str, Any]) -> object:
         """Return the content of the system prompt of a request; an empty value if there is none."""
-        raise NotImplementedError
 
     def with_history(self, native: Mapping[str, Any], system: object, messages: list[object]) -> Mapping[str, Any]:
         """Return a request with another history."""
@@ -91,13 +92,13 @@ class BlockFormat(Format):
         """Return artifacts in which results without an id have the id of their call."""
         return artifacts
 
+    @abstractmethod
     def placed(self, message: object) -> list[PlacedBlock]:
         """Return the blocks of a message with their places.
 
         Raises:
             HistoryError: It is not a message of the format.
         """
-        raise NotImplementedError
 
     def role(self, message: object) -> str:
         """Return the role of a message."""
@@ -107,21 +108,21 @@ class BlockFormat(Format):
         """Return the numbers of the blocks that are not results, by artifact."""
         return [tuple(rest)]
 
+    @abstractmethod
     def result(self, block: object) -> object:
         """Return the tool result of a block, or None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
         """Return the id of the call that a result block answers, the place of the id, and the tool's name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
         """Return the calls in some blocks."""
-        raise NotImplementedError
 
+    @abstractmethod
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
         """Yield the fields of a block that are not read otherwise."""
-        raise NotImplementedError
 
     def is_pinned(self, block: object) -> bool:  # noqa: ARG002 - the signature of all formats
         """Return whether a block must never be dropped."""
@@ -140,13 +141,13 @@ class BlockFormat(Format):
         """Return whether artifacts that were read from different messages are written into one."""
         return artifact.kind is last.kind is Kind.TOOL
 
+    @abstractmethod
     def left_of(self, block: object) -> object:
         """Return a changed block without its empty parts; `REMOVED` if nothing is left."""
-        raise NotImplementedError
 
+    @abstractmethod
     def created(self, artifact: Artifact) -> list[object]:
         """Return the blocks for an artifact that a stage added: a substitute for a missing result, a summary."""
-        raise NotImplementedError
 
     def with_blocks(self, message: object, blocks: list[object]) -> object:
         """Return a message with other blocks, in its original form."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, TypeAlias
@@ -74,7 +75,7 @@ class Sent:
     searches: int = 0
 
 
-class Format:
+class Format(ABC):
     """The requests of one API and their responses. Subclasses also read and write histories, as an `Adapter`.
 
     Attributes:
@@ -115,17 +116,17 @@ class Format:
         ending = max((one for one in self.paths if path.endswith(one)), key=len)
         return _MODEL.sub("", path.removesuffix(ending))
 
+    @abstractmethod
     def read(self, native: Any) -> list[Artifact]:  # noqa: ANN401 - each format has its own
         """Return the artifacts of a history, see `ctxguard.adapting.Adapter`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, native: Any, artifacts: Iterable[Artifact]) -> Any:  # noqa: ANN401 - each format has its own
         """Return the history of artifacts, see `ctxguard.adapting.Adapter`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sent(self, body: Body) -> Sent:
         """Return the billed parts of a request."""
-        raise NotImplementedError
 
     def counted(self, body: Body) -> list[Artifact]:
         """Return the artifacts of a body; a message that cannot be read counts by its JSON.
@@ -181,13 +182,13 @@ class Format:
         """Return whether a request asks for a response in JSON."""
         return any("json" in str(body.get(key, "")) for key in self.json_settings)
 
+    @abstractmethod
     def deltas(self, event: Event) -> Iterator[Delta]:
         """Yield the pieces of text in an event of a streamed response."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ends(self, event: Event) -> Ends | None:
         """Return a function that recognizes the channels that an event ends; None if it ends none."""
-        raise NotImplementedError
 
     def wholes(self, event: Event) -> Iterable[tuple[Path, object]]:  # noqa: ARG002 - the signature of all formats
         """Yield the values that are complete within an event that also has pieces of text."""

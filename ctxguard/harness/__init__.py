@@ -7,12 +7,12 @@ from ctxguard.harness.figures import Figures
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.recordings import read_sessions
 from ctxguard.harness.replay import SessionReplay, replay, replay_sessions
-from ctxguard.harness.sessions import Session, parse_session
+from ctxguard.harness.sessions import RecordedSession, parse_session
 
 __all__ = [
     "Figures",
     "PriceModel",
-    "Session",
+    "RecordedSession",
     "SessionReplay",
     "check_session",
     "parse_session",

@@ -28,7 +28,7 @@ from ctxguard.harness.pricing import PriceModel, common_prefix
 from ctxguard.harness.recordings import Recording, Skipped, Source, played
 from ctxguard.harness.replay import Recorded
 from ctxguard.harness.requests import WireReader, pair_faults
-from ctxguard.harness.sessions import Session
+from ctxguard.harness.sessions import RecordedSession
 from ctxguard.pii import STANDARD, Masker
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.artifact_counter import REPLY_TOKENS
@@ -129,7 +129,7 @@ def play(
 
 
 def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int], counter: str) -> Skipped | list[BenchCall]:
-    def track(recording: Recording, session: Session) -> list[BenchCall]:
+    def track(recording: Recording, session: RecordedSession) -> list[BenchCall]:
         with _quiet():
             return list(_Track(recording, session, counter).run(peers, budgets))
 
@@ -168,14 +168,14 @@ def fixed_summary(text: str) -> str:
 class _Track:
     """One session, prepared for every contestant: Chat Completions messages, whatever its recorded format."""
 
-    def __init__(self, recording: Recording, session: Session, counter: str) -> None:
+    def __init__(self, recording: Recording, session: RecordedSession, counter: str) -> None:
         self.counter = counter
         self.count = ArtifactCounter(find_counter(counter))
         self.adapter = find_adapter("openai")
         self.tools = session.tools
         self.path, self.name = recording.path, session.id
         self.messages = plain_messages(session.read())
-        self.recorded = Recorded(Session(session.id, self.messages, self.adapter, session.tools))
+        self.recorded = Recorded(RecordedSession(session.id, self.messages, self.adapter, session.tools))
         self.measure = self.recorded.measure(_mask().mask)
         self.overhead = self.count.tools(session.tools) + REPLY_TOKENS
 

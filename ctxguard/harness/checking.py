@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ctxguard.checks import AuthorityFirst, CallsArePaired, Check, NoPII, WithinBudget, provider_profile
 from ctxguard.draft import CallSettings, Draft
-from ctxguard.harness.sessions import Session
+from ctxguard.harness.sessions import RecordedSession
 from ctxguard.report import CheckResult, Finding
 from ctxguard.tokens import ArtifactCounter, find_counter
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def judge_session(
-    session: Session,
+    session: RecordedSession,
     *,
     budget: int | None = None,
     provider: str | None = None,
@@ -54,7 +54,7 @@ def judge_session(
 
 
 def check_session(
-    session: Session,
+    session: RecordedSession,
     *,
     budget: int | None = None,
     provider: str | None = None,

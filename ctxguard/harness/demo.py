@@ -15,7 +15,7 @@ from rich.text import Text
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.harness.pricing import PlainTrim, common_prefix
-from ctxguard.harness.sessions import Session, parse_json, parse_session
+from ctxguard.harness.sessions import RecordedSession, parse_json, parse_session
 from ctxguard.report import Decision, Report
 from ctxguard.report.decisions import DecisionRun, decision_runs
 from ctxguard.stabilizer import Stabilizer
@@ -54,7 +54,7 @@ FURTHER: Final = (
 )
 
 
-def demo_session() -> Session:
+def demo_session() -> RecordedSession:
     """Return the session of the demo: support of an invented bicycle shop, with tool calls and personal data."""
     text = files("ctxguard").joinpath("data/demo_session.json").read_text(encoding="utf-8")
     return parse_session(parse_json(text), adapter="openai")

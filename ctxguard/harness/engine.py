@@ -22,7 +22,7 @@ from ctxguard.harness.figures import Figures
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.recordings import Recording, Skipped, Source, played
 from ctxguard.harness.replay import SessionReplay, replay_settings
-from ctxguard.harness.sessions import Session
+from ctxguard.harness.sessions import RecordedSession
 from ctxguard.stabilizer import Stabilizer
 
 MOST_SKIPPED: Final = 1_000  # that a report lists, so that memory is bounded
@@ -173,7 +173,7 @@ def cores() -> int:
 
 
 def _replayed(source: Source, plan: Plan) -> Outcome:
-    def play(recording: Recording, session: Session) -> list[SessionReplay]:
+    def play(recording: Recording, session: RecordedSession) -> list[SessionReplay]:
         stabilizers = [setting.stabilizer for setting in plan.settings]
         path, line = recording.path, recording.line
         result = list(replay_settings(session, stabilizers, prices=plan.prices, path=path, line=line))

@@ -18,7 +18,7 @@ from pydantic import Field
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.harness.fidelity import end_of_pieces
 from ctxguard.harness.requests import WireMessage, WireReader, newest_exchange, pair_faults
-from ctxguard.harness.sessions import Session
+from ctxguard.harness.sessions import RecordedSession
 
 if TYPE_CHECKING:
     from ctxguard.pii import Masker
@@ -60,7 +60,7 @@ class Verdict:
 class Judge:
     """Judge the requests of one session under one setting, in their order."""
 
-    def __init__(self, session: Session, stabilizer: Stabilizer, reader: WireReader | None = None) -> None:
+    def __init__(self, session: RecordedSession, stabilizer: Stabilizer, reader: WireReader | None = None) -> None:
         self._adapter = session.adapter
         self._reader = reader or WireReader()
         self._count = stabilizer.counter

@@ -13,7 +13,7 @@ from ctxguard.harness.engine import Plan, Results
 from ctxguard.harness.gain import is_installed
 from ctxguard.harness.recordings import Recording, Skipped, played
 from ctxguard.harness.replay import served
-from ctxguard.harness.sessions import Session
+from ctxguard.harness.sessions import RecordedSession
 from ctxguard.harness.summary import advice, cost_of_a_call, money, pareto, saved_by, share
 from ctxguard.report import Report
 from ctxguard.report.page import Chart, chart, message_rows, render, shown_text
@@ -139,7 +139,7 @@ def _ranges(positions: Sequence[int]) -> str:
 def _replayed(recording: Recording, *, stabilizer: Stabilizer, adapter: str | None) -> _Seen | None:
     """Replay a session for its messages; None if it cannot be replayed."""
 
-    def play(_: Recording, session: Session) -> _Seen:
+    def play(_: Recording, session: RecordedSession) -> _Seen:
         seen = _Seen()
         for call, context in served(session, stabilizer):
             seen(call, context.report)

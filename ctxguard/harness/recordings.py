@@ -21,7 +21,7 @@ from ctxguard.adapting.registry import OBJECT_ADAPTERS
 from ctxguard.errors import AdapterError, CtxguardError, SessionFileError, reason_of
 from ctxguard.harness.dumps import is_dumped, translated
 from ctxguard.harness.locations import found, missing, opened_file
-from ctxguard.harness.sessions import AS_DATA, HISTORIES, MAX_BYTES, Session, parse_json, parse_session
+from ctxguard.harness.sessions import AS_DATA, HISTORIES, MAX_BYTES, RecordedSession, parse_json, parse_session
 from ctxguard.harness.spans import Spans, holds_spans
 from ctxguard.settings import install_command
 
@@ -174,7 +174,7 @@ def _unpacked(value: object) -> object:
     return _dense(value)
 
 
-def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[Session]:
+def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[RecordedSession]:
     """Yield the sessions of a file; raise if it cannot be read.
 
     Accepted are: one JSON history; JSONL with a session a line, or a message a line; each gzipped or not. A session is
@@ -191,7 +191,7 @@ def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[S
     yield from sessions_in(read_text(str(path)), str(path), adapter=adapter)
 
 
-def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[Session]:
+def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[RecordedSession]:
     """Yield the sessions of a text, see `read_sessions`."""
     if adapter in OBJECT_ADAPTERS:
         raise AdapterError(f"adapter {adapter!r} reads message objects, which no file holds; {AS_DATA}")
@@ -330,7 +330,7 @@ Played = TypeVar("Played")
 
 
 def played(
-    source: Source, play: Callable[[Recording, Session], Played], *, adapter: str | None = None
+    source: Source, play: Callable[[Recording, RecordedSession], Played], *, adapter: str | None = None
 ) -> Played | Skipped:
     """Open a recording and play its session; return why it is skipped if one of both fails."""
     if isinstance(source, Skipped):
@@ -344,7 +344,7 @@ def played(
         return Skipped(source.path, str(error), line=source.line, session=session.id)
 
 
-def opened(recording: Recording, *, adapter: str | None = None, translate: bool = True) -> Session | Skipped:
+def opened(recording: Recording, *, adapter: str | None = None, translate: bool = True) -> RecordedSession | Skipped:
     """Return the session of a recording, or the reason why there is none.
 
     Args:

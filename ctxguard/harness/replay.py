@@ -20,7 +20,7 @@ from ctxguard.harness.gain import Bits, Gain, newest_exchange, newest_sent
 from ctxguard.harness.judging import Judge, Verdict, maskers_of
 from ctxguard.harness.pricing import PlainTrim, PriceModel, common_prefix
 from ctxguard.harness.requests import WireReader
-from ctxguard.harness.sessions import Session
+from ctxguard.harness.sessions import RecordedSession
 from ctxguard.report import Report
 from ctxguard.session import Context
 from ctxguard.stabilizer import Stabilizer
@@ -99,7 +99,7 @@ class Held(NamedTuple):
 class Recorded:
     """One session, with everything that does not depend on the setting under which it is replayed."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: RecordedSession) -> None:
         self.session = session
         self.artifacts = _apart(session.read())
         self.ends = [n for n, a in enumerate(self.artifacts) if a.kind is Kind.ASSISTANT and n]
@@ -143,7 +143,7 @@ def _apart(artifacts: Iterable[Artifact]) -> list[Artifact]:
     return apart
 
 
-def replay(session: Session, stabilizer: Stabilizer, *, prices: PriceModel | None = None) -> SessionReplay:
+def replay(session: RecordedSession, stabilizer: Stabilizer, *, prices: PriceModel | None = None) -> SessionReplay:
     """Replay one session: append it message by message, and stabilize before each assistant message.
 
     Args:
@@ -155,7 +155,7 @@ def replay(session: Session, stabilizer: Stabilizer, *, prices: PriceModel | Non
     return result
 
 
-def served(session: Session, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
+def served(session: RecordedSession, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
     """Yield the served calls of a replay without judging, which takes a fraction of the time: number and context."""
     recorded = Recorded(session)
     chain = with_adapter_stages(stabilizer, session.adapter)
@@ -167,7 +167,7 @@ def served(session: Session, stabilizer: Stabilizer) -> Iterator[tuple[int, Cont
 
 
 def replay_settings(
-    session: Session,
+    session: RecordedSession,
     stabilizers: Iterable[Stabilizer],
     *,
     prices: PriceModel | None = None,
@@ -182,7 +182,7 @@ def replay_settings(
 
 
 def replay_sessions(
-    sessions: Iterable[Session], stabilizer: Stabilizer, *, prices: PriceModel | None = None
+    sessions: Iterable[RecordedSession], stabilizer: Stabilizer, *, prices: PriceModel | None = None
 ) -> Figures:
     """Replay many sessions and add up their figures."""
     result = Figures()

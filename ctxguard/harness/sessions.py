@@ -28,7 +28,7 @@ AS_DATA: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class RecordedSession:
     """One recorded session.
 
     Attributes:
@@ -145,7 +145,7 @@ def _refuse_constant(constant: str) -> object:
     raise ValueError(f"{constant} is no JSON value; write null or a number")
 
 
-def parse_session(record: object, *, adapter: str | None = None, place: int = 0) -> Session:
+def parse_session(record: object, *, adapter: str | None = None, place: int = 0) -> RecordedSession:
     """Return the session of one parsed record.
 
     Args:
@@ -161,19 +161,19 @@ def parse_session(record: object, *, adapter: str | None = None, place: int = 0)
     if isinstance(record, Mapping):
         return _of_object(record, adapter, str(record.get("id", place)))
     if isinstance(record, list):
-        return Session(str(place), record, _adapter(record, adapter))
+        return RecordedSession(str(place), record, _adapter(record, adapter))
     raise ConfigError(f"expected a list of messages, got {type(record).__name__}")
 
 
-def _of_object(record: Mapping[str, object], adapter: str | None, named: str) -> Session:
+def _of_object(record: Mapping[str, object], adapter: str | None, named: str) -> RecordedSession:
     key, native = _history(record)
     tools = record.get("tools", get(record.get("toolConfig"), "tools"))
     sent = tools if isinstance(tools, list) and tools else None
     if any(name in record for name in _REQUESTS) and (reads := _of_requests(record, adapter)) is not None:
-        return Session(named, record, reads, sent)
+        return RecordedSession(named, record, reads, sent)
     beside = record.get("instructions")
     instructions = beside if key == "input" and isinstance(beside, str) else None
-    return Session(named, native, _adapter(native, adapter), sent, instructions, record, key)
+    return RecordedSession(named, native, _adapter(native, adapter), sent, instructions, record, key)
 
 
 def _history(record: Mapping[str, object]) -> tuple[str, object]:

@@ -20,7 +20,7 @@ from ctxguard.history.records import records_in
 from ctxguard.stages.bound_tool_output import bounded, handle_of
 from ctxguard.stages.file_tools import stale_among
 from ctxguard.stages.squeezing import water_level
-from ctxguard.stages.traces import Step, observed, trace_of
+from ctxguard.stages.traces import TrailStep, observed, trace_of
 from ctxguard.stages.trail import read_trail, steps_told
 from ctxguard.stages.window_settings import SMALL, WindowSettings
 from ctxguard.stages.window_state import LATEST, Ledger, Shortened, WindowState
@@ -35,6 +35,7 @@ _PEOPLE: Final = 0.3
 """Share of the tokens after a cut in which user messages are kept verbatim while anything else can be evicted."""
 _COUNT_ALONE: Final = Artifact(Kind.USER, write_record(TRAIL, "99999 earlier steps."))
 """The shortest trail: only the number of evicted steps."""
+_HEADING: Final = Artifact(Kind.USER, write_record(TRAIL, ""))
 
 
 @dataclass(slots=True)
@@ -212,11 +213,12 @@ class Cutter:
     ) -> WindowState:
         """Return the state with artifacts of one exchange as views; the arrival of `number` causes them."""
         ledger, at = self.ledger, self.ledger.history.members(number)[0]
+        large = [p for p in positions if ledger.tokens_at(p, state.shortened) > limit]
+        if not large:
+            return state
         count, shortened, saved = ledger.draft.counter.artifact, dict(state.shortened), 0
-        for position in positions:
+        for position in large:
             tokens = ledger.tokens_at(position, state.shortened)
-            if tokens <= limit:
-                continue
             whole = ledger.history.artifacts[position]
             handle = self.handle(whole.text) if self.stores else None
             view = bounded(whole, limit, ledger.draft, at=at, handle=handle, digests=True)
@@ -251,7 +253,7 @@ class Cutter:
         last. The newest user messages fill that share; one of more than a quarter of it counts as pasted text.
         """
         history = self.ledger.history
-        stale = stale_among(((n, history.members(n)) for n in there), self.settings.file_tools)
+        stale = stale_among(((n, history.members(n)) for n in there), self.settings.file_tools or {})
         rank = dict.fromkeys((n for n in stale if n <= there[-1] - _RECENT), -1)
         share = left = int(_PEOPLE * keep)
         asked = [n for n in leaving if history.spans[n].is_asked and not observed(history, n, there[-1])]
@@ -306,16 +308,16 @@ class Cutter:
         draft, count = self.ledger.draft, self.ledger.draft.counter
         if self.settings.trail == 0 or not state.trail.steps or most < count.artifact(_COUNT_ALONE):
             return state
-        at, limit = self.ledger.history.members(number)[0], most
+        at, limit = self.ledger.history.members(number)[0], most - count.artifact(_HEADING)
         while True:
             text = state.trail.text(limit, count=count.text)
             note = Artifact(Kind.USER, write_record(TRAIL, draft.mask(text, at=at)))
             tokens = count.artifact(note)
             if tokens <= most or not text:
                 return replace(state, note=note, told=steps_told(note.text), tokens=state.tokens + tokens)
-            limit -= max(tokens - most, limit // 8 + 1)  # the heading, and what masking added
+            limit -= max(tokens - most, limit // 8 + 1)  # what masking added
 
-    def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[Step, ...]]:
+    def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[TrailStep, ...]]:
         """Yield the steps of evicted exchanges; a trail and a block of recalled messages are not steps themselves."""
         history = self.ledger.history
         for number in numbers:

@@ -108,7 +108,7 @@ class RecallRelevant(FollowedStage):
 
     def gate(self, history: History) -> RecallGate:
         """Return the gate by which the window of one conversation decides what to recall."""
-        return RecallGate(history, self, self.threshold)
+        return RecallGate(history, self)
 
 
 class RecallGate:
@@ -117,33 +117,36 @@ class RecallGate:
     Texts are only read once something has been evicted and a user message arrives, so agents do not pay for it.
     """
 
-    def __init__(self, history: History, stage: RecallRelevant, threshold: float) -> None:
-        self._history, self._stage, self._threshold = history, stage, threshold
+    def __init__(self, history: History, stage: RecallRelevant) -> None:
+        self._history, self._stage = history, stage
         self._index = LexicalIndex()
 
-    def wanted(self, question: int, state: WindowState, available: int) -> LeftOut | None:
+    def wanted(self, question: int, state: WindowState, available: int, *, always: bool = False) -> LeftOut | None:
         """Return what a question finds in earlier exchanges, and the tokens that this is worth; None if none.
 
         Args:
             question: number of its exchange.
             state: of the window. What its blocks show counts neither as evicted nor as kept.
             available: tokens of which a block may take a share.
+            always: recall whatever matches, as with a threshold of 0.
         """
         history, index, shown = self._history, self._index, state.shown
-        if len(state.kept) == state.judged or (self._threshold and observed(history, question, question)):
+        threshold = 0.0 if always else self._stage.threshold
+        if len(state.kept) == state.judged or (threshold and observed(history, question, question)):
             return None
         for number in range(len(index.documents), question):
             index.add(_searched(history.members(number)))
         text = history.members(question)[0].text
         scores = index.matches(text)
-        if self._threshold:
-            judged = nlargest(_JUDGED, ((score, number) for number, score in scores.items() if number not in shown))
+        if threshold:
+            found = nlargest(_JUDGED + len(shown), zip(scores.values(), scores, strict=True))
+            judged = [(score, number) for score, number in found if number not in shown][:_JUDGED]
             gone = [score for score, number in judged if number < state.judged and number not in state.kept]
             if max(gone, default=0) < _COVERED * index.worth(text):
                 return None
-            if sum(gone) < self._threshold * sum(score for score, _ in judged):
+            if sum(gone) < threshold * sum(score for score, _ in judged):
                 return None
-        best = nlargest(_MOST_TRIED, zip(scores.values(), scores, strict=True))
+        best = sorted(zip(scores.values(), scores, strict=True))[-_MOST_TRIED:]
         near = _weighted(history, {number: score for score, number in best}, question)
         return LeftOut(history, int(self._stage.share * available), question, scores=near)
 
@@ -240,8 +243,8 @@ class _Recalling:
         free = draft.budget - draft.overhead - draft.counter.artifacts(draft.artifacts[: place + 1])
         tokens = min(free, int(self._stage.share * draft.budget))
         if self._latest is None or self._latest[0] != (id(root), kept, tokens):
-            gate, state = RecallGate(history, self._stage, 0), WindowState(kept=kept, cuts=(asked - 1,))
-            wanted = gate.wanted(asked, state, tokens)
+            gate, state = RecallGate(history, self._stage), WindowState(kept=kept, cuts=(asked - 1,))
+            wanted = gate.wanted(asked, state, tokens, always=True)
             left = LeftOut(history) if wanted is None else gate.within(wanted, tokens, state)
             self._latest = (id(root), kept, tokens), left
         left = self._latest[1]

@@ -9,10 +9,9 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.content.detection import detect
@@ -64,8 +63,7 @@ _TYPED: Final = (FileType.CONSOLE, FileType.SNAPSHOT, FileType.LOG, FileType.JSO
 _Pairs = tuple[tuple[str, object], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class TrailStep(NamedTuple):
     """One call, or one message, as a line of the trail.
 
     Attributes:
@@ -82,16 +80,13 @@ class Step:
     ended: str = ""
     handle: str | None = None
 
-    def __hash__(self) -> int:
-        return hash(self.what)  # a string caches its hash; the generated method would hash all fields at each look-up
-
 
 def trace_of(
     exchange: Sequence[Artifact],
     handles: Mapping[int, str] | None = None,
     *,
     is_observed: bool = False,
-) -> tuple[Step, ...]:
+) -> tuple[TrailStep, ...]:
     """Return the steps of an exchange.
 
     Args:
@@ -118,14 +113,14 @@ def spoken(artifact: Artifact) -> str:
     return "\n".join(part.text for part in artifact.content if part.text is not None and part.kind != "reasoning")
 
 
-def _said(artifact: Artifact, handle: str | None, *, is_observed: bool) -> Step:
+def _said(artifact: Artifact, handle: str | None, *, is_observed: bool) -> TrailStep:
     text = spoken(artifact).strip()
     who = " ".join((artifact.kind.value, *_UNSAFE.sub("_", artifact.name or "").split()))
     if artifact.kind is Kind.ASSISTANT:
-        return Step("answered", who, text, handle=handle)
+        return TrailStep("answered", who, text, handle=handle)
     if artifact.kind is not Kind.USER or is_observed or is_observation(text):
-        return Step("observed", "observation", text, handle=handle)
-    return Step("said", who, text, handle=handle)
+        return TrailStep("observed", "observation", text, handle=handle)
+    return TrailStep("said", who, text, handle=handle)
 
 
 def observed(history: History, number: int, end: int) -> bool:
@@ -136,9 +131,10 @@ def observed(history: History, number: int, end: int) -> bool:
     if not history.spans[number].is_asked:
         return False
     text, place = history.artifacts[history.start(number)].text, bisect_right(history.replies, number)
+    if is_observation(text) or "\n" not in text:
+        return is_observation(text)
     around = [n for n in history.replies[max(0, place - 2) : place + 1] if n < end][-2:]
-    commanded = len(around) == 2 and all(_COMMAND_AT_END.search(history.members(n)[0].text) for n in around)
-    return is_observation(text) or (commanded and "\n" in text)
+    return len(around) == 2 and all(_COMMAND_AT_END.search(history.members(n)[0].text) for n in around)
 
 
 @lru_cache(maxsize=4_096)
@@ -156,17 +152,17 @@ def is_observation(text: str) -> bool:
     return 2 * letters < signs or 2 * listed > len(lines) or detect(text) in _TYPED
 
 
-def _called(call: ToolCall, result: Artifact | None, handle: str | None) -> Step:
+def _called(call: ToolCall, result: Artifact | None, handle: str | None) -> TrailStep:
     pairs = _read(call.arguments)
     section, reads = _section_of(call.name, pairs)
     who = call.name if _PLAIN.fullmatch(call.name) else quoted(call.name)
     what = _about(call.arguments, pairs, changed=section == "changed")
     default: Section = "called" if section == "ran" else section
     if result is None:
-        return Step(default, who, what)
+        return TrailStep(default, who, what)
     ended = outcome_of(result.text, ran=section == "ran", reads=reads, flagged=is_flagged(result))
     words = ended.words or ("" if ended.failed else _ids_in(result.text, what))
-    return Step("failed" if ended.failed else default, who, what, words, handle)
+    return TrailStep("failed" if ended.failed else default, who, what, words, handle)
 
 
 def _ids_in(text: str, told: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ctxguard.content.outcomes import LONGEST
-from ctxguard.stages.traces import Section, Step, quoted
+from ctxguard.stages.traces import Section, TrailStep, quoted
 
 _SHARE: Final = 0.5
 """Share of the remaining tokens that each kind of line may take in the first round."""
@@ -47,10 +47,10 @@ class Trail:
     """
 
     steps: int = 0
-    told: Mapping[Step, int] = field(default_factory=dict)
+    told: Mapping[TrailStep, int] = field(default_factory=dict)
     untold: Mapping[str, int] = field(default_factory=dict)
 
-    def extended(self, left: Iterable[tuple[Step, ...]]) -> Trail:
+    def extended(self, left: Iterable[tuple[TrailStep, ...]]) -> Trail:
         """Return the trail extended by the steps of more exchanges, in their order."""
         told, untold, steps = dict(self.told), Counter(self.untold), self.steps
         for step in (step for trace in left for step in trace):
@@ -80,8 +80,8 @@ class _Writer:
     def __init__(self, trail: Trail, max_tokens: int, count: _Count) -> None:
         self.trail, self.max_tokens, self.count = trail, max_tokens, count
         self.root = ""
-        self.chosen: dict[Step, str] = {}
-        self.steps: dict[Section, list[Step]] = {section: [] for section in _THEN}
+        self.chosen: dict[TrailStep, str] = {}
+        self.steps: dict[Section, list[TrailStep]] = {section: [] for section in _THEN}
         for step in trail.told:
             self.steps[step.section].append(step)
 
@@ -128,7 +128,7 @@ class _Writer:
             self.chosen[step] = item
         return taken
 
-    def _choose_speech(self, steps: list[Step], left: int, share: float) -> int:
+    def _choose_speech(self, steps: list[TrailStep], left: int, share: float) -> int:
         """Choose messages, the first request before all others: short excerpts, longer ones in the final round."""
         if steps and steps[0].section == "said":
             steps = [steps[-1], *steps[:-1]]
@@ -149,7 +149,7 @@ class _Writer:
             self.chosen[step] = text
         return taken - before
 
-    def _line(self, step: Step) -> str:
+    def _line(self, step: TrailStep) -> str:
         times = self.trail.told[step]
         who = step.who if times == 1 else f"{step.who} ×{times}"
         handle = f" [{step.handle}]" if step.handle else ""
@@ -179,7 +179,7 @@ class _Writer:
         return ", ".join(f"{who} ×{times}" for who, times in counts.most_common())
 
 
-def _item(step: Step, times: int, root: str) -> str:
+def _item(step: TrailStep, times: int, root: str) -> str:
     """Return the text for one call: its subject and how it ended."""
     what = _under(root).sub("~", step.what) if root else step.what
     ended = f" → {quoted(step.ended)}" if step.ended else ""
@@ -191,7 +191,7 @@ def _under(root: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w./~-]){re.escape(root)}(?![\w.-])")
 
 
-def _common_root(steps: Iterable[Step]) -> str:
+def _common_root(steps: Iterable[TrailStep]) -> str:
     """Return the folder with which many paths begin, if abbreviating it saves enough; else an empty text."""
     told = [step.what for step in steps if step.section in _TITLES]
     if any("~" in what for what in told):
@@ -237,7 +237,7 @@ def read_trail(text: str) -> Trail | None:
     # Foreign text below our title, or a trail of another version: it is not parsed, and stays a message.
     if opened is None:
         return None
-    told: dict[Step, int] = {}
+    told: dict[TrailStep, int] = {}
     untold: Counter[str] = Counter()
     section: Section | None = None
     for line in _LINES.split(rest) if rest else ():
@@ -252,20 +252,20 @@ def read_trail(text: str) -> Trail | None:
     return Trail(int(opened[1]), told, untold)
 
 
-def _read_speech(line: str) -> Iterator[tuple[Step, int]]:
+def _read_speech(line: str) -> Iterator[tuple[TrailStep, int]]:
     match = _SPOKEN.fullmatch(line)
     if match is not None:
         section: Section = "answered" if match["who"].startswith("assistant") else "said"
         what = match["what"].replace("\n  ", "\n")
-        yield Step(section, match["who"], what, handle=match["handle"]), int(match["times"] or 1)
+        yield TrailStep(section, match["who"], what, handle=match["handle"]), int(match["times"] or 1)
 
 
-def _read_calls(line: str, section: Section, root: str) -> Iterator[tuple[Step, int]]:
+def _read_calls(line: str, section: Section, root: str) -> Iterator[tuple[TrailStep, int]]:
     who, items = match.groups() if (match := _CALLED.fullmatch(line)) else ("", line)
     for item in _ITEMS.findall(items):
         what, ended, handle, times = match.groups() if (match := _ITEM.fullmatch(item)) else (item, "", None, None)
         what = "" if what == _NO_ARGUMENTS else what.replace("~", root) if root else what
-        yield Step(section, who, what, ended or "", handle), int(times or 1)
+        yield TrailStep(section, who, what, ended or "", handle), int(times or 1)
 
 
 _NO_ARGUMENTS: Final = "()"

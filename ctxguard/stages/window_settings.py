@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, Literal, TypedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Final, Literal, get_args
 
 from ctxguard.errors import ConfigError
+from ctxguard.settings import one_of
 from ctxguard.stages.file_tools import FileRole
 
 OnOverflow = Literal["raise", "bound"]
@@ -16,21 +17,12 @@ SMALL: Final = 500
 and the system prompt is most of the bill."""
 
 
-class WindowOptions(TypedDict, total=False):
-    """Name the settings of a window for type checkers; `WindowSettings` documents them."""
-
-    target: float | None
-    trail: float | None
-    output_share: float | None
-    on_overflow: OnOverflow
-    file_tools: Mapping[str, FileRole]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WindowSettings:
     """The settings of a window. Shares refer to the budget minus system prompt, task, and pins.
 
-    The defaults were chosen on recordings by two judges, see `docs/decisions/0012_window.md`.
+    `Stabilizer`, `StableWindow`, the policies and the section `stabilizer` of the configuration take them by name. The
+    defaults were chosen on recordings by two judges, see `docs/decisions/0012_window.md`.
 
     Attributes:
         target: share of the available tokens to which a cut shrinks the context, above 0 and at most 1. The lower, the
@@ -52,19 +44,16 @@ class WindowSettings:
     trail: float = 0.1
     output_share: float = 0.1
     on_overflow: OnOverflow = "raise"
-    file_tools: Mapping[str, FileRole] = field(default_factory=dict)
+    file_tools: Mapping[str, FileRole] | None = None
 
     def __post_init__(self) -> None:
-        if self.target is not None and (not _is_number(self.target) or not 0 < self.target <= 1):
-            raise _out_of_range("target", "above 0 and at most 1", self.target)
-        if not _is_number(self.trail) or not 0 <= self.trail < 1:
-            raise _out_of_range("trail", "from 0 to below 1", self.trail)
-        if not _is_number(self.output_share) or not 0 < self.output_share <= 1:
-            raise _out_of_range("output_share", "above 0 and at most 1", self.output_share)
-        if self.on_overflow not in ("raise", "bound"):
-            raise ConfigError(f"on_overflow is 'raise' or 'bound', not {self.on_overflow!r}", setting="on_overflow")
-        own = self.file_tools
-        if not isinstance(own, Mapping) or any(role not in ("read", "edit") for role in own.values()):
+        if self.target is not None:
+            _require_share("target", "above 0 and at most 1", self.target, lambda share: 0 < share <= 1)
+        _require_share("trail", "from 0 to below 1", self.trail, lambda share: 0 <= share < 1)
+        _require_share("output_share", "above 0 and at most 1", self.output_share, lambda share: 0 < share <= 1)
+        one_of(self.on_overflow, OnOverflow, "on_overflow")
+        own = self.file_tools or {}
+        if not isinstance(own, Mapping) or any(role not in get_args(FileRole) for role in own.values()):
             raise ConfigError(f"file_tools is a dict of 'read' or 'edit' by tool, not {own!r}", setting="file_tools")
 
     def kept_of(self, room: int) -> int:
@@ -72,14 +61,10 @@ class WindowSettings:
         return int(self.target * room) if self.target is not None else max(int(_TARGET * room), min(room, SMALL))
 
 
-def window_settings(options: WindowOptions) -> WindowSettings:
-    """Return the settings of a window; settings that are missing or None get their default."""
-    return WindowSettings(**{name: value for name, value in options.items() if value is not None})  # type: ignore[arg-type]  # names and types of `WindowOptions`
+WINDOW_SETTINGS: Final = tuple(each.name for each in fields(WindowSettings))
+"""The names of the settings of a window."""
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _out_of_range(setting: str, said: str, value: object) -> ConfigError:
-    return ConfigError(f"{setting} is a share {said}, not {value!r}", setting=setting)
+def _require_share(setting: str, said: str, value: object, holds: Callable[[float], bool]) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
+        raise ConfigError(f"{setting} is a share {said}, not {value!r}", setting=setting)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from ctxguard.settings import OfOneProcess
 from ctxguard.stores.protocol import Clock, NamespaceUsage
-from ctxguard.stores.records import Record, check_limit, check_names, expiry, new_record
+from ctxguard.stores.records import StoredRecord, check_limit, check_names, expiry, new_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ INSERT: Final = """INSERT INTO ctxguard_records (namespace, key, format, written
     VALUES (:namespace, :key, :format, :written, :expires, :size, :checksum, :value)"""
 
 Connection = TypeVar("Connection")
-_FIELDS: Final = tuple(field.name for field in fields(Record))
+_FIELDS: Final = tuple(field.name for field in fields(StoredRecord))
 
 
 class RecordStore(OfOneProcess):
@@ -41,10 +41,10 @@ class RecordStore(OfOneProcess):
         self._clock = clock
 
     @abstractmethod
-    def _put(self, record: Record) -> None: ...
+    def _put(self, record: StoredRecord) -> None: ...
 
     @abstractmethod
-    def _put_new(self, record: Record) -> bytes: ...
+    def _put_new(self, record: StoredRecord) -> bytes: ...
 
     @abstractmethod
     def close(self) -> None:
@@ -74,7 +74,7 @@ class RecordStore(OfOneProcess):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _new(self, namespace: str, key: str, value: bytes, ttl: float | None) -> Record:
+    def _new(self, namespace: str, key: str, value: bytes, ttl: float | None) -> StoredRecord:
         return new_record(namespace, key, value, expiry(self._clock(), ttl), self.max_bytes)
 
 
@@ -145,10 +145,10 @@ class SQLStore(RecordStore, Generic[Connection]):
             found = [NamespaceUsage(*row) for row in self._run(connection, _USAGE, now=self._clock())]  # type: ignore[arg-type]
         return sorted(found, key=lambda usage: usage.namespace)
 
-    def _insert(self, connection: Connection, record: Record, on_conflict: str = "") -> Any:  # noqa: ANN401 - a cursor
+    def _insert(self, connection: Connection, record: StoredRecord, on_conflict: str = "") -> Any:  # noqa: ANN401 - a cursor
         values = {name: getattr(record, name) for name in _FIELDS} | {"size": record.size, "written": self._clock()}
         return self._run(connection, INSERT + on_conflict, **values)
 
     def _live(self, connection: Connection, namespace: str, key: str, for_update: str = "") -> bytes | None:
         rows = self._run(connection, READ + for_update, namespace=namespace, key=key)
-        return next((Record(namespace, key, *row).live(self._clock()) for row in rows), None)  # type: ignore[arg-type]
+        return next((StoredRecord(namespace, key, *row).live(self._clock()) for row in rows), None)  # type: ignore[arg-type]

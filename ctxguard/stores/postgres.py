@@ -15,7 +15,7 @@ from ctxguard.errors import StoreError
 from ctxguard.settings import install_command
 from ctxguard.stores.database import EXPIRE, READ, SQLStore
 from ctxguard.stores.protocol import Clock, Swept
-from ctxguard.stores.records import Record
+from ctxguard.stores.records import StoredRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,12 +75,12 @@ class PostgresStore(SQLStore["Connection"]):
         with self._transaction("opened") as connection:
             self._prepare(connection)
 
-    def _put(self, record: Record) -> None:
+    def _put(self, record: StoredRecord) -> None:
         with self._writing() as connection:
             self._insert(connection, record, _OVERWRITE)
         self._sweep_if_due(record.size)
 
-    def _put_new(self, record: Record) -> bytes:
+    def _put_new(self, record: StoredRecord) -> bytes:
         stored: bytes | None = None
         while stored is None:  # retry if the conflicting record was deleted in between
             with self._writing() as connection:
@@ -148,7 +148,7 @@ class PostgresStore(SQLStore["Connection"]):
         for statement in _SCHEMA:
             self._run(connection, statement)
 
-    def _add(self, connection: Connection, record: Record) -> bytes | None:
+    def _add(self, connection: Connection, record: StoredRecord) -> bytes | None:
         """Return the stored value, or None if the conflicting record was deleted meanwhile."""
         if self._insert(connection, record, _NOTHING).rowcount:
             return record.value
@@ -156,7 +156,7 @@ class PostgresStore(SQLStore["Connection"]):
         row = self._run(connection, query, namespace=record.namespace, key=record.key).one_or_none()
         if row is None:
             return None
-        stored = Record(record.namespace, record.key, *tuple(row)).live(self._clock())
+        stored = StoredRecord(record.namespace, record.key, *tuple(row)).live(self._clock())
         if stored is None:
             self._insert(connection, record, _OVERWRITE)
         return record.value if stored is None else stored

@@ -21,7 +21,7 @@ _log: Final = logging.getLogger("ctxguard.stores")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StoredRecord:
     """One stored value with its metadata.
 
     Attributes:
@@ -63,12 +63,14 @@ class Record:
         return None
 
 
-def new_record(namespace: str, key: str, value: bytes, expires: float | None, max_bytes: int | None = None) -> Record:
+def new_record(
+    namespace: str, key: str, value: bytes, expires: float | None, max_bytes: int | None = None
+) -> StoredRecord:
     """Return the record of a value in the current format."""
     check_names(namespace, key)
     check_limit(max_bytes, size_of(namespace, key, value))
     value = bytes(value)  # not every driver accepts a bytearray or a memoryview
-    return Record(namespace, key, value, expires, FORMAT, _checksum(namespace, key, value, expires, FORMAT))
+    return StoredRecord(namespace, key, value, expires, FORMAT, _checksum(namespace, key, value, expires, FORMAT))
 
 
 def _checksum(namespace: str, key: str, value: bytes, expires: float | None, number: int) -> bytes:

@@ -19,7 +19,7 @@ from ctxguard.errors import StoreError
 from ctxguard.settings import extra
 from ctxguard.stores.database import RecordStore
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
-from ctxguard.stores.records import Record, check_names
+from ctxguard.stores.records import StoredRecord, check_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -139,11 +139,11 @@ class RedisStore(RecordStore):
     def _limit(self) -> str:
         return "" if self.max_bytes is None else str(self.max_bytes)
 
-    def _put(self, record: Record) -> None:
+    def _put(self, record: StoredRecord) -> None:
         with self._doing("written"):
             self._write(record, b"*")
 
-    def _put_new(self, record: Record) -> bytes:
+    def _put_new(self, record: StoredRecord) -> bytes:
         with self._doing("written"):
             while True:  # retry if another process wrote in between
                 fields = self._fields(record.namespace, record.key)
@@ -162,9 +162,9 @@ class RedisStore(RecordStore):
         if value is None or number is None or checksum is None:
             return None
         end = float(expires) if expires else None
-        return Record(namespace, key, value, end, int(number), checksum).live(self._clock())
+        return StoredRecord(namespace, key, value, end, int(number), checksum).live(self._clock())
 
-    def _write(self, record: Record, expected: bytes) -> bool:
+    def _write(self, record: StoredRecord, expected: bytes) -> bool:
         expires = "" if record.expires is None else repr(record.expires)
         fields = {**asdict(record), "expires": expires, "size": record.size}
         flat = [part for name, value in fields.items() for part in (name, value)]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from ctxguard.errors import StoreError, reason_of
 from ctxguard.stores.database import DELETE, EXPIRE, SQLStore
 from ctxguard.stores.protocol import Clock, Swept
-from ctxguard.stores.records import Record
+from ctxguard.stores.records import StoredRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,11 +88,11 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         with self._using("opened"):
             pass
 
-    def _put(self, record: Record) -> None:
+    def _put(self, record: StoredRecord) -> None:
         with self._writing() as connection:
             self._write(connection, record)
 
-    def _put_new(self, record: Record) -> bytes:
+    def _put_new(self, record: StoredRecord) -> bytes:
         with self._reading() as connection:  # what is there needs no lock, unless this thread has it already
             stored = None if connection.in_transaction else self._live(connection, record.namespace, record.key)
         if stored is not None:
@@ -300,7 +300,7 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         remedy = next((remedy for words, remedy in _REMEDIES if any(word in text for word in words)), "see the cause")
         return StoreError(f"store {self.path} cannot be {done}: {text}; {remedy}")
 
-    def _write(self, connection: sqlite3.Connection, record: Record) -> None:
+    def _write(self, connection: sqlite3.Connection, record: StoredRecord) -> None:
         self._run(connection, DELETE, namespace=record.namespace, key=record.key)
         self._insert(connection, record)
         self._enforce_limit(connection)

@@ -6,7 +6,7 @@ from ctxguard import ContextConfig, Stabilizer
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.compat.context_manager import ContextManager
 from ctxguard.harness.replay import replay
-from ctxguard.harness.sessions import Session
+from ctxguard.harness.sessions import RecordedSession
 from ctxguard.policies import agent_stages
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard_anthropic import AnthropicAdapter
@@ -34,7 +34,7 @@ def test_replay_counts_what_is_written():
 
     native = history()
     stabilizer = Stabilizer(600, stages=[*agent_stages(), emptied], counter="estimate")
-    told = replay(Session("one", native, ADAPTER), stabilizer)
+    told = replay(RecordedSession("one", native, ADAPTER), stabilizer)
     calls = [
         stabilize_native(stabilizer, ADAPTER, native[:end])[1]
         for end in range(1, len(native))

@@ -15,7 +15,7 @@ from test_value_edges import ENCODINGS, VALUES
 from ctxguard.content.processors.json_tree import parse_start
 from ctxguard.errors import WireError
 from ctxguard.pii import STANDARD, Masker, Span
-from ctxguard.pii.detect.normalize import View, view_of, views_of
+from ctxguard.pii.detect.normalize import PlainText, view_of, views_of
 from ctxguard.pii.mask.json_text import is_json, json_tokens, rewrite_json
 from ctxguard.wire import frames as amazon
 from ctxguard.wire.events import EventSplitter, data_of, with_data
@@ -44,7 +44,7 @@ def normalization(data: bytes) -> None:
     _, text = text_of(data)
     assert view_of(view_of(text).text).text == view_of(text).text
     for view in views_of(text):
-        if type(view) is View:  # one without escapes
+        if type(view) is PlainText:  # one without escapes
             assert len(view.text) == len(text)
         step = 1 + len(view.text) // 50
         spans = [Span(at, min(at + step, len(view.text)), "X") for at in range(0, len(view.text), step)]

@@ -13,7 +13,7 @@ from strategies_for_text import texts
 from ctxguard.errors import ConfigError
 from ctxguard.pii import DIGITS, SSN, STANDARD, Rule, RuleSet
 from ctxguard.pii.detect.match import Engine
-from ctxguard.pii.detect.normalize import View
+from ctxguard.pii.detect.normalize import PlainText
 from ctxguard.pii.rules.files import RuleFile
 
 LEFT = RuleFile("people").filled("{LEFT}")
@@ -132,7 +132,7 @@ def test_in_rows_of_numbers_the_engine_finds_what_plain_matching_finds(before, r
 @pytest.mark.parametrize("piece", ["1 ", "12 34 56 ", "1,5 2,5 ", "0.25 -1.5 ", "255 255 0 "])
 def test_a_row_of_numbers_without_a_word_beside_it_has_few_candidates(piece):
     engine = Engine(STANDARD.rules, frozenset(), ())
-    assert len([*engine._candidates(View(piece * 2_000))]) < 40
+    assert len([*engine._candidates(PlainText(piece * 2_000))]) < 40
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

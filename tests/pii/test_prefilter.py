@@ -12,7 +12,7 @@ from strategies_for_text import texts
 from ctxguard.pii import STANDARD, Rule, RuleSet
 from ctxguard.pii.detect.anchors import WORDS, anchor_of
 from ctxguard.pii.detect.expressions import is_number, stands_alone
-from ctxguard.pii.detect.normalize import View, view_of
+from ctxguard.pii.detect.normalize import PlainText, view_of
 from ctxguard.pii.detect.prefilter import Prefilter
 from ctxguard.pii.rules.files import RuleFile
 
@@ -44,7 +44,7 @@ HARD = {
 def holds(pattern, text, forms=None):
     """Tell whether a text holds the anchor of an expression, asked in both ways."""
     anchor = anchor_of(pattern) if forms is None else anchor_of(pattern, forms=forms)
-    view = View(text)
+    view = PlainText(text)
     fast, plain = Prefilter([anchor]), Prefilter([anchor])
     plain._automata = None
     assert fast.open(view) == plain.open(view)
@@ -55,7 +55,7 @@ def is_tried(pattern, text):
     """Tell whether each match in a text begins where the anchor says that one may."""
     anchor = anchor_of(pattern)
     starts = {match.start() for match in re.finditer(pattern, text)}
-    return anchor.most is None or starts <= {*anchor.searcher()(View(text))}
+    return anchor.most is None or starts <= {*anchor.searcher()(PlainText(text))}
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_every_digit_is_read_as_one_of_ascii():
 def test_a_long_run_of_one_letter_is_looked_at_once(char):
     anchors = {rule.name: anchor_of(rule.pattern) for rule in RULES}
     places = {
-        name: sum(1 for _ in anchor.searcher()(View(char * 20_000)))
+        name: sum(1 for _ in anchor.searcher()(PlainText(char * 20_000)))
         for name, anchor in anchors.items()
         if anchor.most is not None and ord(char) in anchor.bound
     }

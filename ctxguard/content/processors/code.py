@@ -17,7 +17,7 @@ _WHOLE = 300_000  # characters up to which code is read as a whole
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _CodeBlock:
     """Lines that belong together: a definition with its decorators, or the lines between two definitions."""
 
     lines: tuple[str, ...]
@@ -84,7 +84,7 @@ class CodeProcessor:
         return View("\n".join(out), cut=True, info=TruncationInfo(lines_shown=shown, lines_total=self._total))
 
 
-def _blocks(text: str) -> list[_Block]:
+def _blocks(text: str) -> list[_CodeBlock]:
     """Cut a text before every definition that starts at the margin."""
     blocks: list[list[str]] = [[]]
     decorated = False
@@ -94,4 +94,4 @@ def _blocks(text: str) -> list[_Block]:
             blocks.append([])
         decorated = opens and line.startswith("@")
         blocks[-1].append(line)
-    return [_Block(tuple(lines), sum(map(len, lines)) + len(lines)) for lines in blocks if lines]
+    return [_CodeBlock(tuple(lines), sum(map(len, lines)) + len(lines)) for lines in blocks if lines]

@@ -34,7 +34,7 @@ from ctxguard.pii.detect.expressions import (
     parse,
     width_of,
 )
-from ctxguard.pii.detect.normalize import View
+from ctxguard.pii.detect.normalize import PlainText
 
 Literals: TypeAlias = frozenset[str]
 
@@ -131,7 +131,7 @@ class Anchor:
     bound: Chars = frozenset()
     beyond: frozenset[str] = frozenset()
 
-    def searcher(self) -> Callable[[View], Iterator[int]]:
+    def searcher(self) -> Callable[[PlainText], Iterator[int]]:
         """Return a function that yields the offsets at which a match may begin, literal by literal."""
         least, most, table, literals = self.least, self.most or 0, self.form.table, self.literals
         # too many offsets do no harm, and few texts have non-ASCII characters here
@@ -139,7 +139,7 @@ class Anchor:
         bound = frozenset(chr(code) for code in self.bound if code < 128)
         free = re.compile(f"[^{re.escape(''.join(sorted(bound)))}]" if bound else "(?s:.)")
 
-        def starts(view: View) -> Iterator[int]:
+        def starts(view: PlainText) -> Iterator[int]:
             text, tried, edge = view.text, 0, 0
             find = _finder(literals, view.form(table))
             place = find(0)

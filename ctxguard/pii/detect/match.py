@@ -18,7 +18,7 @@ from ctxguard.pii.detect.anchors import SHAPE
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.listed import Listed
 from ctxguard.pii.detect.matcher import MEMO, WINDOW, Matcher
-from ctxguard.pii.detect.normalize import View, views_of
+from ctxguard.pii.detect.normalize import PlainText, views_of
 from ctxguard.pii.detect.prefilter import Prefilter
 from ctxguard.pii.detect.tables import Headings
 from ctxguard.pii.placeholders import BLANK, LITERAL, UNCHECKED
@@ -101,7 +101,7 @@ class Engine:
         """Return the findings, each expression matched over the whole text."""
         return self._found(text, self._everywhere)
 
-    def _found(self, text: str, candidates: Callable[[View], Iterator[Candidate]]) -> tuple[Span, ...]:
+    def _found(self, text: str, candidates: Callable[[PlainText], Iterator[Candidate]]) -> tuple[Span, ...]:
         first, *others = views_of(text, self._can_write)
         spans = self._found_in(first, candidates)
         for view in others:
@@ -127,18 +127,18 @@ class Engine:
         """Return the places of known names in a text, see `Names.find`."""
         return resolve(self._named(names, views_of(text, self._can_write), until=until))
 
-    def _named(self, names: Names, views: Iterable[View], *, until: int | None = None) -> Iterator[Span]:
+    def _named(self, names: Names, views: Iterable[PlainText], *, until: int | None = None) -> Iterator[Span]:
         for view in views:
             places = (Span(*place, PERSON, _ECHO) for place in names.find(view.text, until=until))
             yield from view.originals(one for one in places if not self._allows(view.text[one.start : one.end].lower()))
 
-    def _found_in(self, view: View, candidates: Callable[[View], Iterator[Candidate]]) -> tuple[Span, ...]:
+    def _found_in(self, view: PlainText, candidates: Callable[[PlainText], Iterator[Candidate]]) -> tuple[Span, ...]:
         found = self._judged(view.text, candidates(view))
         if self._denied is not None:
             found += ((len(self._matchers), span) for span in self._denied.find(view.text))
         return _chosen(view, found) if found else ()
 
-    def _candidates(self, view: View) -> Iterator[Candidate]:
+    def _candidates(self, view: PlainText) -> Iterator[Candidate]:
         # rules that differ only in their context words share an expression, which is matched once
         shared: dict[object, list[Matcher]] = {}
         for one in self._opened(view):
@@ -158,14 +158,14 @@ class Engine:
             fitting = self._fitting_row(view, run, shape[start:end]) if is_row else self._fits(shape[start:end])
             yield from ((fit, start + first, start + last) for fit, first, last in fitting)
 
-    def _everywhere(self, view: View) -> Iterator[Candidate]:
+    def _everywhere(self, view: PlainText) -> Iterator[Candidate]:
         for one in self._opened(view):
             yield from (((one,), start, end) for start, end in one.everywhere(view.text))
         shape = view.form(SHAPE.table)
         for one in (self._numbers[place] for place in self._number_literals.open(view)):
             yield from (((one,), start, end) for start, end in one.everywhere(shape))
 
-    def _opened(self, view: View) -> Iterator[Matcher]:
+    def _opened(self, view: PlainText) -> Iterator[Matcher]:
         """Return the rules, except those of numbers, that may match in a text."""
         return (self._others[place] for place in self._prefilter.open(view))
 
@@ -177,13 +177,13 @@ class Engine:
         """Return where number rules match in a shape."""
         return _by_place((one, one.everywhere(shape)) for one in self._numbers if one.may_match(shape))
 
-    def _fitting_row(self, view: View, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
+    def _fitting_row(self, view: PlainText, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
         """Return where number rules match in a row of numbers, without candidates that lack their context word.
 
         Only the first and last numbers of a row have a word next to them, so most rules need not be tried on the
         others.
         """
-        before = View(view.text[max(0, run[0] - WINDOW) : run[0] + WINDOW])
+        before = PlainText(view.text[max(0, run[0] - WINDOW) : run[0] + WINDOW])
         named = self._number_words.open(before)
         first = WINDOW + _AROUND
         fits = []
@@ -300,7 +300,7 @@ def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
         lowered = _CLOSING.sub("</b>", lowered)
     if len(matchers) > _FEW:
         # search for the words of all rules at once: one by one takes ten times as long
-        possible = _words_of(matchers).open(View(lowered))
+        possible = _words_of(matchers).open(PlainText(lowered))
         return [one for place, one in enumerate(matchers) if place in possible and one.stands_after(lowered)]
     return [one for one in matchers if one.stands_after(lowered)]
 
@@ -311,7 +311,7 @@ def _words_of(matchers: tuple[Matcher, ...]) -> Prefilter:
     return Prefilter([one.words_before for one in matchers])
 
 
-def _chosen(view: View, found: Found) -> tuple[Span, ...]:
+def _chosen(view: PlainText, found: Found) -> tuple[Span, ...]:
     """Return the chosen findings, with their offsets in the original text."""
     if len(found) > 1:
         found.sort(key=start_of)
@@ -323,7 +323,7 @@ def _chosen(view: View, found: Found) -> tuple[Span, ...]:
     return view.originals(map(_span, found))
 
 
-def joined(first: View, spans: Sequence[Span], more: Iterable[Span]) -> tuple[Span, ...]:
+def joined(first: PlainText, spans: Sequence[Span], more: Iterable[Span]) -> tuple[Span, ...]:
     """Join the findings in two views of a text; one that splits an escape is dropped for one in the decoded view."""
     kept = [
         span

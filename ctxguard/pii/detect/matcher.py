@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.anchors import WORDS, Anchor, anchor_of, worth
 from ctxguard.pii.detect.expressions import is_number, reach, stands_alone, tells_digits_apart
-from ctxguard.pii.detect.normalize import View
+from ctxguard.pii.detect.normalize import PlainText
 
 if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
@@ -110,7 +110,7 @@ class Matcher:
     def _words_behind(self) -> Anchor:
         return anchor_of(self.rule.behind, forms=(WORDS,))
 
-    def places(self, view: View) -> Iterator[tuple[int, int]]:
+    def places(self, view: PlainText) -> Iterator[tuple[int, int]]:
         """Yield the matches in a text, searching only around its anchor if that is known."""
         if self.anchor.most is None or self._walk is not None:
             yield from self.everywhere(view.text)
@@ -161,7 +161,7 @@ class Matcher:
         return (start, end) if start >= 0 else match.span()
 
     @cached_property
-    def _starts(self) -> Callable[[View], Iterator[int]]:
+    def _starts(self) -> Callable[[PlainText], Iterator[int]]:
         return self.anchor.searcher()
 
     @cached_property

@@ -1,8 +1,8 @@
 r"""Normalize a text to what a reader sees: full-width digits, dashes, invisible characters, escapes.
 
-Rules are written for plain text. A `View` is that plain text, with a mapping back to the offsets of the original, so
-that `４１１１…`, `jane\u0040x.org`, `jane%40x.org`, `jane&#64;x.org` and a number split by zero-width spaces are found
-in the original.
+Rules are written for plain text. A `PlainText` is that plain text, with a mapping back to the offsets of the original,
+so that `４１１１…`, `jane\u0040x.org`, `jane%40x.org`, `jane&#64;x.org` and a number split by zero-width spaces are
+found in the original.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _PLUSES: Final = re.compile(
 )
 
 
-class View:
+class PlainText:
     """A normalized text with its placeholders blanked, and the forms in which literals are searched for.
 
     Args:
@@ -108,7 +108,7 @@ class View:
         return False
 
 
-class _Shortened(View):
+class _Shortened(PlainText):
     """A text that is shorter than the original, and the origin of its characters.
 
     Args:
@@ -152,7 +152,7 @@ class _Shortened(View):
         return offset if number < 0 else self._ends[number] + offset - self._cuts[number]
 
 
-def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
+def views_of(text: str, trusts: Trust | None = None) -> Sequence[PlainText]:
     r"""Return the views of a text: several if it can be read in several ways.
 
     An invisible character may be inside a value or at its edge, and `%41` may be a letter or follow a percent sign. In
@@ -166,11 +166,11 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[View]:
         trusts: see `blank_placeholders`.
     """
     if _is_as_read(text):
-        return (View(text),)
+        return (PlainText(text),)
     return _views(text, trusts, read=lambda seen: [without_lookalikes(one) for one in _readings(seen)])
 
 
-def _views(text: str, trusts: Trust | None, *, read: Callable[[str], Sequence[str]]) -> Sequence[View]:
+def _views(text: str, trusts: Trust | None, *, read: Callable[[str], Sequence[str]]) -> Sequence[PlainText]:
     # first of all, so that no rule matches in placeholders of the masking, and no escape within one is decoded
     blanked = blank_placeholders(text, trusts)
     unseen = "".join(sorted(beyond_ascii(text) & _UNSEEN))
@@ -196,7 +196,7 @@ def _is_as_read(text: str) -> bool:
     return ("+" not in text or _PLUS.search(text) is None) and ("[" not in text or _TERMINAL.search(text) is None)
 
 
-def view_of(text: str) -> View:
+def view_of(text: str) -> PlainText:
     """Return the first view of a text."""
     return views_of(text)[0]
 
@@ -218,7 +218,9 @@ def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
             yield match[0], span.start, span.end
 
 
-def _seen(text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[str], Sequence[str]]) -> Sequence[View]:
+def _seen(
+    text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[str], Sequence[str]]
+) -> Sequence[PlainText]:
     """Return the views of a text, with `gap` in place of invisible characters."""
     cuts: list[int] = []
     ends: list[int] = []
@@ -245,7 +247,7 @@ def _seen(text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[st
     pieces.append(text[done:])
     # after the escapes: the characters that they decode to are normalized, too
     plain = read("".join(pieces))
-    return [_Shortened(one, cuts, ends, escapes, is_whole=is_whole) if cuts else View(one) for one in plain]
+    return [_Shortened(one, cuts, ends, escapes, is_whole=is_whole) if cuts else PlainText(one) for one in plain]
 
 
 def _hidden(text: str, unseen: str, *, is_form: bool) -> Iterator[re.Match[str]]:

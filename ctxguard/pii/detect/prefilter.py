@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final
 
 from ctxguard.pii.detect.anchors import EDGE, Anchor, Form
-from ctxguard.pii.detect.normalize import View
+from ctxguard.pii.detect.normalize import PlainText
 
 _MEMORY: Final = 64 << 20  # bytes of RE2's automata
 
@@ -24,7 +24,7 @@ class Prefilter:
         self._of_ascii = [(place, one.beyond) for place, one in enumerate(anchors) if one.form.is_ascii]
         self._automata = _automata(self._anchors) if importlib.util.find_spec("re2") is not None else None
 
-    def open(self, view: View) -> set[int]:
+    def open(self, view: PlainText) -> set[int]:
         """Return the numbers of the anchors of which a text contains a literal."""
         found = set(self._one_by_one(view) if self._automata is None else self._automata(view.plain))
         if not self._of_ascii or view.text.isascii():
@@ -32,7 +32,7 @@ class Prefilter:
         chars = view.beyond_ascii
         return found.union(place for place, beyond in self._of_ascii if not beyond or not beyond.isdisjoint(chars))
 
-    def _one_by_one(self, view: View) -> Iterator[int]:
+    def _one_by_one(self, view: PlainText) -> Iterator[int]:
         # a handful of literals each: `in` runs at memory speed if a literal does not occur
         for place, anchor in enumerate(self._anchors):
             form = view.form(anchor.form.table)

@@ -1,0 +1,60 @@
+"""A setting of the window is written once: whoever takes it has its name, its default, its range, and its error."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from ctxguard import Stabilizer
+from ctxguard.config.models import StabilizerConfig
+from ctxguard.errors import ConfigError
+from ctxguard.policies import POLICIES, policy_settings
+from ctxguard.stages import StableWindow, WindowSettings
+
+WRONG = {"target": 0, "trail": 1, "output_share": 2, "on_overflow": "cut", "file_tools": {"peek": "look"}}
+RIGHT = {"target": 0.5, "trail": 0.2, "output_share": 0.3, "on_overflow": "bound", "file_tools": {"peek": "read"}}
+DOORS = {
+    "WindowSettings": WindowSettings,
+    "StableWindow": StableWindow,
+    "Stabilizer": lambda **given: Stabilizer(100, **given),
+    "configuration": StabilizerConfig,
+    **{
+        name: lambda name=name, **given: Stabilizer.from_policy(name, budget=100, **given)
+        for name in POLICIES
+        if "target" in policy_settings(name)
+    },
+}
+
+
+def of(made):
+    """Return the settings of the window in whatever a door has made."""
+    if isinstance(made, Stabilizer):
+        [made] = [stage for stage in made.stages if isinstance(stage, StableWindow)]
+    held = made.settings if isinstance(made, StableWindow) else made
+    return {each.name: getattr(held, each.name) for each in fields(WindowSettings)}
+
+
+def test_every_setting_is_tried():
+    assert {each.name for each in fields(WindowSettings)} == WRONG.keys() == RIGHT.keys()
+    assert len(DOORS) > 8
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_door_has_the_defaults_and_takes_each_setting(door):
+    assert of(DOORS[door]()) == of(WindowSettings())
+    assert of(DOORS[door](**RIGHT)) == RIGHT
+
+
+@pytest.mark.parametrize("setting", WRONG)
+@pytest.mark.parametrize("door", DOORS)
+def test_a_value_out_of_range_is_refused_by_name(door, setting):
+    with pytest.raises(ConfigError, match=setting) as caught:
+        DOORS[door](**{setting: WRONG[setting]})
+    assert caught.value.setting.partition(".")[0] == setting
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_that_is_no_setting_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"unknown setting 'tarhet' \(did you mean 'target'\?\)"):
+        StableWindow(tarhet=0.5)
