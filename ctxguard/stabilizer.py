@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, Unpack
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, drive, refuse, stage_name
@@ -27,7 +27,7 @@ from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, one_of, valid_budget, whole_number
 from ctxguard.stages.mask_pii import MaskPII
 from ctxguard.stages.stable_window import StableWindow
-from ctxguard.stages.window_settings import WINDOW_SETTINGS
+from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowOptions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import Headroom, kept_free, valid_headroom
 from ctxguard.tokens.windows import Window, window_of
@@ -99,7 +99,7 @@ class Stabilizer:
         on_failure: OnFailure = "report",
         mode: Mode = "enforce",
         shorten_tools: bool = True,
-        **window: object,
+        **window: Unpack[WindowOptions],
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
 
