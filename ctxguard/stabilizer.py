@@ -152,14 +152,17 @@ class Stabilizer:
         Raises:
             ConfigError: the file cannot be read, or its `stabilizer` section names no budget.
         """
-        from ctxguard.config import load_context_config
+        from ctxguard.config.loading import load_context_config, settings_source
 
         config = load_context_config(path)
         section = config.stabilizer
         configured = section.model_dump(exclude={"store"}, exclude_unset=True)
         chosen: dict[str, object] = {"policy": section.policy, **configured, **settings}
         if chosen.get("budget") is None:
-            raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
+            source = settings_source(path) or f"no ctxguard.yaml or config.yaml of ctxguard in {Path.cwd()}"
+            raise ConfigError(
+                f"the configuration names no budget ({source}); set stabilizer.budget", setting="stabilizer.budget"
+            )
         names = chosen.get("rules")
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
             from ctxguard.pii.rule_sets import named_rules
