@@ -67,6 +67,8 @@ def names_in(text: str) -> tuple[str, ...]:
 def _runs(text: str) -> Iterator[tuple[int, str]]:
     """Yield the distinctive strings of a text with where they begin."""
     for match in _RUN.finditer(text):
+        if not _MARKED.search(match[0]):  # most words; what is taken off below adds no mark
+            continue
         run = _plain(match[0], text, match.start())
         # `23:def` in a listing is a line number and a word.
         if run[:1].isdigit() and text[match.start() - 1 : match.start()] in ("", "\n"):

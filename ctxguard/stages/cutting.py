@@ -212,11 +212,12 @@ class Cutter:
     ) -> WindowState:
         """Return the state with artifacts of one exchange as views; the arrival of `number` causes them."""
         ledger, at = self.ledger, self.ledger.history.members(number)[0]
+        large = [p for p in positions if ledger.tokens_at(p, state.shortened) > limit]
+        if not large:
+            return state
         count, shortened, saved = ledger.draft.counter.artifact, dict(state.shortened), 0
-        for position in positions:
+        for position in large:
             tokens = ledger.tokens_at(position, state.shortened)
-            if tokens <= limit:
-                continue
             whole = ledger.history.artifacts[position]
             handle = self.handle(whole.text) if self.stores else None
             view = bounded(whole, limit, ledger.draft, at=at, handle=handle, digests=True)
@@ -313,7 +314,7 @@ class Cutter:
             tokens = count.artifact(note)
             if tokens <= most or not text:
                 return replace(state, note=note, told=steps_told(note.text), tokens=state.tokens + tokens)
-            limit -= max(tokens - most, limit // 8 + 1)  # the heading, and what masking added
+            limit -= tokens - most  # the heading, and what masking added
 
     def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[TrailStep, ...]]:
         """Yield the steps of evicted exchanges; a trail and a block of recalled messages are not steps themselves."""

@@ -70,8 +70,8 @@ class LexicalIndex:
         """Return the scores of the documents that share a word with the query, by their number; higher is better."""
         self._read()
         found = {term: self._found[term] for term in set(_terms(query)) if term in self._found}
-        scores: defaultdict[int, float] = defaultdict(float)
-        repeated: Counter[int] = Counter()
+        scores: dict[int, float] = {}
+        repeated: dict[int, int] = {}
         sizes, looked_at = self._sizes, 0
         per_word = 1.2 * 0.75 * max(1, len(sizes)) / max(1, self._total)  # k1 · b, by the mean size
         for term in sorted(found, key=lambda term: (len(found[term]), term))[:_MOST_TERMS]:
@@ -79,11 +79,17 @@ class LexicalIndex:
             looked_at += len(found[term])
             if scores and looked_at > _MOST_FOUND:
                 break
-            rarity = self._rarity(term)
+            worth = 2.2 * self._rarity(term)
+            # Every turn of a conversation passes here thousands of times: plain dictionaries take half the time.
             for number, times in found[term][-_MOST_FOUND:]:
-                scores[number] += rarity * 2.2 * times / (times + 0.3 + per_word * sizes[number])
-                repeated[number] += times
-        return {number: score * (1 - (repeated[number] / sizes[number]) ** 2) for number, score in scores.items()}
+                score = worth * times / (times + 0.3 + per_word * sizes[number])
+                if number in scores:
+                    scores[number] += score
+                    repeated[number] += times
+                else:
+                    scores[number] = score
+                    repeated[number] = times
+        return {n: score * (1 - (share := repeated[n] / sizes[n]) * share) for n, score in scores.items()}
 
     def worth(self, query: str) -> float:
         """Return what a document with nothing but the words of a query would score, once it is long."""

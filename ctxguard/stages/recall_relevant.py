@@ -138,13 +138,14 @@ class RecallGate:
         text = history.members(question)[0].text
         scores = index.matches(text)
         if threshold:
-            judged = nlargest(_JUDGED, ((score, number) for number, score in scores.items() if number not in shown))
+            found = nlargest(_JUDGED + len(shown), zip(scores.values(), scores, strict=True))
+            judged = [(score, number) for score, number in found if number not in shown][:_JUDGED]
             gone = [score for score, number in judged if number < state.judged and number not in state.kept]
             if max(gone, default=0) < _COVERED * index.worth(text):
                 return None
             if sum(gone) < threshold * sum(score for score, _ in judged):
                 return None
-        best = nlargest(_MOST_TRIED, zip(scores.values(), scores, strict=True))
+        best = sorted(zip(scores.values(), scores, strict=True))[-_MOST_TRIED:]
         near = _weighted(history, {number: score for score, number in best}, question)
         return LeftOut(history, int(self._stage.share * available), question, scores=near)
 

@@ -9,10 +9,9 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.content.detection import detect
@@ -64,8 +63,7 @@ _TYPED: Final = (FileType.CONSOLE, FileType.SNAPSHOT, FileType.LOG, FileType.JSO
 _Pairs = tuple[tuple[str, object], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TrailStep:
+class TrailStep(NamedTuple):
     """One call, or one message, as a line of the trail.
 
     Attributes:
@@ -81,9 +79,6 @@ class TrailStep:
     what: str
     ended: str = ""
     handle: str | None = None
-
-    def __hash__(self) -> int:
-        return hash(self.what)  # a string caches its hash; the generated method would hash all fields at each look-up
 
 
 def trace_of(
@@ -136,9 +131,10 @@ def observed(history: History, number: int, end: int) -> bool:
     if not history.spans[number].is_asked:
         return False
     text, place = history.artifacts[history.start(number)].text, bisect_right(history.replies, number)
+    if is_observation(text) or "\n" not in text:
+        return is_observation(text)
     around = [n for n in history.replies[max(0, place - 2) : place + 1] if n < end][-2:]
-    commanded = len(around) == 2 and all(_COMMAND_AT_END.search(history.members(n)[0].text) for n in around)
-    return is_observation(text) or (commanded and "\n" in text)
+    return len(around) == 2 and all(_COMMAND_AT_END.search(history.members(n)[0].text) for n in around)
 
 
 @lru_cache(maxsize=4_096)
