@@ -119,6 +119,7 @@ class Stabilizer:
         self.headroom: Headroom = valid_headroom(headroom)
         self.counter: ArtifactCounter = ArtifactCounter(find_counter(counter, model=model))
         self._window = None if model is None else window_of(model)
+        self._details: Mapping[str, object] = {}
         self._runs = Runs()
         self._overflows = Overflows()
 
@@ -186,14 +187,19 @@ class Stabilizer:
         budget: int | str | None = None,
         headroom: Headroom | None = None,
         counter: ArtifactCounter | None = None,
+        details: Mapping[str, object] | None = None,
     ) -> Stabilizer:
-        """Return a stabilizer with some settings changed; None keeps the old value. Caches are shared."""
+        """Return a stabilizer with some settings changed; None keeps the old value. Caches are shared.
+
+        `details` are added to those of each report.
+        """
         own = copy.copy(self)
         own.stages = self.stages if stages is None else callables(stages, "stages")
         own.checks = self.checks if checks is None else callables(checks, "checks", named=True)
         own.budget = self.budget if budget is None else valid_budget(budget)
         own.headroom = self.headroom if headroom is None else valid_headroom(headroom)
         own.counter = self.counter if counter is None else counter
+        own._details = self._details if details is None else details  # noqa: SLF001 - another one of its own class
         return own
 
     def __repr__(self) -> str:
@@ -414,7 +420,7 @@ class Stabilizer:
                 watch.failed(error)
             if self.mode == "enforce" or dry:
                 raise
-            return self._passed_on(run.history, error)
+            return self._passed_on(run, error)
         if self.mode == "observe" and not dry:
             result.report.details = {**result.report.details, "mode": "observe"}
             result = Stabilized(list(run.history), result.report)
@@ -422,13 +428,12 @@ class Stabilizer:
             watch.ended(result.report)
         return result
 
-    def _passed_on(self, history: Sequence[Artifact], error: CtxguardError) -> Stabilized:
+    def _passed_on(self, run: Run, error: CtxguardError) -> Stabilized:
         """Return a history unchanged, if an error is only observed."""
-        given = tuple(history)
-        settings = CallSettings(budget=0, counter=self.counter)
-        draft = Draft(given, settings, history=given)
+        given = tuple(run.history)
+        draft = Draft(given, run.settings, history=given)
         report = Report(draft, cut=None, tokens_after=draft.tokens, checks=())
-        report.details = {"mode": "observe", "would_have_raised": type(error).__name__}
+        report.details = {**self._details, "mode": "observe", "would_have_raised": type(error).__name__}
         return Stabilized(list(given), report)
 
     def _unobserved(self, run: Run, *, dry: bool) -> Generator[Ask, object, Stabilized]:
@@ -436,6 +441,7 @@ class Stabilizer:
         draft, cut = yield from run.stabilized(dry=dry)
         if asked is not None:
             draft = replace(draft, details={**draft.details, "count_tokens": asked})
+        draft = replace(draft, details={**draft.details, **self._details})
         tokens = draft.tokens
         if tokens > draft.budget:
             raise _exceeded(draft)
