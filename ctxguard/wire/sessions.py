@@ -18,6 +18,7 @@ from threading import RLock
 from typing import Final, NamedTuple
 
 from ctxguard.adapting.recent import Recent
+from ctxguard.errors import VaultError
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.vault import SessionVault, Vault
 
@@ -252,10 +253,19 @@ def forget(vault: Vault, session: str, value: str | None = None, *, credential: 
 
     Raises:
         ConfigError: The value is empty, or a placeholder.
-        VaultError: Names of sessions cannot be decrypted, so that nothing is erased; or see `Vault.forget`.
+        VaultError: Names of sessions cannot be decrypted and may be the same; the sessions whose names can be read are
+            erased. Or see `Vault.forget`.
         StoreError: The records are deleted, but the log of the database still contains them.
     """
-    names = vault.names()
-    known = ((names.read(record) or b"").decode("utf-8", "surrogatepass") for record in names.listed())
+    names, known, unread = vault.names(), list[str](), list[VaultError]()
+    for record in names.listed():
+        try:
+            known.append((names.read(record) or b"").decode("utf-8", "surrogatepass"))
+        except VaultError as error:
+            unread.append(error)
     found = [name for name in known if name.startswith(credential) and name.split(" ", 2)[2:] == [session]]
-    return len(found), sum(vault.forget(name, value) for name in found)
+    erased = sum(vault.forget(name, value) for name in found)
+    if unread:
+        told = f"erased {erased} in {len(found)} sessions of this name, but {len(unread)} other names"
+        raise VaultError(f"{told} cannot be read and may be the same: {unread[0]}")
+    return len(found), erased
