@@ -2,11 +2,12 @@
 
     python benchmarks/quality.py FOLDER_OR_FILE... --budget 4k,8k,32k
 
-Columns: next-action support, plain and with context; *gain*, the compressor's judge (needs the extra `gain`); *newest*,
-the share of the newest tool outputs' characters that is sent, of what would fit into half of the free room; *prefix*,
-the share of calls that keep the prompt up to the newest exchange of the call before; *bill*, as a share of what a
-rolling window costs. `ctxguard.harness.gain` and `ctxguard.harness.fidelity` say what each can and cannot see.
-Sessions that exceed a budget count. Bits, needs and rolling windows are kept on disk from one run to the next.
+*support*, *gain* (needs the extra `gain`), *newest*, *prefix*, and *bill* are the columns of `ctxguard bench`, by its code:
+over the calls whose history exceeds the budget. With `--calls N`, support and gain judge at most N of a session, so that
+long sessions weigh no more than others; then they differ from those of `ctxguard bench`, which judges each. *names* is
+support without its context. *prefix all* and *bill all* are over all calls of the sessions that exceed the budget, those
+before it is exceeded as well. `ctxguard.harness.gain` and `ctxguard.harness.fidelity` say what each can and cannot see.
+Bits, needs and rolling windows are kept on disk from one run to the next.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
+
+from compare import half_of, interval
 
 HERE = Path(__file__).resolve().parents[1]
 INVENTED, BASELINE = "invented", "rolling window"
@@ -77,12 +80,6 @@ class Disk:
 
 def digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def half_of(source: str, session: str, by: str) -> str:
-    """Return the half of a session, the same in every run: by its name within its source, or by its source."""
-    text = source if by == "source" else f"{source}/{session}"
-    return "ab"[hashlib.blake2b(text.encode()).digest()[0] & 1]
 
 
 class Rolling:
@@ -327,49 +324,54 @@ def mean(values) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def gain_of(calls: Sequence[Call]) -> float | None:
-    judged = [c for c in calls if c.bits is not None]
-    worth = sum(c.floor - c.whole for c in judged)
-    return sum(c.floor - c.bits for c in judged) / worth if worth > 0 else None
+def benched(call: Call):
+    """Return a call as `ctxguard bench` has it."""
+    from ctxguard.harness.bench import BenchCall
+    from ctxguard.harness.gain import Bits
 
-
-def interval(calls: Sequence[Call], figure, rounds: int = 300) -> tuple[float, float] | None:
-    """Return the 95% interval of a figure, resampled by session."""
-    by: dict[str, list[Call]] = defaultdict(list)
-    for call in calls:
-        by[f"{call.source}/{call.session}"].append(call)
-    sessions, chance = [by[name] for name in sorted(by)], random.Random(1)
-    found = (figure([c for s in chance.choices(sessions, k=len(sessions)) for c in s]) for _ in range(rounds))
-    values = sorted(v for v in found if v is not None)
-    return (values[int(0.025 * len(values))], values[int(0.975 * len(values)) - 1]) if len(values) > 20 else None
+    return BenchCall(
+        call.arm,
+        call.budget,
+        (call.source, call.session, call.end),
+        None if call.is_refused else call.price,
+        is_over=call.is_over,
+        keeps=call.keeps,
+        support=call.in_context,
+        bits=None if call.bits is None else Bits(call.floor, call.bits, call.whole),
+        newest=(call.newest_sent, call.newest_fits),
+    )
 
 
 def figures(calls: Sequence[Call], rolling: Sequence[Call]) -> dict[str, float | None]:
     """Return the figures of one arm at one budget, beside the rolling window's calls."""
-    base = {(c.source, c.session, c.end): c for c in rolling}
-    both = [(c, base[c.source, c.session, c.end]) for c in calls]
-    both = [(c, r) for c, r in both if not c.is_refused and not r.is_refused]
+    from ctxguard.harness.bench_report import bench_row, bill_beside
+    from ctxguard.harness.contestants import PEERS
+
     pressed = [c for c in calls if c.is_pressed]
-    fits = sum(c.newest_fits for c in pressed)
+    row = bench_row(PEERS[0], calls[0].budget, *([benched(c) for c in of if c.is_pressed] for of in (calls, rolling)))
     return {
         "sessions": len({(c.source, c.session) for c in calls}),
-        "calls": len(pressed),
-        "refused": sum(c.is_refused for c in pressed),
-        "over": sum(c.is_over for c in pressed),
-        "support": mean(c.support for c in pressed),
-        "in_context": mean(c.in_context for c in pressed),
+        "calls": row["calls"],
+        "refused": row["refused"],
+        "over": row["over"],
+        "names": mean(c.support for c in pressed),
+        "support": row["support"],
         "judged": sum(c.bits is not None for c in pressed),
-        "gain": gain_of(pressed),
-        "newest": sum(c.newest_sent for c in pressed) / fits if fits else None,
-        "prefix": mean(c.keeps for c in calls),
-        "extends": mean(c.extends for c in calls),
+        "gain": row["gain"],
+        "newest": row["newest"],
+        "prefix": row["prefix_kept"],
+        "prefix all": mean(c.keeps for c in calls),
         "cuts": mean(c.is_cut for c in calls),
         "tokens": mean(c.sent for c in pressed if not c.is_refused),
-        "bill": sum(c.price for c, _ in both) / max(1e-9, sum(r.price for _, r in both)),
+        "bill": row["bill"],
+        "bill all": bill_beside(map(benched, calls), map(benched, rolling)),
     }
 
 
-SHOWN = ("calls", "judged", "support", "in_context", "gain", "newest", "prefix", "cuts", "tokens", "bill")
+SHOWN = (
+    *("calls", "judged", "names", "support", "gain", "newest"),
+    *("prefix", "prefix all", "cuts", "tokens", "bill", "bill all"),
+)
 
 
 def shown(calls: Sequence[Call]) -> dict[str, dict[str, float | None]]:
@@ -394,7 +396,7 @@ def shown(calls: Sequence[Call]) -> dict[str, dict[str, float | None]]:
 
 
 def _interval(calls, arm) -> str:
-    found = interval([c for c in calls if c.arm == arm and c.bits is not None], gain_of)
+    found = interval([benched(c) for c in calls if c.arm == arm and c.bits is not None])
     return "" if found is None else f"  gain [{found[0]:.2f}, {found[1]:.2f}]"
 
 
@@ -403,12 +405,14 @@ def _cell(value) -> str:
 
 
 TOLERANCES = {
+    "names": 0.02,
     "support": 0.02,
-    "in_context": 0.02,
     "gain": 0.03,
     "newest": 0.02,
     "prefix": 0.02,
+    "prefix all": 0.02,
     "bill": 0.03,
+    "bill all": 0.03,
     **dict.fromkeys(("all after 1", "all after 2", "all after 4"), 0.05),
 }
 """By how much a figure may be worse than the baseline; of the bill more is worse. Rows of few calls are not compared."""
@@ -427,7 +431,7 @@ def worse_than(rows, path: str) -> Iterator[str]:
             continue
         for figure, by in TOLERANCES.items():
             was, found = before.get(figure), now.get(figure)
-            if was is not None and (found is None or (found - was if figure == "bill" else was - found) > by):
+            if was is not None and (found is None or (found - was if figure.startswith("bill") else was - found) > by):
                 yield f"{name}: {figure} was {was} and is {found if found is None else round(found, 4)}, {by} allowed"
 
 

@@ -125,11 +125,18 @@ class BudgetExceededError(CtxguardError):
         super().__init__(
             f"what must stay needs {needed} tokens ({_listed(self.parts)}) and "
             f"{there_is if self.kept_free else f'the budget is {budget}'}; "
-            f"raise the budget{self._sensible()} or {_REMEDIES.get(largest, 'shorten the largest of these')}"
+            f"raise the budget{self._sensible(given)} or {_REMEDIES.get(largest, 'shorten the largest of these')}"
         )
 
-    def _sensible(self) -> str:
-        return f" to {sensible_budget(self.fixed)} or more" if self.is_too_small else ""
+    def _sensible(self, given: int) -> str:
+        """Return a budget that this request fits into, in which its fixed parts leave a history its share."""
+        enough = 1_000 * ceil(self.needed * given / max(1, self.budget) / 1_000)  # what is kept free may be a share
+        return (
+            f" to {max(enough, sensible_budget(self.fixed))} or more (system prompt and tools, which every request "
+            f"has, take {self.fixed}; at most {FIXED_SHARE:.0%} is sensible)"
+            if self.is_too_small
+            else ""
+        )
 
 
 def sensible_budget(fixed: int) -> int:

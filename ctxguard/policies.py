@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from ctxguard.artifacts import Lifetime
 from ctxguard.draft import Stage
@@ -21,7 +21,7 @@ from ctxguard.stages import (
     RepairExchanges,
     StableWindow,
 )
-from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowSettings
+from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowOptions, WindowSettings
 from ctxguard.strategies import DropVerboseOutput, FillBudget
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "POLICIES",
+    "ChainOptions",
     "ChainSettings",
     "agent_stages",
     "browser_stages",
@@ -59,18 +60,27 @@ class ChainSettings(WindowSettings):
     store: Store | None = None
 
 
-def agent_stages(**settings: object) -> list[Stage]:
+class ChainOptions(WindowOptions, total=False):
+    """Type the fields of `ChainSettings` as keywords."""
+
+    rules: Detector | Sequence[Detector] | None
+    masker: Masker | None
+    lifetimes: Mapping[str, Lifetime] | None
+    store: Store | None
+
+
+def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
     """Return the chain for agents, without recall: repair, expire, mask, keep a stable window, order."""
     chain = settings_of(ChainSettings, settings)
     return [*_prepared(chain), _window(chain), OrderByAuthority()]
 
 
-def chat_stages(**settings: object) -> list[Stage]:
+def chat_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
     """Return the chain for chats, which is that for agents: in both, user messages are kept longest."""
     return agent_stages(**settings)
 
 
-def default_stages(*, embed: Embed | None = None, **settings: object) -> list[Stage]:
+def default_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
     """Return the default chain, for agents and conversations alike: the agent chain, with recall on demand.
 
     At the beginning of a turn whose question matches evicted exchanges better than those in the context, the relevant
@@ -84,7 +94,7 @@ def default_stages(*, embed: Embed | None = None, **settings: object) -> list[St
     return _recalling(chain, RecallRelevant(embed=embed, store=chain.store))
 
 
-def recall_stages(*, embed: Embed | None = None, **settings: object) -> list[Stage]:
+def recall_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
     """Return the default chain with recall in every turn. The trail takes a tenth of the tokens after a cut.
 
     Args:
@@ -95,7 +105,7 @@ def recall_stages(*, embed: Embed | None = None, **settings: object) -> list[Sta
     return _recalling(chain, RecallRelevant(threshold=0.0, embed=embed, store=chain.store))
 
 
-def browser_stages(*, level: str = "medium", **settings: object) -> list[Stage]:
+def browser_stages(*, level: str = "medium", **settings: Unpack[ChainOptions]) -> list[Stage]:
     """Return the agent chain for browsers: page snapshots and console messages are compressed by their type.
 
     Args:

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, Unpack
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, drive, refuse, stage_name
@@ -27,7 +27,7 @@ from ctxguard.session import Context, Run, Runs, Session, Stabilized
 from ctxguard.settings import callables, one_of, valid_budget, whole_number
 from ctxguard.stages.mask_pii import MaskPII
 from ctxguard.stages.stable_window import StableWindow
-from ctxguard.stages.window_settings import WINDOW_SETTINGS
+from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowOptions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import Headroom, kept_free, valid_headroom
 from ctxguard.tokens.windows import Window, window_of
@@ -99,7 +99,7 @@ class Stabilizer:
         on_failure: OnFailure = "report",
         mode: Mode = "enforce",
         shorten_tools: bool = True,
-        **window: object,
+        **window: Unpack[WindowOptions],
     ) -> None:
         from ctxguard.checks import ALL_CHECKS, provider_profile
 
@@ -152,14 +152,17 @@ class Stabilizer:
         Raises:
             ConfigError: the file cannot be read, or its `stabilizer` section names no budget.
         """
-        from ctxguard.config import load_context_config
+        from ctxguard.config.loading import load_context_config, settings_source
 
         config = load_context_config(path)
         section = config.stabilizer
         configured = section.model_dump(exclude={"store"}, exclude_unset=True)
         chosen: dict[str, object] = {"policy": section.policy, **configured, **settings}
         if chosen.get("budget") is None:
-            raise ConfigError("the configuration names no budget; set stabilizer.budget", setting="stabilizer.budget")
+            source = settings_source(path) or f"no ctxguard.yaml or config.yaml of ctxguard in {Path.cwd()}"
+            raise ConfigError(
+                f"the configuration names no budget ({source}); set stabilizer.budget", setting="stabilizer.budget"
+            )
         names = chosen.get("rules")
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
             from ctxguard.pii.rule_sets import named_rules

@@ -1,4 +1,4 @@
-// What a reader of a page would stumble over: text that is too faint, and what stands out of the window.
+// What a reader of a page would stumble over: faint text, lines of code that end at the edge, and a page wider than the window.
 function looks(page) {
   const pen = Object.assign(page.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
   const rgba = (color) => {
@@ -30,5 +30,7 @@ function looks(page) {
     const contrast = (bright + 0.05) / (dark + 0.05);
     if (contrast < 4.5) faint.add(`${contrast.toFixed(2)} ${element.className || element.tagName}`);
   }
-  return { faint: [...faint], wide: page.documentElement.scrollWidth > page.documentElement.clientWidth };
+  const code = [...page.querySelectorAll(".highlight:not(.drawing) pre code")];
+  const cut = code.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent.slice(0, 40));
+  return { faint: [...faint], cut, wide: page.documentElement.scrollWidth > page.documentElement.clientWidth };
 }

@@ -117,6 +117,29 @@ def test_the_source_of_the_settings_is_named(tmp_path, monkeypatch):
     assert settings_source("own.yaml") == "own.yaml, CTXGUARD_MAX_LINES"
 
 
+def test_a_file_above_the_working_directory_is_not_read_and_a_warning_says_so(tmp_path, monkeypatch, caplog):
+    (tmp_path / "ctxguard.yaml").write_text("max_lines: 7\n")
+    (tmp_path / "app" / "src").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "app" / "src")
+    assert load_context_config() == ContextConfig()
+    load_context_config()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"{tmp_path / 'ctxguard.yaml'} is not read")
+    with pytest.raises(ConfigError, match=f"no ctxguard.yaml or config.yaml of ctxguard in {tmp_path / 'app' / 'src'}"):
+        Stabilizer.from_config()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"names no budget \(ctxguard\.yaml\)"):
+        Stabilizer.from_config()
+
+
+def test_without_a_working_directory_there_is_no_file(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert load_context_config() == ContextConfig()
+
+
 def test_config_is_frozen():
     with pytest.raises(ValidationError, match="frozen"):
         ContextConfig().max_lines = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
@@ -29,6 +29,16 @@ StabilizerChoice: TypeAlias = "Stabilizer | Callable[[str | None], Stabilizer]"
 ADAPTER = LangChainAdapter()
 
 
+class NotMiddleware:
+    """A hook of agent middleware that says what to use instead as soon as `create_agent` looks for it."""
+
+    def __get__(self, guard: object, kind: type) -> NoReturn:
+        raise ConfigError(
+            f"{kind.__name__} is not agent middleware; use middleware=[ContextGuardMiddleware(stabilizer)]",
+            setting="middleware",
+        )
+
+
 class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
     """Stabilize the messages right before the model: `prompt | ContextGuard(stabilizer) | model`.
 
@@ -49,6 +59,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         ConfigError: `stabilizer` is neither a stabilizer nor a function, `model` is not a chat model, or `on_report` is
             not a function.
     """
+
+    wrap_tool_call = NotMiddleware()
 
     def __init__(
         self,

@@ -54,7 +54,8 @@ def guard(
         HistoryError: `messages` is not a list.
     """
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
-        raise HistoryError(f"guard takes a list of messages, not {type(messages).__name__}; write [message]")
+        what = 'write [{"role": "user", "content": "…"}]'
+        raise HistoryError(f"guard takes a list of messages, not {type(messages).__name__}; {what}")
     stabilizer = _stabilizer(policy, budget, settings)
     if messages and all(isinstance(message, Artifact) for message in messages):
         artifacts = cast("Sequence[Artifact]", messages)

@@ -142,8 +142,8 @@ def require_window(policy: str, given: Mapping[str, object]) -> None:
         )
 
 
-def settings_of(config: Path | None) -> StabilizerConfig:
-    """Return the settings of the file and the environment, and print their source."""
+def settings_of(config: Path | None, *, says_none: bool = False) -> StabilizerConfig:
+    """Return the settings of the file and the environment, and print their source; `says_none`: none, too."""
     from ctxguard.config import load_context_config
     from ctxguard.config.loading import settings_source
 
@@ -151,6 +151,8 @@ def settings_of(config: Path | None) -> StabilizerConfig:
     source = settings_source(config)
     if source is not None:
         note(f"settings of {source}")
+    elif says_none:
+        note(f"default settings: no ctxguard.yaml or config.yaml of ctxguard in {Path.cwd()}")
     return section
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -88,7 +89,16 @@ def _found() -> Path | None:
     found = next((Path(name) for name in FILE_NAMES if Path(name).is_file()), None)
     if Path("ctxguard.yml").is_file() and (found is None or found.name != FILE_NAMES[0]):
         raise ConfigError(f"ctxguard.yml is not read; rename it to {FILE_NAMES[0]}")
+    if found is None and (above := _file_above()) is not None:
+        _warn_once(f"{above} is not read: its folder is not the working directory; name the file, as with --config")
     return found
+
+
+def _file_above() -> Path | None:
+    """Return the nearest configuration file above the working directory, which somebody may believe to be in use."""
+    with suppress(OSError):  # the working directory was deleted
+        return next((file for parent in Path.cwd().parents if (file := parent / FILE_NAMES[0]).is_file()), None)
+    return None
 
 
 @lru_cache(maxsize=32)

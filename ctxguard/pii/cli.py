@@ -136,7 +136,7 @@ def write_config(file: Path = Path("ctxguard.yaml")) -> None:
             new.write(resources.files("ctxguard").joinpath("data/own_rules.yaml").read_text(encoding="utf-8"))
     except FileExistsError:
         raise ConfigError(f"{file} is there already; name another file, or delete it", setting="file") from None
-    out(f"wrote {file}; every command and Stabilizer.from_config() read it where it is named ctxguard.yaml")
+    out(f"wrote {file}; commands and Stabilizer.from_config() in its folder read it if it is named ctxguard.yaml")
 
 
 def _detectors(names: str | None, config: Path | None) -> list[Detector]:

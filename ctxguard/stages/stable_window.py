@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Action, Ask, Draft, Follower, StageResult
@@ -22,7 +22,7 @@ from ctxguard.stages.bound_tool_output import NAMESPACE
 from ctxguard.stages.cutting import Cutter
 from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.squeezing import Squeezer
-from ctxguard.stages.window_settings import WindowSettings
+from ctxguard.stages.window_settings import WindowOptions, WindowSettings
 from ctxguard.stages.window_state import LATEST, Ledger, WindowState
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ class StableWindow(FollowedStage):
 
     name = "StableWindow"
 
-    def __init__(self, *, recall: RecallRelevant | None = None, store: Store | None = None, **settings: object) -> None:
+    def __init__(
+        self, *, recall: RecallRelevant | None = None, store: Store | None = None, **settings: Unpack[WindowOptions]
+    ) -> None:
         self.settings = settings_of(WindowSettings, settings)
         self.recall = recall
         self.store = opened(store)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypedDict, get_args
 
 from ctxguard.errors import ConfigError
 from ctxguard.settings import one_of
@@ -15,6 +15,16 @@ _TARGET: Final = 0.7  # chosen on recordings, see docs/decisions/0012_window.md
 SMALL: Final = 500
 """Available tokens up to which a cut only enforces the budget: in so small a window nearly every step cuts in any case,
 and the system prompt is most of the bill."""
+
+
+class WindowOptions(TypedDict, total=False):
+    """Type the fields of `WindowSettings` as keywords, so that type checkers and editors know them."""
+
+    target: float | None
+    trail: float
+    output_share: float
+    on_overflow: OnOverflow
+    file_tools: Mapping[str, FileRole] | None
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def serve(
     from ctxguard.wire.proxy import proxy_app
 
     require_server()
-    guard = guard_of(chain, guarding, settings_of(chain.config), workers=listening.workers)
+    guard = guard_of(chain, guarding, settings_of(chain.config, says_none=True), workers=listening.workers)
     app = proxy_app(guard, upstream)
     host, port = listening.host, listening.port
     _require_free(host, port)

@@ -51,7 +51,7 @@ def run(
     listening = socket.create_server(("127.0.0.1", port))
     table = _table()
     places = _places(table["providers"], os.environ)
-    guard = guard_of(chain, guarding, settings_of(chain.config), workers=1)
+    guard = guard_of(chain, guarding, settings_of(chain.config, says_none=True), workers=1)
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
     app = proxy_app(guard, list(dict.fromkeys(_origin(url) for url in places.values())))
     known = table["clients"].get(Path(command[0]).stem.lower(), {})

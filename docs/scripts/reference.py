@@ -109,7 +109,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_page_content(html: str, **_context: Any) -> str:
-    """Let names in text and headings break between the words of a long one, and not within an option."""
+    """Let names in text and headings break between the words of a long one, and not within an option; mark drawings."""
+    html = re.sub(r'(?<=<div class=")(?=[^"]*highlight"><pre>(?:(?!</pre>).)*?──)', "drawing ", html, flags=re.DOTALL)
     html = re.sub(r"(<h1[^>]*><code>|<span class=\"doc doc-object-name [^>]*>)([\w.]+)", _broken_name, html)
     return re.sub(r"(?<!<span></span>)<code>([^<]*)</code>", _breakable, html)
 

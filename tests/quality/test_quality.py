@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from pathlib import Path
 
 import pytest
+from test_cli import cli
 
 from ctxguard.harness.synthetic import synthetic_session
 
@@ -56,6 +58,40 @@ def test_the_committed_figures_hold_what_is_compared(quality):
         "facts",
     } <= rows.keys()
     assert set(quality.TOLERANCES) <= rows["8000/all/default"].keys() | rows["facts"].keys()
+
+
+def test_quality_and_bench_have_one_definition_of_each_figure(quality, tmp_path):
+    pytest.importorskip("pyppmd", reason="gain needs pyppmd")
+    path, told = tmp_path / "shop.jsonl", tmp_path / "bench.json"
+    path.write_text("".join(json.dumps(synthetic_session(seed, turns=16)) + "\n" for seed in range(2)))
+    run = cli("bench", path, "--budgets", "2k", "--counter", "estimate", "--report", "json", "-o", told)
+    assert run.returncode == 0, run.stderr
+    bench = {row["name"]: row for row in json.loads(told.read_text())["rows"]}
+    words = [str(path), "--budget", "2k", "--counter", "estimate", "--cache", str(tmp_path / "cache.sqlite")]
+    rows = quality.shown(quality.play(quality.arguments_of(words)))
+    for name, arm in (("ctxguard", "default"), ("rolling window", "rolling")):
+        ours = rows[f"2000/all/{arm}"]
+        same = {"calls": "calls", "support": "support", "gain": "gain", "newest": "newest", "prefix_kept": "prefix"}
+        assert {key: bench[name][key] for key in same} == {key: ours[mine] for key, mine in same.items()}
+        assert bench[name]["bill"] == ours["bill"]
+        assert ours["prefix all"] > ours["prefix"], "before the budget is exceeded, every prompt extends the one before"
+
+
+def test_a_comparison_of_halves_adds_up_and_keeps_its_calls(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    compare = importlib.import_module("compare")
+    path, kept = tmp_path / "shop.jsonl", tmp_path / "calls.jsonl"
+    path.write_text("".join(json.dumps(synthetic_session(seed, turns=12)) + "\n" for seed in range(6)))
+    monkeypatch.setattr("sys.argv", ["compare.py", str(path), "--budget", "2k", "--save", str(kept)])
+    compare.main()
+    first = capsys.readouterr().out
+    counts = list(map(int, re.findall(r"exceeded by (\d+) calls", first)))
+    assert len(counts) == 3
+    assert counts[0] == counts[1] + counts[2] > counts[1] > 0
+    assert len(re.findall(r"2,000: ctxguard above the rolling window: support .* \[", first)) >= 1
+    monkeypatch.setattr("sys.argv", ["compare.py", "--add", str(kept)])
+    compare.main()
+    assert capsys.readouterr().out == first
 
 
 def test_a_run_judges_every_arm_beside_a_rolling_window(quality, tmp_path, capsys):

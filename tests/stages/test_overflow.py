@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ctxguard import Artifact, BudgetExceededError, Stabilizer, ToolCall
@@ -46,6 +48,21 @@ def test_after_a_refused_prompt_the_error_says_why_the_budget_is_smaller():
     with pytest.raises(BudgetExceededError, match="the budget of 2000 leaves 1200") as caught:
         guard.stabilize(refused)
     assert caught.value.kept_free == {"refused prompt": 800}
+
+
+@pytest.mark.parametrize("headroom", [0, 195, 0.2])
+@pytest.mark.parametrize("system", [40, 1_000])
+@pytest.mark.parametrize("question", [1, 1_500, 9_000])
+def test_a_budget_that_the_error_names_is_enough_for_the_request_and_explained(system, question, headroom):
+    history = [Artifact("system", "kind " * system), Artifact("user", "word " * question)]
+    small = max(2, system // 2) + (headroom if isinstance(headroom, int) else 1)
+    with pytest.raises(BudgetExceededError) as caught:
+        Stabilizer(small, headroom=headroom).stabilize(history)
+    named = re.search(r"raise the budget to (\d+) or more \((.*?)\)", str(caught.value))
+    assert caught.value.is_too_small
+    assert f"take {caught.value.fixed}; at most 40%" in named[2]
+    assert caught.value.fixed <= 0.4 * int(named[1])
+    assert Stabilizer(int(named[1]), headroom=headroom).stabilize(history).report.ok
 
 
 def test_what_is_sent_beside_the_messages_is_not_called_tools_alone():

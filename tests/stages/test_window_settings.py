@@ -9,8 +9,9 @@ import pytest
 from ctxguard import Stabilizer
 from ctxguard.config.models import StabilizerConfig
 from ctxguard.errors import ConfigError
-from ctxguard.policies import POLICIES, policy_settings
+from ctxguard.policies import POLICIES, ChainOptions, ChainSettings, policy_settings
 from ctxguard.stages import StableWindow, WindowSettings
+from ctxguard.stages.window_settings import WindowOptions
 
 WRONG = {"target": 0, "trail": 1, "output_share": 2, "on_overflow": "cut", "file_tools": {"peek": "look"}}
 RIGHT = {"target": 0.5, "trail": 0.2, "output_share": 0.3, "on_overflow": "bound", "file_tools": {"peek": "read"}}
@@ -58,3 +59,10 @@ def test_a_value_out_of_range_is_refused_by_name(door, setting):
 def test_a_name_that_is_no_setting_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match=r"unknown setting 'tarhet' \(did you mean 'target'\?\)"):
         StableWindow(tarhet=0.5)
+
+
+@pytest.mark.parametrize(("options", "settings"), [(WindowOptions, WindowSettings), (ChainOptions, ChainSettings)])
+def test_type_checkers_are_told_each_name_and_type(options, settings):
+    assert options.__annotations__.keys() == {each.name for each in fields(settings)}
+    own = {each.name: each.type for each in fields(settings)}
+    assert {name: hint.__forward_arg__ for name, hint in options.__annotations__.items()} == own

@@ -66,6 +66,7 @@ def test_it_serves_until_it_is_stopped_and_logs_cuts_without_any_content(tmp_pat
     assert answer.json()["choices"][0]["message"]["content"] == f"All done, {MAIL}."
     assert MAIL not in json.dumps(provider.bodies)
     assert "INFO ctxguard: cut at artifact" in told
+    assert f"default settings: no ctxguard.yaml or config.yaml of ctxguard in {tmp_path}" in told
     assert not [word for word in ("sk-secret", "Traceback", MAIL, "Parcel") if word in told]
 
 

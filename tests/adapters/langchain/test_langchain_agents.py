@@ -46,6 +46,12 @@ async def asearch(query: str) -> str:
     return LONG if query.startswith("everything") else f"one row for {query} of {MAIL}"
 
 
+@pytest.mark.parametrize("make", [ContextGuard, pre_model_hook])
+def test_what_is_not_middleware_says_which_class_is(make):
+    with pytest.raises(ConfigError, match=r"is not agent middleware; use middleware=\[ContextGuardMiddleware\("):
+        create_agent(ScriptedChatModel(reply=lambda _: AIMessage("x")), [search], middleware=[make(Stabilizer(8_000))])
+
+
 def shopper(steps=3, parallel=3, query="everything"):
     """Play an agent that searches in parallel for some steps and then answers."""
 
