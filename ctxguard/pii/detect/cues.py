@@ -74,6 +74,10 @@ class Frame:
     is_capital: bool | None = None
     is_label: bool = False
 
+    def judged_alone(self, value: str) -> Place | None:
+        """Judge the whole of a string or a cell."""
+        return self.judge(value, "full" if self.beside is not None and self.how == "words" else self.how)
+
 
 @dataclass(slots=True)
 class Node:
@@ -180,10 +184,8 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
     if match is None:
         return None
     # in an object with a `gender`, one word under `name` may be a product's; with a `surname` it is a person's
-    is_quoted = (
-        frame.beside is not None and frame.how == "words" and text[start - 1 : start] in ('"', "'") and start > 0
-    )
-    place = frame.judge(match["value"], "full" if is_quoted else frame.how)
+    is_quoted = start > 0 and text[start - 1] in "\"'"
+    place = frame.judged_alone(match["value"]) if is_quoted else frame.judge(match["value"], frame.how)
     if place is None:
         return None
     begin = match.start("value")
@@ -215,16 +217,12 @@ def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> 
 def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
     """Return the label of the values in a column, by its heading, and the function that judges them."""
     lowered = lower(cell.strip(" \t\"'*_`"))
-    match = _WORD.search(lowered)
-    node = _tree().following.get(match[0]) if match is not None else None
-    if match is None or node is None:
+    if (match := _WORD.search(lowered)) is None or (node := _tree().following.get(match[0])) is None:
         return None
     for frame, end in _paths(lowered, node, match.end()):
         stands = frame.beside is None or (match.start() == 0 and frame.beside.search(line) is not None)
         if frame.is_label and end == len(lowered) and stands:
-            is_open = frame.beside is not None and frame.how == "words"
-            how = "full" if is_open else frame.how
-            return frame.label, _judging(frame, how)
+            return frame.label, frame.judged_alone
     return None
 
 
@@ -239,10 +237,6 @@ def _in_grids(text: str) -> Iterator[tuple[str, Place]]:
         for (a, b), judge in zip(row.cells(text), judges, strict=False):
             if judge is not None and (place := judge[1](text[a:b])) is not None:
                 yield judge[0], (a + place[0], a + place[1])
-
-
-def _judging(frame: Frame, how: str) -> Callable[[str], Place | None]:
-    return lambda value: frame.judge(value, how)
 
 
 # -- the tree
