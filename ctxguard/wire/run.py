@@ -49,7 +49,7 @@ def run(
     if program is None:
         raise ConfigError(f"there is no program {command[0]!r}; name one that is on the PATH")
     listening = socket.create_server(("127.0.0.1", port))
-    table = _table()
+    table = yaml.safe_load(resources.files(__package__).joinpath("run_clients.yaml").read_text(encoding="utf-8"))
     places = _places(table["providers"], os.environ)
     guard = guard_of(chain, guarding, settings_of(chain.config, says_none=True), workers=1)
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -66,10 +66,6 @@ def run(
     for line in (*warnings, *summary(guard.metrics)):
         note(line)
     raise typer.Exit(status)
-
-
-def _table() -> Any:  # noqa: ANN401 - the shape of the file
-    return yaml.safe_load(resources.files(__package__).joinpath("run_clients.yaml").read_text(encoding="utf-8"))
 
 
 def _origin(url: str) -> str:

@@ -13,6 +13,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import RLock
 from typing import Final, NamedTuple
@@ -257,15 +258,14 @@ def forget(vault: Vault, session: str, value: str | None = None, *, credential: 
             erased. Or see `Vault.forget`.
         StoreError: The records are deleted, but the log of the database still contains them.
     """
-    names, known, unread = vault.names(), list[str](), list[VaultError]()
-    for record in names.listed():
-        try:
+    names, known = vault.names(), list[str]()
+    listed = names.listed()
+    for record in listed:
+        with suppress(VaultError):
             known.append((names.read(record) or b"").decode("utf-8", "surrogatepass"))
-        except VaultError as error:
-            unread.append(error)
     found = [name for name in known if name.startswith(credential) and name.split(" ", 2)[2:] == [session]]
     erased = sum(vault.forget(name, value) for name in found)
-    if unread:
-        told = f"erased {erased} in {len(found)} sessions of this name, but {len(unread)} other names"
-        raise VaultError(f"{told} cannot be read and may be the same: {unread[0]}")
+    if unread := len(listed) - len(known):
+        told = f"erased {erased} in {len(found)} sessions of this name, but {unread} other names cannot be read"
+        raise VaultError(f"{told} and may be the same; if another key sealed them, give the key that did")
     return len(found), erased

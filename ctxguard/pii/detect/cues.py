@@ -101,10 +101,10 @@ def addresses(text: str) -> Sequence[Place]:
 def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
     found: dict[str, list[Place]] = {PERSON: [], ADDRESS: []}
     tables: list[int] = [0]
-    may_head, headings_end = False, 0
+    headings_end = 0
     for frame, start, end in _phrases(text):
         if frame.is_label and _COLUMN.match(text, end):
-            may_head, seen = True, len(tables)
+            seen = len(tables)
             for label, cell in columns(text, start, tables, _heading) if start >= tables[-1] else ():
                 found[label].append(cell)
             headings_end = tables[-2] if len(tables) > seen + 1 else headings_end
@@ -112,7 +112,7 @@ def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
                 continue
         if (place := _framed(text, frame, start, end)) is not None:
             found[frame.label].append(place)
-    for label, cell in _in_grids(text) if may_head else ():
+    for label, cell in _in_grids(text) if len(tables) > 1 else ():
         found[label].append(cell)
     return tuple(found[PERSON]), tuple(found[ADDRESS])
 
@@ -123,7 +123,7 @@ def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
     lowered = lower(text)
     # few words of a text begin a phrase: these are searched with `str.find`, at memory speed
     there = words_of(text)
-    beginning = [word for word in tree.keys() & there if _may_go_on(tree[word], there)]
+    beginning = [one for one in tree.keys() & there if tree[one].frames or not there.isdisjoint(tree[one].following)]
     starts = sorted(place for word in beginning for place in _places(word, lowered))
     for start, end in starts:
         for frame, behind in _paths(lowered, tree[lowered[start:end]], end):
@@ -138,10 +138,6 @@ def words_of(text: str) -> set[str]:
     if not lowered.isascii():
         return set(_WORDS.findall(lowered))
     return set(lowered.encode().translate(_SPACED).decode().split())
-
-
-def _may_go_on(node: Node, there: set[str]) -> bool:
-    return bool(node.frames) or not node.following.keys().isdisjoint(there)
 
 
 def _places(word: str, lowered: str) -> Iterator[tuple[int, int]]:
@@ -266,15 +262,9 @@ def _tree() -> Node:
     return root
 
 
-def _whole_name(value: str, how: str) -> Place | None:
-    """Return the place of a name of several words that is all of a value."""
-    place = people.name(value, how)
-    return place if place is not None and " " in value[slice(*place)] else None
-
-
 def _of_name_labels(joint: re.Pattern[str]) -> list[tuple[Sequence[str], Frame]]:
     labeled = partial(Frame, PERSON, joint, people.name, is_label=True)
-    whole = partial(Frame, PERSON, joint, _whole_name, "line", is_label=True)
+    whole = partial(Frame, PERSON, joint, people.name, "whole", is_label=True)
     numbered = re.compile(rf"\A\W{{0,9}}{_labels('customer_ids').pattern}")
     owned = re.compile(rf'\A"{_labels("customers", "clients").pattern}":')
     return [

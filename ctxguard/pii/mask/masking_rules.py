@@ -13,7 +13,7 @@ from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.mask.strategies import Strategies, Strategy, hashed, known_strategies, partly_shown, strategy_of
 from ctxguard.pii.mask.vault import SessionVault, session_vault
 from ctxguard.pii.placeholders import label_of, redaction
-from ctxguard.pii.rule_sets import LABELS, STANDARD, RuleSet, labels_of
+from ctxguard.pii.rule_sets import LABELS, STANDARD, RuleSet
 from ctxguard.pii.settings import check_text
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.tokens.text_cache import TextCache
@@ -37,7 +37,7 @@ class MaskingRules:
         cache: TextCache[Sequence[Span]] | None = None,
     ) -> None:
         self.detectors = detectors_of(rules, timeout=timeout, on_error=on_detector_error)
-        labels = LABELS.union("*", *map(labels_of, self.detectors))
+        labels = LABELS.union("*", *(getattr(one, "labels", ()) for one in self.detectors))
         others = not all(isinstance(one, RuleSet) for one in self.detectors)
         self.strategy = known_strategies(strategy, labels, others=others)
         self.echoing = next((one for one in self.detectors if isinstance(one, RuleSet) and one.echoes), None)
