@@ -11,8 +11,9 @@ from operator import add
 from pathlib import Path
 from typing import Final
 
-from ctxguard.errors import ConfigError, SessionFileError, reason_of
-from ctxguard.pii.rule_sets import STANDARD, RuleSet
+from ctxguard.errors import SessionFileError, reason_of
+from ctxguard.pii.rule_sets import LABELS, labels_of
+from ctxguard.pii.settings import require_labels
 from ctxguard.pii.spans import Detector, Span
 
 _WANTED: Final = 'a line must be {"text": …, "spans": [{"start", "end", "label"}]}'
@@ -170,21 +171,8 @@ def evaluate(detector: Detector, examples: Iterable[Example], *, labels: Sequenc
         seen.update(span.label for span in (*example.spans, *found))
         for label, score in _judged(example, found, labels):
             counts[label] = counts.get(label, Score()) + score
-    _require_known(labels or (), seen | _labels_of(STANDARD) | _labels_of(detector))
+    require_labels(labels or (), seen | LABELS | labels_of(detector), setting="labels")
     return Scores(dict(sorted(counts.items())), chars, seconds)
-
-
-def _labels_of(detector: Detector) -> set[str]:
-    if not isinstance(detector, RuleSet):
-        return set()
-    return {rule.label for rule in detector.rules} | {label for _, label in detector.deny}
-
-
-def _require_known(labels: Sequence[str], known: set[str]) -> None:
-    """Reject a label that cannot occur: its score would be perfect."""
-    for label in labels:
-        if label not in known:
-            raise ConfigError(f"unknown label {label!r}; known are {', '.join(sorted(known))}", setting="labels")
 
 
 def _judged(example: Example, found: Sequence[Span], labels: Sequence[str] | None) -> Iterator[tuple[str, Score]]:

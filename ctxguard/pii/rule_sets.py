@@ -11,11 +11,11 @@ from typing import Final
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.match import Engine, engine_of
-from ctxguard.pii.placeholders import label_of
+from ctxguard.pii.placeholders import UNCHECKED, label_of
 from ctxguard.pii.rules.rule import Rule
 from ctxguard.pii.rules.standard import COUNTRIES, PEOPLE_RULES, RULES_BY_COUNTRY, STANDARD_RULES
-from ctxguard.pii.settings import RULE_SET, check_text, values_of
-from ctxguard.pii.spans import Span
+from ctxguard.pii.settings import RULE_SET, check_text, require_labels, values_of
+from ctxguard.pii.spans import Detector, Span
 from ctxguard.settings import nearest
 
 
@@ -143,21 +143,23 @@ class RuleSet:
         return RuleSet(f"{self.name}|{other.name}", rules, allow=self.allow | other.allow, deny=self.deny + other.deny)
 
     def _check_labels(self, labels: Sequence[str]) -> None:
-        known = {rule.label for rule in self.rules}
         for label in labels:
             if isinstance(label, list | tuple | set | frozenset):
                 written = ", ".join(map(repr, label))
                 raise ConfigError(
                     f"labels come one by one: ({written}), not as {type(label).__name__}", setting="labels"
                 )
-            if label not in known:
-                raise ConfigError(
-                    f"no rule of {self.name} has the label {label!r}; there are {', '.join(sorted(known))}",
-                    setting="labels",
-                )
+        require_labels(labels, {rule.label for rule in self.rules}, setting="labels")
 
     def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in self.__dict__.items() if key != "_engine"}
+
+
+def labels_of(detector: Detector) -> set[str]:
+    """Return the labels of a rule set; none of any other detector, which does not say."""
+    if not isinstance(detector, RuleSet):
+        return set()
+    return {rule.label for rule in detector.rules} | {label for _, label in detector.deny}
 
 
 def _rules(name: str, rules: object) -> tuple[Rule, ...]:
@@ -184,6 +186,9 @@ STANDARD: Final = RuleSet("standard", STANDARD_RULES)
 """Personal data and credentials that can be told by their form, check digits or a word nearby."""
 PEOPLE: Final = RuleSet("people", PEOPLE_RULES)
 """Names of people and postal addresses where the text itself says so. Beside the others: `STANDARD | PEOPLE`."""
+
+LABELS: Final = frozenset(rule.label for rules in (DIGITS, SSN, STANDARD, PEOPLE) for rule in rules.rules) | {UNCHECKED}
+"""The labels of the rules in the library."""
 
 
 def named_rules(*names: str) -> RuleSet:

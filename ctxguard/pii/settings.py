@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from ctxguard.errors import ConfigError
 
+_TYPO: Final = 0.75  # `EMAIL` with two letters swapped is alike to 0.8, `PERSON_NAME` and `PERSON` to 0.7
 RULE_SET: Final = "RuleSet('name', (rule, …))"
+
+
+def require_labels(labels: Iterable[str], known: Collection[str], *, setting: str, others: bool = False) -> None:
+    """Reject labels that no rule has; if `others` than rules may have them, only those that resemble a known one."""
+    from difflib import get_close_matches  # only needed for an error
+
+    for label in set(labels).difference(known):
+        near = get_close_matches(str(label).upper(), known, n=1, cutoff=_TYPO)
+        if near or not others:
+            told = f" (did you mean {near[0]!r}?)" if near else f"; there are {', '.join(sorted(known))}"
+            raise ConfigError(f"unknown label {label!r}{told}", setting=setting)
 
 
 def check_text(text: object) -> None:

@@ -35,7 +35,6 @@ _PEOPLE: Final = 0.3
 """Share of the tokens after a cut in which user messages are kept verbatim while anything else can be evicted."""
 _COUNT_ALONE: Final = Artifact(Kind.USER, write_record(TRAIL, "99999 earlier steps."))
 """The shortest trail: only the number of evicted steps."""
-_HEADING: Final = Artifact(Kind.USER, write_record(TRAIL, ""))
 
 
 @dataclass(slots=True)
@@ -308,14 +307,14 @@ class Cutter:
         draft, count = self.ledger.draft, self.ledger.draft.counter
         if self.settings.trail == 0 or not state.trail.steps or most < count.artifact(_COUNT_ALONE):
             return state
-        at, limit = self.ledger.history.members(number)[0], most - count.artifact(_HEADING)
+        at, limit = self.ledger.history.members(number)[0], most
         while True:
             text = state.trail.text(limit, count=count.text)
             note = Artifact(Kind.USER, write_record(TRAIL, draft.mask(text, at=at)))
             tokens = count.artifact(note)
             if tokens <= most or not text:
                 return replace(state, note=note, told=steps_told(note.text), tokens=state.tokens + tokens)
-            limit -= max(tokens - most, limit // 8 + 1)  # what masking added
+            limit -= tokens - most  # the heading, and what masking added
 
     def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[TrailStep, ...]]:
         """Yield the steps of evicted exchanges; a trail and a block of recalled messages are not steps themselves."""

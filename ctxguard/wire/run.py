@@ -23,7 +23,7 @@ import yaml
 from ctxguard.cli.options import StabilizerOptions, settings_of, spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, note
-from ctxguard.wire.cli import Guarding, guard_of, is_a_failure, require_server, uvicorn_settings
+from ctxguard.wire.cli import Guarding, guard_of, is_a_failure, require_free, require_server, uvicorn_settings
 from ctxguard.wire.proxy import proxy_app
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def run(
     require_server()
     program = shutil.which(command[0])
     if program is None:
-        raise ConfigError(f"there is no program {command[0]!r}; name one that is on the PATH")
+        raise ConfigError(f"there is no program {command[0]!r} on the PATH; install it, or give its path")
+    require_free("127.0.0.1", port)
     listening = socket.create_server(("127.0.0.1", port))
     table = _table()
     places = _places(table["providers"], os.environ)

@@ -95,7 +95,7 @@ def test_label_that_nothing_has_is_refused_with_the_known_ones(tmp_path):
         assert result.stdout == ""
         assert len(result.stderr.strip().splitlines()) == 1
         assert "'emial'" in result.stderr
-        assert "EMAIL, " in result.stderr
+        assert "did you mean 'EMAIL'?" in result.stderr
     with pytest.raises(ConfigError, match="unknown label 'emial'") as caught:
         evaluate(STANDARD, read_gold(file), labels=["emial"])
     assert caught.value.setting == "labels"

@@ -307,3 +307,17 @@ def test_what_a_stage_writes_gets_no_number_that_the_conversation_would_give_aga
     assert written.startswith("<EMAIL_1>, [REDACTED_EMAIL], phone <PHONE_")
     assert session.text("eve@corp.org") == "<EMAIL_2>"
     assert session.unmask("<EMAIL_1> <EMAIL_2>") == "ann@corp.org eve@corp.org"
+
+
+def test_a_label_of_no_rule_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean 'EMAIL'"):
+        Masker(STANDARD, strategy={"EMIAL": "hash", "*": "redact"}, key="k" * 16)
+    with pytest.raises(ConfigError, match="unknown label 'FOO'; there are"):
+        Masker(STANDARD, strategy={"FOO": "redact"})
+    with pytest.raises(ConfigError, match="did you mean 'EMAIL'"):
+        STANDARD.only("EMIAL")
+    with pytest.raises(ConfigError, match="did you mean 'EMAIL'"):
+        Masker([STANDARD, lambda text: []], strategy={"EMIAL": "redact"})
+    # another detector may have labels of its own; a rule set may lack labels of the library
+    Masker([STANDARD, lambda text: []], strategy={"PERSON_NAME": "redact"})
+    Masker(STANDARD.only("EMAIL").denying(["x"], label="OURS"), strategy={"PERSON": "redact", "OURS": "redact"})

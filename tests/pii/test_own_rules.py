@@ -217,6 +217,9 @@ REFUSED = [
     ("deny: {CLIENT: 5}", 2, "deny"),
     ("countries: [de]", 2, "write DE"),
     ("strategy: {EMAIL: hide}", 2, "strategy"),
+    ("strategy: {EMIAL: redact}", 2, "did you mean 'EMAIL'"),
+    ("strategy:\n    PHONE: hash\n    PERSN: redact", 4, "did you mean 'PERSON'"),
+    ("fields: {nr: CUSTOMER}\n  strategy: {CUSTMER: redact}", 3, "did you mean 'CUSTOMER'"),
 ]
 
 

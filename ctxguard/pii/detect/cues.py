@@ -15,6 +15,7 @@ from itertools import product
 from typing import Final
 
 from ctxguard.pii.detect import people
+from ctxguard.pii.detect.grids import grid_rows
 from ctxguard.pii.detect.listed import lower
 from ctxguard.pii.detect.people import Place
 from ctxguard.pii.detect.tables import columns
@@ -41,8 +42,11 @@ _CODE: Final = (
     r"(?P<value>(?:[A-Za-z]{1,3}[- ])?(?=[A-Za-z]{0,3}\d)[A-Za-z0-9]{2,5}"
     r"(?:[ -](?=[A-Za-z0-9]{0,2}\d)[A-Za-z0-9]{2,4})?(?: [A-Z]{2})?)(?![^\W_])"
 )
-# After a label that heads a column.
-_COLUMN: Final = re.compile(r"[\"'*_`)]{0,3}[ \t]{0,20}(?:[|,;\t\n\r]|\Z)")
+_CALLED: Final = r"[^\W\d_]\S{1,20}(?: [^\W\d_]\S{0,20}){0,3}?"
+# After a label that heads a column, or a value of an object: `"customer": {`.
+_COLUMN: Final = re.compile(r"[\"'*_`)]{0,3}(?:[ \t]{0,20}(?:[|,;\t\n\r\]<)]|\Z)|  )")
+_OWNER: Final = re.compile(r"\"[^\"\n]{1,30}\"\s{0,4}:\s{0,4}(?:\[\s{0,20})?\Z")
+_LAST_WORD: Final = re.compile(r"[^\W_][^\n]\Z")
 _BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
 
 
@@ -93,13 +97,19 @@ def addresses(text: str) -> Sequence[Place]:
 def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
     found: dict[str, list[Place]] = {PERSON: [], ADDRESS: []}
     tables: list[int] = [0]
+    may_head, headings_end = False, 0
     for frame, start, end in _phrases(text):
-        place = _framed(text, frame, start, end)
-        if place is not None:
-            found[frame.label].append(place)
-        elif frame.is_label and start >= tables[-1] and _COLUMN.match(text, end):
-            for label, cell in columns(text, start, tables, _heading):
+        if frame.is_label and _COLUMN.match(text, end):
+            may_head, seen = True, len(tables)
+            for label, cell in columns(text, start, tables, _heading) if start >= tables[-1] else ():
                 found[label].append(cell)
+            headings_end = tables[-2] if len(tables) > seen + 1 else headings_end
+            if start < headings_end:  # the next heading is not a value
+                continue
+        if (place := _framed(text, frame, start, end)) is not None:
+            found[frame.label].append(place)
+    for label, cell in _in_grids(text) if may_head else ():
+        found[label].append(cell)
     return tuple(found[PERSON]), tuple(found[ADDRESS])
 
 
@@ -161,7 +171,7 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
         return None
     # `file_name`, `restaurant name`: the word before says whose name it is
     if frame.beside is not None and (
-        (text[start - 1 : start] in "_-." and start) or text[max(0, start - 2) : start - 1].isalnum()
+        (text[start - 1 : start] in "_-." and start) or _LAST_WORD.search(text, max(0, start - 2), start)
     ):
         return None
     if frame.begins and not _is_beginning(text, start):
@@ -171,7 +181,7 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
         return None
     # in an object with a `gender`, one word under `name` may be a product's; with a `surname` it is a person's
     is_quoted = (
-        frame.beside is not None and frame.how != "closed" and text[start - 1 : start] in ('"', "'") and start > 0
+        frame.beside is not None and frame.how == "words" and text[start - 1 : start] in ('"', "'") and start > 0
     )
     place = frame.judge(match["value"], "full" if is_quoted else frame.how)
     if place is None:
@@ -195,7 +205,8 @@ def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> 
     before = text[max(0, start - _NEAR) : start]
     behind = text[end : end + _NEAR]
     if text[start - 1 : start] == '"' or text[end : end + 1] == '"':
-        before, behind = before[before.rfind("{") + 1 :], behind.partition("}")[0]
+        inside, owner = before.rfind("{") + 1, _OWNER.search(before, 0, max(0, before.rfind("{")))
+        before, behind = before[owner.start() if owner else inside :], behind.partition("}")[0]
     before = before.rpartition("\n\n")[2]
     behind = behind.partition("\n\n")[0]
     return beside.search(before) is not None or beside.search(behind) is not None
@@ -211,10 +222,23 @@ def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] 
     for frame, end in _paths(lowered, node, match.end()):
         stands = frame.beside is None or (match.start() == 0 and frame.beside.search(line) is not None)
         if frame.is_label and end == len(lowered) and stands:
-            is_open = frame.beside is not None and frame.how != "closed" and frame.label == PERSON
+            is_open = frame.beside is not None and frame.how == "words"
             how = "full" if is_open else frame.how
             return frame.label, _judging(frame, how)
     return None
+
+
+def _in_grids(text: str) -> Iterator[tuple[str, Place]]:
+    """Yield the cells of recognized columns in tables whose rows are in brackets or tags, with their labels."""
+    headings: list[Place] = []
+    for row in grid_rows(text):
+        if row.headings != headings:
+            headings = row.headings
+            line = text[headings[0][0] : headings[-1][1]]
+            judges = [_heading(text[a:b], line) for a, b in headings]
+        for (a, b), judge in zip(row.cells(text), judges, strict=False):
+            if judge is not None and (place := judge[1](text[a:b])) is not None:
+                yield judge[0], (a + place[0], a + place[1])
 
 
 def _judging(frame: Frame, how: str) -> Callable[[str], Place | None]:
@@ -232,7 +256,7 @@ def _spelled(listed: Sequence[str]) -> Iterator[str]:
 
 
 def _labels(*sections: str) -> re.Pattern[str]:
-    labels = (label for section in sections for label in _spelled(words(section)))
+    labels = (label.replace(" ", "[ _.-]?") for section in sections for label in _spelled(words(section)))
     return re.compile(rf"(?<![^\W\d_])(?i:{'|'.join(labels)})s?(?![^\W\d_])")
 
 
@@ -248,9 +272,22 @@ def _tree() -> Node:
     return root
 
 
+def _whole_name(value: str, how: str) -> Place | None:
+    """Return the place of a name of several words that is all of a value."""
+    place = people.name(value, how)
+    return place if place is not None and " " in value[slice(*place)] else None
+
+
 def _of_name_labels(joint: re.Pattern[str]) -> list[tuple[Sequence[str], Frame]]:
     labeled = partial(Frame, PERSON, joint, people.name, is_label=True)
+    whole = partial(Frame, PERSON, joint, _whole_name, "line", is_label=True)
+    numbered = re.compile(rf"\A\W{{0,9}}{_labels('customer_ids').pattern}")
+    owned = re.compile(rf'\A"{_labels("customers", "clients").pattern}":')
     return [
+        (words("customers"), whole()),
+        (words("clients"), whole(beside=_labels("beside_clients"))),
+        (words("plain_name_labels"), whole(beside=numbered)),
+        (words("plain_name_labels"), whole(beside=owned)),
         (words("name_labels"), labeled("field")),
         (words("plain_labels"), labeled("words", beside=_labels("beside_names"))),
         (words("plain_name_labels"), labeled("closed", beside=_labels("beside_parts"))),
@@ -260,13 +297,11 @@ def _of_name_labels(joint: re.Pattern[str]) -> list[tuple[Sequence[str], Frame]]
 
 def _of_persons() -> list[tuple[Sequence[str], Frame]]:
     joint, space = re.compile(_JOINT + _REST, re.IGNORECASE), re.compile(_SPACE + _REST)
-    calling = re.compile(
-        r" (?P<value>[^\W\d_]\S{1,20}(?: [^\W\d_]\S{0,20}){0,3}?)"
-        rf"(?=,? (?i:{'|'.join(words('behind_callers'))})(?![^\W_]))"
-    )
+    calling = re.compile(rf" (?P<value>{_CALLED})(?=,? (?i:{'|'.join(words('behind_callers'))})(?![^\W_]))")
     closing = re.compile(
         r"[,.!]?[ \t]{0,3}(?:\n{1,3}|  |(?<=,) )[ \t*_–—-]{0,4}(?P<value>[^\W\d_](?:(?!  )[^\n\"<>{}\[\]|;\\]){1,60})"
     )
+    acting = re.compile(rf" (?P<value>{_CALLED})(?= (?:{'|'.join(words('acting'))})(?![^\W_]))")
     channel = re.compile(r"\][ \t](?P<value>[^\W\d_][^\n]{1,40})")
     title = re.compile(r"\.?[ \t+]{1,2}(?P<value>(?:(?!  ).){2,60})")
     return [
@@ -284,6 +319,7 @@ def _of_persons() -> list[tuple[Sequence[str], Frame]]:
         (words("relatives"), Frame(PERSON, space, people.name, "words")),
         (words("channels"), Frame(PERSON, channel, people.name, "closed")),
         (words("roles"), Frame(PERSON, space, people.name, "full", is_capital=False)),
+        (words("roles"), Frame(PERSON, acting, people.name, "full", begins=True, is_capital=True)),
         (words("titles"), Frame(PERSON, title, people.name, "words", is_capital=True)),
         (words("greetings"), Frame(PERSON, space, people.name, "closed", begins=True)),
         (words("closings"), Frame(PERSON, closing, people.name, "line", begins=True)),

@@ -19,11 +19,18 @@ _BETWEEN: Final = re.compile(r"[ \t\n.,'’-]{1,3}")
 _SHORTEST: Final = 3  # letters of a name's word: shorter ones are common words
 # Up to so many words, searching for each is faster than splitting the text into words.
 _FEW: Final = 40
+_COMMON: Final = frozenset(words("names_that_are_words"))
 _NEVER_ALONE: Final = frozenset(
-    word
-    for section in ("names_that_are_words", "no_names", "particles", "organizations", "titles")
-    for word in words(section)
+    word for section in ("no_names", "particles", "organizations", "titles") for word in words(section)
 )
+_ACTING: Final = frozenset(words("acting"))
+_BEFORE_THINGS: Final = frozenset(words("before_things"))
+# The word before a surname, and its initial: `for Brown`, `A. Brown`.
+_BEFORE: Final = re.compile(r"(?<![^\W_])(?:(?P<word>[^\W\d_]{1,20}) |[^\W\d_]\. ?)\Z")
+# Behind a word that is no surname: `Page 17`, `Snow Leopard`, `Brown & Co`.
+_OF_THING: Final = re.compile(r" ?[\d&#|-]| [^\W\d_a-zß-öø-ÿ]")
+_BEHIND: Final = re.compile(r"['’]s?(?![^\W_])| (?P<word>[^\W\d_]+)")
+_NEAR: Final = 24  # characters before a name
 
 
 class Names:
@@ -55,7 +62,8 @@ class Names:
             start = text.find(word) if forms else -1
             while start >= 0:
                 end = max((_end(text, start, form) for form in forms), default=0)
-                if end and not _is_glued(text, start):
+                is_common = text[start:end].lower() in _COMMON
+                if end and not _is_glued(text, start) and not (is_common and not _is_somebody(text, start, end)):
                     yield start, end
                 start = text.find(word, start + len(word))
 
@@ -91,6 +99,19 @@ def _end(text: str, start: int, form: tuple[str, ...]) -> int:
         end += len(word)
     behind = text[end : end + 1]
     return 0 if behind.isalnum() or behind == "_" else end
+
+
+def _is_somebody(text: str, start: int, end: int) -> bool:
+    """Return whether a common word that is also a known name is one here: `for Brown`, `A. Brown`, `Brown wants`."""
+    if _OF_THING.match(text, end):
+        return False
+    before, behind = _BEFORE.search(text, max(0, start - _NEAR), start), _BEHIND.match(text, end)
+    word = before["word"] if before else ""
+    if word and word.lower() in _BEFORE_THINGS:
+        return False
+    return bool(before and (not word or word.islower())) or bool(
+        behind and (not behind["word"] or behind["word"] in _ACTING)
+    )
 
 
 def _forms(value: str) -> Iterator[tuple[str, ...]]:

@@ -93,7 +93,7 @@ _LINE_ABOVE: Final = re.compile(
     rf"(?:(?<![^\n])|(?<=\n> ))((?:{_NAME}[ ]){{1,3}}{_NAME})[ \t,]{{0,2}}\n{{1,2}}[> ]{{0,3}}\Z"
 )
 _NAME_BEFORE: Final = re.compile(
-    rf"(?:{_NAME}[ ](?:{' |'.join(words('particles'))} )?){{0,4}}{_NAME}[\"']?[ \t]{{0,2}}\Z"
+    rf"(?:{_NAME}[ ](?:{' |'.join(words('particles'))} ){{0,2}}){{0,4}}{_NAME}[\"']?[ \t]{{0,2}}\Z"
 )
 
 

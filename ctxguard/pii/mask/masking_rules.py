@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -13,8 +13,8 @@ from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.mask.strategies import Strategies, Strategy, hashed, known_strategies, partly_shown, strategy_of
 from ctxguard.pii.mask.vault import SessionVault, session_vault
 from ctxguard.pii.placeholders import label_of, redaction
-from ctxguard.pii.rule_sets import STANDARD, RuleSet
-from ctxguard.pii.settings import check_text
+from ctxguard.pii.rule_sets import LABELS, STANDARD, RuleSet, labels_of
+from ctxguard.pii.settings import check_text, require_labels
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.tokens.text_cache import TextCache
 
@@ -38,6 +38,11 @@ class MaskingRules:
     ) -> None:
         self.detectors = detectors_of(rules, timeout=timeout, on_error=on_detector_error)
         self.strategy = known_strategies(strategy)
+        known = LABELS.union(*map(labels_of, self.detectors), "*")
+        are_sets = all(isinstance(one, RuleSet) for one in self.detectors)
+        require_labels(
+            strategy if isinstance(strategy, Mapping) else (), known, setting="strategy", others=not are_sets
+        )
         self.echoing = next((one for one in self.detectors if isinstance(one, RuleSet) and one.echoes), None)
         self.vault = session_vault(vault)
         self.escape = escape
