@@ -155,6 +155,13 @@ def _shown(value: object) -> str:
     return repr(value) if is_short else type(value).__name__
 
 
+def share_of(given: object) -> float | None:
+    """Return a share such as `5%` as a number from 0 to 1; None if it is not one."""
+    found = _BUDGET.fullmatch(str(given).strip())
+    share = float(found[1]) / 100 if found and found[2] == "%" else 2.0
+    return share if share <= 1 else None
+
+
 def valid_budget(budget: object) -> int | str:
     """Return a budget: a whole number of tokens, at least 1, or a share of the window such as `80%`.
 
@@ -167,10 +174,10 @@ def valid_budget(budget: object) -> int | str:
     if budget is None:
         raise ConfigError("a budget is missing: write budget=8_000, or budget='80%' of the window", setting="budget")
     if isinstance(budget, str):
+        if share_of(budget):
+            return budget.strip()
         found = _BUDGET.fullmatch(budget.strip())
         value, unit = (float(found[1]), found[2].lower()) if found else (0.0, "%")
-        if unit == "%" and 0 < value <= 100:
-            return budget.strip()
         value *= 1_000 if unit == "k" else 1
         if unit == "%" or not value.is_integer():
             raise ConfigError(

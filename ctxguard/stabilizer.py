@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar, Unpack
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, drive, refuse, stage_name
-from ctxguard.draft.asking import ask_provider
 from ctxguard.draft.drivers import asynchronous, flow_of, synchronous
-from ctxguard.draft.own_objects import in_own_objects, with_own_count
 from ctxguard.errors import BESIDE, BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
 from ctxguard.history.overflows import Overflows
 from ctxguard.policies import POLICIES, default_stages, not_taken, settings_taken, stabilizer_defaults, suiting
 from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
-from ctxguard.session import Context, Run, Runs, Session, Stabilized
+from ctxguard.session import Context, Run, Runs, Session, Stabilized, in_own_objects, with_own_count
 from ctxguard.settings import callables, one_of, valid_budget, whole_number
 from ctxguard.stages.mask_pii import MaskPII
 from ctxguard.stages.stable_window import StableWindow
 from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowOptions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.accuracy import Headroom, kept_free, valid_headroom
+from ctxguard.tokens.provider_counter import ProviderCounter
 from ctxguard.tokens.windows import Window, window_of
 
 if TYPE_CHECKING:
@@ -120,6 +119,7 @@ class Stabilizer:
         self.headroom: Headroom = valid_headroom(headroom)
         self.counter: ArtifactCounter = ArtifactCounter(find_counter(counter, model=model))
         self._window = None if model is None else window_of(model)
+        self._details: Mapping[str, object] = {}
         self._runs = Runs()
         self._overflows = Overflows()
 
@@ -187,14 +187,19 @@ class Stabilizer:
         budget: int | str | None = None,
         headroom: Headroom | None = None,
         counter: ArtifactCounter | None = None,
+        details: Mapping[str, object] | None = None,
     ) -> Stabilizer:
-        """Return a stabilizer with some settings changed; None keeps the old value. Caches are shared."""
+        """Return a stabilizer with some settings changed; None keeps the old value. Caches are shared.
+
+        `details` are added to those of each report.
+        """
         own = copy.copy(self)
         own.stages = self.stages if stages is None else callables(stages, "stages")
         own.checks = self.checks if checks is None else callables(checks, "checks", named=True)
         own.budget = self.budget if budget is None else valid_budget(budget)
         own.headroom = self.headroom if headroom is None else valid_headroom(headroom)
         own.counter = self.counter if counter is None else counter
+        own._details = self._details if details is None else details  # noqa: SLF001 - another one of its own class
         return own
 
     def __repr__(self) -> str:
@@ -225,7 +230,7 @@ class Stabilizer:
             CheckFailedError: a check failed and `on_failure="raise"`.
         """
         history = tuple(_require_iterable(artifacts))
-        yield from ask_provider(self.counter.counter, (), tools)
+        yield from _ask_provider(self.counter.counter, (), tools)
         call = self._settings(tools, overhead, window, history)
         try:
             return self._with_window((yield from self._stabilized(history, call)), window)
@@ -415,7 +420,7 @@ class Stabilizer:
                 watch.failed(error)
             if self.mode == "enforce" or dry:
                 raise
-            return self._passed_on(run.history, error)
+            return self._passed_on(run, error)
         if self.mode == "observe" and not dry:
             result.report.details = {**result.report.details, "mode": "observe"}
             result = Stabilized(list(run.history), result.report)
@@ -423,20 +428,20 @@ class Stabilizer:
             watch.ended(result.report)
         return result
 
-    def _passed_on(self, history: Sequence[Artifact], error: CtxguardError) -> Stabilized:
+    def _passed_on(self, run: Run, error: CtxguardError) -> Stabilized:
         """Return a history unchanged, if an error is only observed."""
-        given = tuple(history)
-        settings = CallSettings(budget=0, counter=self.counter)
-        draft = Draft(given, settings, history=given)
+        given = tuple(run.history)
+        draft = Draft(given, run.settings, history=given)
         report = Report(draft, cut=None, tokens_after=draft.tokens, checks=())
-        report.details = {"mode": "observe", "would_have_raised": type(error).__name__}
+        report.details = {**self._details, "mode": "observe", "would_have_raised": type(error).__name__}
         return Stabilized(list(given), report)
 
     def _unobserved(self, run: Run, *, dry: bool) -> Generator[Ask, object, Stabilized]:
-        asked = None if dry else (yield from ask_provider(self.counter.counter, run.history))
+        asked = None if dry else (yield from _ask_provider(self.counter.counter, run.history))
         draft, cut = yield from run.stabilized(dry=dry)
         if asked is not None:
             draft = replace(draft, details={**draft.details, "count_tokens": asked})
+        draft = replace(draft, details={**draft.details, **self._details})
         tokens = draft.tokens
         if tokens > draft.budget:
             raise _exceeded(draft)
@@ -446,6 +451,24 @@ class Stabilizer:
             raise CheckFailedError(tuple(f"{r.name}: {finding}" for r in results for finding in r.findings))
         own = [with_own_count(artifact, self.counter) for artifact in draft.artifacts]
         return Stabilized(own, report)
+
+
+def _ask_provider(
+    counter: object, history: Sequence[Artifact], tools: Sequence[Mapping[str, object]] | None = None
+) -> Generator[Ask, object, str | None]:
+    """Ask a provider for the counts that its counter does not know; return what the report says, None if nothing."""
+    if not isinstance(counter, ProviderCounter):
+        return None
+    new = counter.unknown(history, tools)
+    if not new:
+        return None
+    try:
+        yield Ask(counter.fetch, (new,), counter.timeout)
+    except Exception as error:  # noqa: BLE001 - whatever keeps the provider from counting, the estimate is used
+        counter.give_up(new)
+        why = f"no answer within {counter.timeout:g} s" if isinstance(error, TimeoutError) else str(error)
+        return f"{len(new)} new items were estimated: {why}"
+    return f"{len(new)} new items were counted by the provider"
 
 
 def _settings_of(kind: type[Stabilizer]) -> set[str]:

@@ -173,11 +173,10 @@ def texts_flow(
     artifacts = texts.beside.joined(read)
     if tightened is not None:
         stabilizer.tighten(artifacts, **tightened)
-    overhead = texts.overhead
+    overhead, stabilizer = texts.overhead, stabilizer.with_(details=texts.details)
     for _ in range(_ROUNDS):
         result = yield from stabilizer.flow(artifacts, tools=texts.tools, overhead=overhead, window=window)
         report = result.report
-        report.details = {**report.details, **texts.details}
         if report.observed:  # the caller's own request is sent, whatever the result of the chain
             if unread is not None:
                 report.details = {**report.details, "would_have_raised": type(unread).__name__}

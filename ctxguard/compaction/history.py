@@ -22,13 +22,12 @@ from ctxguard.compaction.summaries import INSTRUCTIONS, Breaker, Summaries, Summ
 from ctxguard.compaction.summarizers import model_summarizer
 from ctxguard.compaction.transcript import head_and_tail
 from ctxguard.config import CompactionConfig, load_context_config
-from ctxguard.draft import Ask, Draft, Follower, StageResult
+from ctxguard.draft import Ask, Draft, FollowedStage, Follower, StageResult
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.history import SUMMARY, write_record
 from ctxguard.history.records import leading_records
 from ctxguard.settings import OfOneProcess, extra, instance, opened
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.stages.followed import FollowedStage
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS
 from ctxguard.tokens.text_cache import TextCache

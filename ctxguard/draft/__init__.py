@@ -7,12 +7,12 @@ from ctxguard.draft.draft import CallSettings as CallSettings
 from ctxguard.draft.draft import Change as Change
 from ctxguard.draft.draft import Cut as Cut
 from ctxguard.draft.draft import Draft as Draft
+from ctxguard.draft.draft import FollowedStage as FollowedStage
 from ctxguard.draft.draft import Follower as Follower
 from ctxguard.draft.draft import IncrementalStage as IncrementalStage
 from ctxguard.draft.draft import LeftOut as LeftOut
 from ctxguard.draft.draft import Stage as Stage
 from ctxguard.draft.draft import StageResult as StageResult
-from ctxguard.draft.draft import follow as follow
 from ctxguard.draft.draft import stage_name as stage_name
 from ctxguard.draft.drivers import Ask as Ask
 from ctxguard.draft.drivers import adrive as adrive

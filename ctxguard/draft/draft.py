@@ -294,11 +294,14 @@ class IncrementalStage(Protocol):
         ...
 
 
-def follow(stage: IncrementalStage, draft: Draft) -> StageResult:
-    """Return the result of an incremental stage for one draft, with a follower that is used once."""
-    follower = stage.begin(draft)
-    follower.take(draft.artifacts, draft)
-    return follower.result(draft)
+class FollowedStage(IncrementalStage):
+    """An incremental stage that can also be called for a single draft, like any other stage."""
+
+    def __call__(self, draft: Draft, /) -> StageResult:
+        """Return the new draft, or a generator that returns it, with a follower that is used once."""
+        follower = self.begin(draft)
+        follower.take(draft.artifacts, draft)
+        return follower.result(draft)
 
 
 def stage_name(stage: object) -> str:

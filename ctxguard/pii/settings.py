@@ -7,7 +7,7 @@ from typing import Final
 
 from ctxguard.errors import ConfigError
 
-_TYPO: Final = 0.75  # `EMIAL` and `EMAIL` are alike to 0.8, `PERSON_NAME` and `PERSON` to 0.7
+_TYPO: Final = 0.75  # `EMAIL` with two letters swapped is alike to 0.8, `PERSON_NAME` and `PERSON` to 0.7
 RULE_SET: Final = "RuleSet('name', (rule, …))"
 
 

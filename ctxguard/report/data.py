@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from operator import is_not
-from typing import Final
+from typing import Final, cast
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Cut, Draft
@@ -56,7 +56,7 @@ class ReportData:
     """What a stabilizer did to one history. Decisions are computed when first requested.
 
     Attributes:
-        tokens_before: tokens of the whole request with the original history.
+        tokens_before: tokens of the whole request with the original history and tools.
         tokens_after: tokens of the whole request with the result.
         budget: the budget in tokens.
         counter: name of the counter.
@@ -89,8 +89,14 @@ class ReportData:
 
     @cached_property
     def tokens_before(self) -> int:
-        """Tokens of the whole request with the original history."""
-        return self._draft.overhead + self._draft.counter.artifacts(self._draft.history)
+        """Tokens of the whole request with the original history and tools."""
+        return self._draft.overhead + self.saved_on_tools + self._draft.counter.artifacts(self._draft.history)
+
+    @property
+    def saved_on_tools(self) -> int:
+        """Tokens by which descriptions of tools were shortened."""
+        tools = cast("Mapping[str, int]", self.details.get("tools", {}))
+        return tools.get("tokens_before", 0) - tools.get("tokens_after", 0)
 
     @property
     def ok(self) -> bool:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.content.views import NO_LIMITS, Count, FileType, Limits
-from ctxguard.draft import Ask, Draft, Follower, StageResult
+from ctxguard.draft import Ask, Draft, FollowedStage, Follower, StageResult
 from ctxguard.errors import ConfigError
 from ctxguard.settings import opened, whole_number
 from ctxguard.stages.each import EachFollower
-from ctxguard.stages.followed import FollowedStage
 
 if TYPE_CHECKING:
     from ctxguard.config import TruncationConfig

@@ -8,12 +8,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, Follower
+from ctxguard.draft import Draft, FollowedStage, Follower
 from ctxguard.errors import ConfigError
 from ctxguard.history import MESSAGES
 from ctxguard.settings import instance
 from ctxguard.stages.each import EachFollower
-from ctxguard.stages.followed import FollowedStage
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession

@@ -14,9 +14,8 @@ from ctxguard.content.detection import detect
 from ctxguard.content.processors.console import compress_console
 from ctxguard.content.processors.snapshot import compress_snapshot
 from ctxguard.content.views import Count, FileType
-from ctxguard.draft import Draft, Follower
+from ctxguard.draft import Draft, FollowedStage, Follower
 from ctxguard.stages.each import EachFollower
-from ctxguard.stages.followed import FollowedStage
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:

@@ -15,13 +15,12 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, Change, Draft, Follower, LeftOut, StageResult
+from ctxguard.draft import Ask, Change, Draft, FollowedStage, Follower, LeftOut, StageResult
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.history import RECALLED, TRAIL, History, is_asked, record_title, write_record
 from ctxguard.history.records import leading_records
 from ctxguard.stages.bound_tool_output import bounded_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
-from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_for, passages_of
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
 from ctxguard.stages.traces import observed

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
-from ctxguard.draft import Draft, Follower
+from ctxguard.draft import Draft, FollowedStage, Follower
 from ctxguard.errors import ConfigError, PairingError
 from ctxguard.history import Pairing, pair
 from ctxguard.history.pairing import holds_all_results, whole_until
-from ctxguard.stages.followed import FollowedStage
 
 INTERRUPTED: Final = "[no result: the call was interrupted]"
 """The result of a call that never got one."""

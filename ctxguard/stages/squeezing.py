@@ -48,10 +48,13 @@ class Squeezer:
         # Tool outputs first: they are large, and the model can ask for them again. Messages of people and of the model
         # are worth more than records and the trail.
         state = self._without_records(self._capped(state, tools, _FLOORS[0], at), number)
-        for floor, groups in zip(_FLOORS, ((spoken, asked), (tools, spoken, asked)), strict=True):
-            for positions in groups:
-                state = self._capped(state, positions, floor, at)
-        return self._capped(state, people, _FLOORS[1], at) if self.bounds_people else state
+        for positions in (spoken, asked):
+            state = self._capped(state, positions, _FLOORS[0], at)
+        for groups in ((tools, spoken, asked), (people,) if self.bounds_people else ()):
+            for is_least in (False, True):
+                for positions in groups:
+                    state = self._capped(state, positions, _FLOORS[1], at, is_least=is_least)
+        return state
 
     def _without_records(self, state: WindowState, number: int) -> WindowState:
         """Return the state without the trail and other records, as far as is necessary to fit."""
@@ -66,10 +69,13 @@ class Squeezer:
                 state = ledger.with_kept(state, (n for n in state.kept if n != other))
         return state
 
-    def _capped(self, state: WindowState, positions: list[int], floor: int, at: Artifact) -> WindowState:
+    def _capped(
+        self, state: WindowState, positions: list[int], floor: int, at: Artifact, *, is_least: bool = False
+    ) -> WindowState:
         """Return the state with all texts limited to one size, at least `floor`, to fit the budget if possible.
 
-        `at` is the artifact whose arrival causes the change, see `Draft.mask`.
+        `at` is the artifact whose arrival causes the change, see `Draft.mask`. `is_least` limits them to `floor`
+        without regard to the excess: a view may take a few tokens more than its limit, so that larger limits may fail.
         """
         draft, history = self.ledger.draft, self.ledger.history
         excess = state.total - self.ledger.budget(state)
@@ -77,7 +83,7 @@ class Squeezer:
             return state
         sizes = {p: self.ledger.tokens_at(p, state.shortened) for p in positions if not history.artifacts[p].pinned}
         # One cap for all, so that a few huge texts are shortened before many small ones.
-        cap = water_level(sizes.values(), sum(sizes.values()) - excess, floor)
+        cap = floor if is_least else water_level(sizes.values(), sum(sizes.values()) - excess, floor)
         shortened, saved = dict(state.shortened), dict.fromkeys(sizes, 0)
         for position, size in sizes.items():
             if size > cap:

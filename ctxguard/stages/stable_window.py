@@ -14,13 +14,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from ctxguard.artifacts import Artifact
-from ctxguard.draft import Action, Ask, Draft, Follower, StageResult
+from ctxguard.draft import Action, Ask, Draft, FollowedStage, Follower, StageResult
 from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, ExchangeSpan, History
 from ctxguard.settings import opened, settings_of
 from ctxguard.stages.bound_tool_output import NAMESPACE
 from ctxguard.stages.cutting import Cutter
-from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.squeezing import Squeezer
 from ctxguard.stages.window_settings import WindowOptions, WindowSettings
 from ctxguard.stages.window_state import LATEST, Ledger, WindowState

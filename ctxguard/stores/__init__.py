@@ -9,11 +9,10 @@ import os
 import time
 
 from ctxguard.errors import StoreError
-from ctxguard.stores.memory import MemoryStore
 from ctxguard.stores.postgres import PostgresStore
 from ctxguard.stores.protocol import Clock, ManagedStore, NamespaceUsage, Store, Swept
 from ctxguard.stores.redis import RedisStore
-from ctxguard.stores.sqlite import SQLiteStore
+from ctxguard.stores.sqlite import MemoryStore, SQLiteStore
 
 __all__ = [
     "Clock",

@@ -12,10 +12,9 @@ from itertools import chain, count
 from typing import Final, Generic, TypeVar, cast
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import CallSettings, Draft
+from ctxguard.draft import CallSettings, Draft, FollowedStage
 from ctxguard.history import History
 from ctxguard.settings import whole_number
-from ctxguard.stages.followed import FollowedStage
 from ctxguard.stages.repair_exchanges import RepairExchanges
 from ctxguard.tokens import ArtifactCounter, find_counter
 

@@ -11,6 +11,7 @@ import socket
 import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from errno import EACCES, EADDRINUSE
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -126,7 +127,7 @@ def serve(
     guard = guard_of(chain, guarding, settings_of(chain.config, says_none=True), workers=listening.workers)
     app = proxy_app(guard, upstream)
     host, port = listening.host, listening.port
-    _require_free(host, port)
+    require_free(host, port)
     if listening.workers == 1:
         with working("loading"):
             _warm(guard)
@@ -337,13 +338,12 @@ def _masked_by(stabilizer: Stabilizer) -> str:
     return f"masked by the rules {', '.join(names)}" if names else "nothing is masked"
 
 
-def _require_free(host: str, port: int) -> None:
+def require_free(host: str, port: int) -> None:
     """Raise an error if an address is in use, or not on this machine, before the startup lines are printed."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
-        raise ConfigError(
-            f"{host}:{port}: {reason_of(error)}; name another --host or --port", setting="port"
-        ) from error
+        option = "port" if error.errno in (EACCES, EADDRINUSE) else "host"
+        raise ConfigError(f"{host}:{port}: {reason_of(error)}; name another --{option}", setting=option) from error

@@ -11,7 +11,6 @@ between conversations.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -29,7 +28,7 @@ from ctxguard.formats.registry import format_of
 from ctxguard.pii import Vault
 from ctxguard.report import Report
 from ctxguard.report.telemetry import Metrics
-from ctxguard.settings import nearest, opened
+from ctxguard.settings import nearest, opened, share_of
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 from ctxguard.wire.asked import WireRequest
@@ -222,7 +221,11 @@ class Guard:
         self._audit = settings.get("audit")
         self._tools = settings.get("tools", {})
         self._cache_control = settings.get("cache_control", False)
-        self._holdout = _share(settings.get("holdout", "0%"))
+        holdout = share_of(settings.get("holdout", "0%"))
+        if holdout is None:
+            told = f"holdout is a share of the conversations such as '5%', not {settings['holdout']!r}"
+            raise ConfigError(told, setting="holdout")
+        self._holdout: float = holdout
         self._keeps_thinking = settings.get("keep_thinking")
         self._credentials = settings.get("credentials", Credentials())
         self._threads = Threads(settings.get("vault"))
@@ -398,6 +401,7 @@ class Guard:
         has_texts = has_texts or upload is not None
         self.metrics.add("requests", api="texts" if has_texts else "unknown" if kind is None else kind.api)
         if kind is None and not request.body:
+            self._refuse_part(request)
             return Prepared(b"")
         if kind is None and not has_texts:
             return self._unread(request)
@@ -412,6 +416,18 @@ class Guard:
         except (HistoryError, WireError) as error:
             raise WireError(str(error)) from error
         return (yield from self._stabilized(kind, request, body, retry))
+
+    def _refuse_part(self, request: WireRequest) -> None:
+        """Refuse to fetch a response that the provider holds in parts, with calls that the client must not see."""
+        path, _, answer = request.path.rstrip("/").rpartition("/")
+        kind = format_of("POST", path)
+        if request.method != "GET" or self._read_back is None or kind is None:
+            return
+        if self._read_back.is_divided(self._owner(kind, replace(request, path=path)).scope, answer):
+            why = "the model read back while this response was streamed, so the provider holds it in parts"
+            raise WireError(
+                f"{why}: keep what the stream brought, or continue it with previous_response_id", status=409
+            )
 
     def _redacted(self, request: WireRequest, upload: tuple[str, list[str]] | None) -> Prepared:
         """Return a request with texts but no history, JSON or an upload, with its values redacted."""
@@ -447,11 +463,7 @@ class Guard:
         self, kind: Format, request: WireRequest, body: Mapping[str, object], retry: Retry | None
     ) -> Generator[Ask, object, Prepared]:
         owner = self._owner(kind, request)
-        previous, conversation = (body.get(key) for key in ("previous_response_id", "conversation"))
-        is_incremental = kind.api == "responses" and bool(previous or conversation)
-        held = {"previous": previous, "conversation": conversation} if is_incremental else {}
-        thread = self._threads.of(owner, **held)
-        self.metrics.add("unknown_threads", int(thread.redacts))
+        is_incremental, thread = self._thread(kind, body, owner)
         keeps = self._keeps(body, retry)
         opening = self._caches.opening(kind, body, owner)
         is_held_out = not is_incremental and int.from_bytes(opening[:4]) < self._holdout * (1 << 32)
@@ -485,8 +497,7 @@ class Guard:
         told: dict[str, Any] = {"billed_to": billed_to, "prompt": prompt, "hidden": hidden}
         if sent is None:
             return Prepared(request.body, report, None, tokens, report.budget, **told)
-        fixed = texts.overhead + report.tokens_by_kind().get("system", (0, 0))[0]
-        self._warn_of_fixed(fixed, stabilizer.budget_for(window, with_headroom=True))
+        self._warn_of_fixed(report, texts.overhead, stabilizer.budget_for(window, with_headroom=True))
         if self._cache_control and kind.api == "anthropic":
             sent = with_breakpoints(sent)
         reply = self._reply(kind, body, report, owner, thread)
@@ -495,13 +506,23 @@ class Guard:
             reading.done(prepared.body, report, reply)
         return prepared
 
-    def _warn_of_fixed(self, fixed: int, budget: int) -> None:
+    def _thread(self, kind: Format, body: Mapping[str, object], owner: Owner) -> tuple[bool, Thread]:
+        """Return whether the provider has the history of a request, and where its placeholders are stored."""
+        previous, conversation = (body.get(key) for key in ("previous_response_id", "conversation"))
+        is_incremental = kind.api == "responses" and bool(previous or conversation)
+        held = {"previous": previous, "conversation": conversation} if is_incremental else {}
+        thread = self._threads.of(owner, **held)
+        self.metrics.add("unknown_threads", int(thread.redacts))
+        return is_incremental, thread
+
+    def _warn_of_fixed(self, report: Report, overhead: int, budget: int) -> None:
         """Warn once if the system prompt and the tools leave little of the budget for the history."""
+        fixed = overhead + report.tokens_by_kind().get("system", (0, 0))[0]
         if fixed > FIXED_SHARE * budget and "fixed parts" not in self._warned:
             self._warned.add("fixed parts")
             _LOG.warning(
                 "the system prompt and the tools take %d of %d tokens (%d%%); the smallest sensible budget is %d",
-                *(fixed, budget, 100 * fixed // budget, sensible_budget(fixed)),
+                *(fixed, budget, 100 * fixed // budget, sensible_budget(fixed + report.saved_on_tools)),
             )
 
     def _owner(self, kind: Format, request: WireRequest) -> Owner:
@@ -533,13 +554,6 @@ class Guard:
             else None,
             on_item=partial(self._chains.note_item, owner) if has_items else None,
         )
-
-
-def _share(given: str) -> float:
-    found = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)%", str(given))
-    if found is None or float(found[1]) > 100:
-        raise ConfigError(f"holdout is a share of the conversations such as '5%', not {given!r}", setting="holdout")
-    return float(found[1]) / 100
 
 
 def _unread_paths(given: object) -> tuple[str, ...]:

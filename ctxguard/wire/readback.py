@@ -110,6 +110,10 @@ class ReadBack:
             self._turns.put(f"{scope} {key}", list(turn.plain))
             self.store.put(_TURNS, f"{scope} {key}", as_json(turn.masked))
 
+    def is_divided(self, scope: str, answer: str) -> bool:
+        """Return whether a streamed response is stored in parts at the provider, each under an id of its own."""
+        return self.store.get(_TURNS, f"{scope} answer {answer}") is not None
+
     def expanded(self, kind: Format, body: Body, scope: str, plain: Plain) -> Generator[Ask, object, Body]:
         """Return a request in which the client's form of stored turns is replaced by the sent form.
 

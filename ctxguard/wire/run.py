@@ -23,7 +23,7 @@ import yaml
 from ctxguard.cli.options import StabilizerOptions, settings_of, spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import counted, note
-from ctxguard.wire.cli import Guarding, guard_of, is_a_failure, require_server, uvicorn_settings
+from ctxguard.wire.cli import Guarding, guard_of, is_a_failure, require_free, require_server, uvicorn_settings
 from ctxguard.wire.proxy import proxy_app
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ def run(
     require_server()
     program = shutil.which(command[0])
     if program is None:
-        raise ConfigError(f"there is no program {command[0]!r}; name one that is on the PATH")
+        raise ConfigError(f"there is no program {command[0]!r} on the PATH; install it, or give its path")
+    require_free("127.0.0.1", port)
     listening = socket.create_server(("127.0.0.1", port))
-    table = _table()
+    table = yaml.safe_load(resources.files(__package__).joinpath("run_clients.yaml").read_text(encoding="utf-8"))
     places = _places(table["providers"], os.environ)
     guard = guard_of(chain, guarding, settings_of(chain.config, says_none=True), workers=1)
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -66,10 +67,6 @@ def run(
     for line in (*warnings, *summary(guard.metrics)):
         note(line)
     raise typer.Exit(status)
-
-
-def _table() -> Any:  # noqa: ANN401 - the shape of the file
-    return yaml.safe_load(resources.files(__package__).joinpath("run_clients.yaml").read_text(encoding="utf-8"))
 
 
 def _origin(url: str) -> str:

@@ -115,6 +115,8 @@ def test_all_that_a_call_must_match_stays_in_every_format():
         assert "Salutation" in sent, name
         figures = report.details["tools"]
         assert figures["tokens_after"] < figures["tokens_before"] - 300, name
+        whole = stabilize(request, Stabilizer(100_000))[1]
+        assert report.tokens_before == whole.tokens_before == whole.tokens_after, name
         assert f"{figures['tokens_before']:,} -> {figures['tokens_after']:,} tokens" in str(report), name
 
 
@@ -213,6 +215,8 @@ def test_what_is_only_observed_is_sent_as_it_was():
     prepared = Guard(Stabilizer(600, mode="observe")).prepare(WireRequest("POST", "/v1/messages", {}, body))
     assert prepared.body == body
     assert prepared.report.details["tools"]["tokens_after"] > 0
+    whole = Guard(Stabilizer(100_000)).prepare(WireRequest("POST", "/v1/messages", {}, body))
+    assert prepared.tokens == prepared.report.tokens_before == whole.tokens
 
 
 def test_a_schema_that_is_no_json_is_refused_by_its_place():

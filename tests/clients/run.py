@@ -37,9 +37,9 @@ from ctxguard.errors import BudgetExceededError, sensible_budget
 from ctxguard.wire.guard import Guard, WireRequest
 
 PROMPT = "Read every file here, then write a note with one contact line."
-READS = 32_000
-"""Tokens that must fit beside what a client always sends: with 26,000, an agent that sends hardly anything else repeated
-88% of each request, with 32,000 it was 91%."""
+READS = 36_000
+"""Tokens that must fit beside what a client always sends: with 28,000, an agent that sends hardly anything else repeated
+86% of each request, with 32,000 it was 89%, with 36,000 92%."""
 KEPT, KEPT_IN_PARALLEL = 0.90, 0.85
 ENVIRONMENT = {
     "CI": "1",
@@ -337,11 +337,14 @@ def done(command, work, environment, timeout):
 def smallest(control):
     """Return the smallest sensible budget in tokens: as the guard names it for what a client always sends, with `READS`."""
     path, body = control.provider.loop[0]
+    request = WireRequest("POST", path, {}, json.dumps(body).encode())
     try:
-        Guard(Stabilizer(1)).prepare(WireRequest("POST", path, {}, json.dumps(body).encode()))
+        Guard(Stabilizer(1, shorten_tools=False)).prepare(request)
     except BudgetExceededError as error:
-        return max(sensible_budget(error.fixed), 1_000 * -(-(error.fixed + READS) // 1_000))
-    raise AssertionError("a budget of one token was enough")
+        budget, least = sensible_budget(error.fixed), error.fixed + READS
+    while Guard(Stabilizer(budget, shorten_tools=False)).prepare(request).report.budget < least:
+        budget += 1_000
+    return budget
 
 
 def main():

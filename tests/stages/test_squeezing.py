@@ -1,16 +1,32 @@
-"""What is squeezed still names the handle of its full text, and names it whole."""
+"""What is squeezed names the handle of its full text, whole, and fits into every budget above the least."""
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
-from builders import exchange, user
+from builders import assistant, exchange, user
 
-from ctxguard import BudgetExceededError, Stabilizer
+from ctxguard import Artifact, BudgetExceededError, Stabilizer
 from ctxguard.files.results import recall_tool
 from ctxguard.stores import MemoryStore
 
+WORDS = (
+    "room",
+    "hotel",
+    "rating",
+    "Paris",
+    "price",
+    "240",
+    "euro",
+    "night",
+    "great",
+    "flight",
+    "EU-17",
+    "arrive",
+    "14:05",
+)
 HANDLE = re.compile(r"handle (\w+)|^\[([a-z]{12,})\]$", re.MULTILINE)
 
 
@@ -73,3 +89,33 @@ def test_every_handle_that_is_named_can_be_read(policy, budget):
         except BudgetExceededError:
             continue
         assert [handle for handle in handles_in(artifacts) if "nothing is saved" in recall(handle)] == []
+
+
+def small_session(seed):
+    """Return a session of a few short messages, outputs of lines and of words among them."""
+    draw = random.Random(seed)
+
+    def words(least, most):
+        return " ".join(draw.choices(WORDS, k=draw.randint(least, most)))
+
+    history = [Artifact("system", words(20, 20)), user(words(5, 60))]
+    for _ in range(draw.randint(1, 3)):
+        lines = "\n".join(f"{words(1, 1)}: {words(1, 12)}" for _ in range(draw.randint(1, 8)))
+        history += [assistant(words(1, 30)), *exchange(*draw.choices([lines, words(3, 120)], k=draw.randint(1, 2)))]
+    return [*history, assistant(words(5, 90))] if draw.random() < 0.5 else history
+
+
+@pytest.mark.parametrize("on_overflow", ["raise", "bound"])
+@pytest.mark.parametrize("seed", range(8, 12))
+def test_a_larger_budget_is_never_refused_where_a_smaller_one_was_enough(seed, on_overflow):
+    history, served, refused = small_session(seed), 0, []
+    for budget in range(40, 400):
+        try:
+            Stabilizer(budget, headroom=0, on_overflow=on_overflow).stabilize(history)
+            served += 1
+        except BudgetExceededError:
+            refused += [budget] if served else []
+        if served == 40:
+            break
+    assert served == 40
+    assert refused == []

@@ -189,6 +189,9 @@ def refusals(request):
         try:
             prepared = Guard(Stabilizer(int(budget), headroom=0)).prepare(request)
         except CtxguardError as error:
+            if isinstance(error, BudgetExceededError) and least < 4 * error.parts.get("task", 0):
+                least = budget = error.needed  # a task must stay from the budget on of which it is a quarter
+                continue
             refused.append((int(budget), str(error)[:120]))
         else:
             assert prepared.tokens <= budget

@@ -272,6 +272,11 @@ def test_a_streamed_answer_keeps_its_id_and_the_next_request_goes_on_from_the_la
         client.history = [question("responses", "And now?")]
         body = request("responses", client.history, previous_response_id=named[0], stream=True)
         http.post("http://provider/v1/responses", json=body)
+        refused, sent = http.get("http://provider/v1/responses/resp_4"), len(model.bodies)
+        with pytest.raises(json.JSONDecodeError):  # of the scripted provider, to which it is passed on
+            http.get("http://provider/v1/responses/resp_2")
+    assert (refused.status_code, sent) == (409, 6)
+    assert "in parts: keep what the stream brought" in refused.json()["error"]["message"]
     assert set(named) == {"resp_4"}
     assert model.bodies[-1]["previous_response_id"] == "resp_5"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -177,3 +178,12 @@ def test_what_was_billed_is_read_from_answers_however_they_are_cut(name, size):
         billed.feed(answer[at : at + size])
     billed.close()
     assert tuple(metrics.get("billed.tokens", kind=kind) for kind in ("input", "cached", "output")) == expected
+
+
+def test_a_port_in_use_is_named_in_one_line_that_says_what_to_do():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "ctxguard", "run", "--port", str(port), "--", sys.executable, "-V"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == f"ctxguard: 127.0.0.1:{port}: address already in use; name another --port\n"
