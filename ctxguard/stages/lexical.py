@@ -70,8 +70,7 @@ class LexicalIndex:
         """Return the scores of the documents that share a word with the query, by their number; higher is better."""
         self._read()
         found = {term: self._found[term] for term in set(_terms(query)) if term in self._found}
-        scores: dict[int, float] = {}
-        repeated: dict[int, int] = {}
+        scores, repeated = dict[int, float](), dict[int, int]()
         sizes, looked_at = self._sizes, 0
         per_word = 1.2 * 0.75 * max(1, len(sizes)) / max(1, self._total)  # k1 · b, by the mean size
         for term in sorted(found, key=lambda term: (len(found[term]), term))[:_MOST_TERMS]:
@@ -83,12 +82,8 @@ class LexicalIndex:
             # Every turn of a conversation passes here thousands of times: plain dictionaries take half the time.
             for number, times in found[term][-_MOST_FOUND:]:
                 score = worth * times / (times + 0.3 + per_word * sizes[number])
-                if number in scores:
-                    scores[number] += score
-                    repeated[number] += times
-                else:
-                    scores[number] = score
-                    repeated[number] = times
+                scores[number] = scores.get(number, 0.0) + score
+                repeated[number] = repeated.get(number, 0) + times
         return {n: score * (1 - (share := repeated[n] / sizes[n]) * share) for n, score in scores.items()}
 
     def worth(self, query: str) -> float:
