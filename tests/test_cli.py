@@ -186,7 +186,7 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says(name):
         ),
         (
             ["serve", "-u", "http://127.0.0.1:9", "--host", "192.0.2.1"],
-            "192.0.2.1:8787: cannot assign requested address; name another --host\n",
+            "192.0.2.1:8787: cannot assign requested address; name another port or host\n",
         ),
     ],
     ids=lambda value: None if isinstance(value, str) else " ".join(value).encode("unicode_escape").decode(),

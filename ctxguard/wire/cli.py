@@ -11,7 +11,6 @@ import socket
 import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from errno import EACCES, EADDRINUSE
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -345,5 +344,4 @@ def require_free(host: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
-        option = "port" if error.errno in (EACCES, EADDRINUSE) else "host"
-        raise ConfigError(f"{host}:{port}: {reason_of(error)}; name another --{option}", setting=option) from error
+        raise ConfigError(f"{host}:{port}: {reason_of(error)}; name another port or host", setting="port") from error

@@ -221,8 +221,7 @@ class Guard:
         self._audit = settings.get("audit")
         self._tools = settings.get("tools", {})
         self._cache_control = settings.get("cache_control", False)
-        holdout = share_of(settings.get("holdout", "0%"))
-        if holdout is None:
+        if (holdout := share_of(settings.get("holdout", "0%"))) is None:
             told = f"holdout is a share of the conversations such as '5%', not {settings['holdout']!r}"
             raise ConfigError(told, setting="holdout")
         self._holdout: float = holdout
@@ -420,14 +419,9 @@ class Guard:
     def _refuse_part(self, request: WireRequest) -> None:
         """Refuse to fetch a response that the provider holds in parts, with calls that the client must not see."""
         path, _, answer = request.path.rstrip("/").rpartition("/")
-        kind = format_of("POST", path)
-        if request.method != "GET" or self._read_back is None or kind is None:
-            return
-        if self._read_back.is_divided(self._owner(kind, replace(request, path=path)).scope, answer):
-            why = "the model read back while this response was streamed, so the provider holds it in parts"
-            raise WireError(
-                f"{why}: keep what the stream brought, or continue it with previous_response_id", status=409
-            )
+        kind, book = format_of("POST", path) if request.method == "GET" else None, self._read_back
+        if kind and book and book.is_divided(self._owner(kind, replace(request, path=path)).scope, answer):
+            raise WireError("the provider holds this response in parts: keep what the stream brought", status=409)
 
     def _redacted(self, request: WireRequest, upload: tuple[str, list[str]] | None) -> Prepared:
         """Return a request with texts but no history, JSON or an upload, with its values redacted."""

@@ -77,8 +77,7 @@ def proxy_app(
     urls = [httpx.URL(one) for one in ([upstream] if isinstance(upstream, str) else upstream)]
     for url in urls:
         if url.scheme not in ("http", "https") or not url.host:
-            told = f"upstream must be an http or https URL such as https://api.openai.com, not {str(url)!r}"
-            raise ConfigError(told, setting="upstream")
+            raise ConfigError(f"upstream must be an http or https URL, not {str(url)!r}", setting="upstream")
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
     sender = AsyncTransport(guard, transport=transport or httpx.AsyncHTTPTransport(limits=limits), large=_LARGE)
     forward = _Forward(guard, urls, sender, read_timeout, stall_timeout, body_timeout)
@@ -236,11 +235,7 @@ class _Forward:
         if isinstance(error, httpx.TimeoutException):
             return 504, "upstream_timeout", "the provider did not answer in time"
         host = asked.copy_with(userinfo=None, path="/", query=None)
-        return (
-            502,
-            "upstream_unreachable",
-            f"cannot reach {host} ({type(error).__name__}): is it up, and is --upstream right?",
-        )
+        return 502, "upstream_unreachable", f"cannot reach {host} ({type(error).__name__}): is it up? see --upstream"
 
     async def _passed_on(self, answer: httpx.Response, client: _Client, request: httpx.Request) -> None:
         """Pass a response on as it arrives."""

@@ -186,4 +186,4 @@ def test_a_port_in_use_is_named_in_one_line_that_says_what_to_do():
         command = [sys.executable, "-m", "ctxguard", "run", "--port", str(port), "--", sys.executable, "-V"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == f"ctxguard: 127.0.0.1:{port}: address already in use; name another --port\n"
+    assert done.stderr == f"ctxguard: 127.0.0.1:{port}: address already in use; name another port or host\n"
