@@ -24,6 +24,7 @@ from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_for, passages_of
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
 from ctxguard.stages.traces import observed
+from ctxguard.stages.window_settings import SMALL
 from ctxguard.stages.window_state import WindowState
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ class RecallGate:
         """
         history, index, shown = self._history, self._index, state.shown
         threshold = 0.0 if always else self._stage.threshold
-        if len(state.kept) == state.judged or (threshold and observed(history, question, question)):
+        if threshold and (available <= SMALL or observed(history, question, question)):
+            return None
+        if len(state.kept) == state.judged:
             return None
         for number in range(len(index.documents), question):
             index.add(_searched(history.members(number)))

@@ -141,6 +141,12 @@ def test_the_default_recalls_for_people_and_not_for_the_outputs_of_an_agent_with
     assert (block_of(recalling(800, threshold=0.6).stabilize(history)) is not None) == is_recalled
 
 
+def test_the_default_does_not_recall_where_a_few_hundred_tokens_are_available():
+    history = [*chatter(40, FACT), QUESTION]
+    assert block_of(Stabilizer(450).stabilize(history)) is None
+    assert FACT[3] in block_of(Stabilizer.from_policy("recall", budget=450).stabilize(history)).text
+
+
 def test_the_default_never_recalls_for_the_task():
     history = [Artifact("user", "Find the dentist Ottoline.")]
     for step in range(60):
