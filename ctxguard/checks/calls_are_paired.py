@@ -34,7 +34,7 @@ class CallsArePaired:
         calls, abandoned = _Calls(), _Calls()
         for position, artifact in enumerate(draft.artifacts):
             if artifact.kind is not Kind.TOOL:
-                if calls.was_used:
+                if calls.by_id:
                     abandoned.add(calls.unanswered())
                     calls = _Calls()
                 if artifact.calls:
@@ -50,30 +50,25 @@ class CallsArePaired:
 
 
 class _Calls:
-    """The calls that have no result yet, with their places."""
+    """The calls that have no result yet, with their places: `by_id` is empty only if none was added."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str | None, deque[tuple[str, ToolCall]]] = {}
-
-    @property
-    def was_used(self) -> bool:
-        """Whether any call was added; most messages have none."""
-        return bool(self._by_id)
+        self.by_id: dict[str | None, deque[tuple[str, ToolCall]]] = {}
 
     def add(self, placed: Iterable[tuple[str, ToolCall]]) -> None:
         for place, call in placed:
-            self._by_id.setdefault(call.id, deque()).append((place, call))
+            self.by_id.setdefault(call.id, deque()).append((place, call))
 
     def unanswered(self) -> list[tuple[str, ToolCall]]:
-        return [one for calls in self._by_id.values() for one in calls]
+        return [one for calls in self.by_id.values() for one in calls]
 
     def take(self, result: Artifact) -> bool:
         """Remove the call of a result: by its id, or by the name of its tool if either has no id."""
-        calls = self._by_id.get(result.answers) if result.answers is not None else None
+        calls = self.by_id.get(result.answers) if result.answers is not None else None
         if calls:
             calls.popleft()
             return True
-        for calls in self._by_id.values() if result.answers is None else [self._by_id.get(None, deque())]:
+        for calls in self.by_id.values() if result.answers is None else [self.by_id.get(None, deque())]:
             for one in calls:
                 if result.name in (None, one[1].name):
                     calls.remove(one)

@@ -243,20 +243,18 @@ class PiiConfig(_Settings):
     @classmethod
     def _have_labels(cls, given: object, info: ValidationInfo) -> object:
         from ctxguard.pii.placeholders import label_of
+        from ctxguard.pii.rule_sets import LABELS
+        from ctxguard.pii.settings import require_labels
 
+        rules, fields, deny = (info.data.get(name) or () for name in ("rules", "fields", "deny"))
+        known = LABELS.union("*", (rule["label"] for rule in rules), dict(fields).values(), deny)
         for key, value in given.items() if isinstance(given, dict) else ():
             label = value if info.field_name == "fields" else key
             if label not in ("*", label_of(label)):
                 told = f"a label is of capital letters and underscores: write {label_of(label)}, not {label!r}"
                 raise ConfigError(told, setting=key)
-        if info.field_name == "strategy" and isinstance(given, dict):
-            from ctxguard.pii.rule_sets import LABELS
-            from ctxguard.pii.settings import require_labels
-
-            rules, fields, deny = (info.data.get(name) or () for name in ("rules", "fields", "deny"))
-            own = {*(rule["label"] for rule in rules), *dict(fields).values(), *deny}
-            for label in given:
-                require_labels((label,), LABELS | own | {"*"}, setting=f"strategy.{label}", others=True)
+            if info.field_name == "strategy":
+                require_labels((label,), known, setting=f"strategy.{label}", others=True)
         return given
 
     @field_validator("countries")

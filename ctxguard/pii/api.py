@@ -11,7 +11,7 @@ from ctxguard.artifacts import Artifact
 from ctxguard.pii.detectors import Rules, detectors_of
 from ctxguard.pii.mask.masker import Masker
 from ctxguard.pii.rule_sets import SSN, STANDARD, RuleSet
-from ctxguard.pii.spans import Detector, Span
+from ctxguard.pii.spans import Span
 
 DEFAULT: Final = SSN | STANDARD
 """The standard set, and the bare shape of a social security number as the pattern document has it."""
@@ -51,7 +51,8 @@ def validate_no_pii(artifacts: Artifact | str | Iterable[Artifact | str], rules:
         TypeError: something is neither an artifact nor a text.
     """
     detectors = detectors_of(rules)
-    return not any(_scanned(detector, text) for text in _texts(artifacts) for detector in detectors)
+    searches = [one.scan if isinstance(one, RuleSet) else one.find for one in detectors]
+    return not any(search(text) for text in _texts(artifacts) for search in searches)
 
 
 def _texts(artifacts: Artifact | str | Iterable[Artifact | str]) -> Iterable[str]:
@@ -62,10 +63,6 @@ def _texts(artifacts: Artifact | str | Iterable[Artifact | str]) -> Iterable[str
     if isinstance(artifacts, bytes) or not isinstance(artifacts, Iterable):
         raise TypeError(f"expected texts or artifacts, got {type(artifacts).__name__}; decode bytes")
     return chain.from_iterable(map(_texts, artifacts))
-
-
-def _scanned(detector: Detector, text: str) -> Sequence[Span]:
-    return detector.scan(text) if isinstance(detector, RuleSet) else detector.find(text)
 
 
 _remembered: Final = lru_cache(maxsize=32)(Masker)

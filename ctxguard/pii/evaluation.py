@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ctxguard.errors import SessionFileError, reason_of
-from ctxguard.pii.rule_sets import LABELS, labels_of
+from ctxguard.pii.rule_sets import LABELS
 from ctxguard.pii.settings import require_labels
 from ctxguard.pii.spans import Detector, Span
 
@@ -137,11 +137,8 @@ def _example(line: str, path: str, number: int) -> Example:
         raise SessionFileError(path, _WANTED, line=number)
     outside = next((span for span in spans if not _is_inside(span, example.text)), None)
     if outside is not None:
-        size = len(example.text)
-        place = f"the span {outside.start!r}-{outside.end!r} is not inside its text of {size} characters"
-        raise SessionFileError(
-            path, f"{place}; offsets count characters from 0, the end is after the last", line=number
-        )
+        place = f"the span {outside.start!r}-{outside.end!r} is not inside its {len(example.text)} characters"
+        raise SessionFileError(path, f"{place}; they count from 0, the end is after the last", line=number)
     return example
 
 
@@ -171,7 +168,7 @@ def evaluate(detector: Detector, examples: Iterable[Example], *, labels: Sequenc
         seen.update(span.label for span in (*example.spans, *found))
         for label, score in _judged(example, found, labels):
             counts[label] = counts.get(label, Score()) + score
-    require_labels(labels or (), seen | LABELS | labels_of(detector), setting="labels")
+    require_labels(labels or (), seen | LABELS | getattr(detector, "labels", set()), setting="labels")
     return Scores(dict(sorted(counts.items())), chars, seconds)
 
 

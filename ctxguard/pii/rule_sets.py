@@ -15,7 +15,7 @@ from ctxguard.pii.placeholders import UNCHECKED, label_of
 from ctxguard.pii.rules.rule import Rule
 from ctxguard.pii.rules.standard import COUNTRIES, PEOPLE_RULES, RULES_BY_COUNTRY, STANDARD_RULES
 from ctxguard.pii.settings import RULE_SET, check_text, require_labels, values_of
-from ctxguard.pii.spans import Detector, Span
+from ctxguard.pii.spans import Span
 from ctxguard.settings import nearest
 
 
@@ -105,6 +105,11 @@ class RuleSet:
         """
         return self._engine.known(text, names, until=until) if len(names) else ()
 
+    @property
+    def labels(self) -> set[str]:
+        """The labels of its rules and denied values."""
+        return {rule.label for rule in self.rules} | {label for _, label in self.deny}
+
     def only(self, *labels: str) -> RuleSet:
         """Return the set reduced to the rules of these labels.
 
@@ -153,13 +158,6 @@ class RuleSet:
 
     def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in self.__dict__.items() if key != "_engine"}
-
-
-def labels_of(detector: Detector) -> set[str]:
-    """Return the labels of a rule set; none of any other detector, which does not say."""
-    if not isinstance(detector, RuleSet):
-        return set()
-    return {rule.label for rule in detector.rules} | {label for _, label in detector.deny}
 
 
 def _rules(name: str, rules: object) -> tuple[Rule, ...]:

@@ -31,6 +31,8 @@ _RECENT: Final = 3
 """Latest exchanges whose outputs a cut does not shorten."""
 _VIEW: Final = 120
 """Tokens of the bounded view that replaces an older output at a cut; outputs up to this size stay whole."""
+_TOGETHER: Final = 3
+"""How many times the limit of a single output those of parallel calls may take together: what a cut frees."""
 _PEOPLE: Final = 0.3
 """Share of the tokens after a cut in which user messages are kept verbatim while anything else can be evicted."""
 _COUNT_ALONE: Final = Artifact(Kind.USER, write_record(TRAIL, "99999 earlier steps."))
@@ -177,11 +179,11 @@ class Cutter:
     def _limit(self, state: WindowState, outputs: Sequence[int]) -> int:
         """Return the tokens that each output of an exchange may take once the model has seen it.
 
-        Parallel outputs share twice the limit of a single one: each may be small while all of them together are not.
+        Parallel outputs share three times the limit of a single one: each may be small while together they are not.
         """
         share = int(self.settings.output_share * (self.ledger.draft.budget - state.fixed))
         costs = self.ledger.history.costs
-        return max(_VIEW, min(share, water_level((costs[p] for p in outputs), 2 * share, _VIEW)))
+        return max(_VIEW, min(share, water_level((costs[p] for p in outputs), _TOGETHER * share, _VIEW)))
 
     def _freed_next(self, state: WindowState, number: int) -> int:
         """Return the tokens that the newest outputs will free at the next call, so that this cut need not free them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from ctxguard.artifacts import Artifact, Kind, Lifetime
 from ctxguard.draft import Draft
@@ -31,7 +32,7 @@ class ExpireLifetimes:
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft without the artifacts that have expired."""
-        if not self.rules and not any(artifact.lifetime for artifact in draft.artifacts):
+        if not self.rules and not any(map(attrgetter("lifetime"), draft.artifacts)):
             return draft
         ages = _ages(draft.artifacts)
         found = exchanges(draft.artifacts)

@@ -202,8 +202,9 @@ class _Window:
         positions = sorted([*(p for p in self._history.authority if p < rest), *positions])
         kept = [artifacts[p] for p in positions] + artifacts[rest:]
         positions += range(rest, len(artifacts))
-        if state.shortened:
-            kept = [self._ledger.artifact(state, p) for p in positions]
+        for place, position in enumerate(positions) if state.shortened else ():
+            if position in state.shortened:
+                kept[place] = state.shortened[position].artifact
         return positions, kept
 
     def _drafted(self, draft: Draft, state: WindowState) -> Draft:

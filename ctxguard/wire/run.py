@@ -50,7 +50,7 @@ def run(
         raise ConfigError(f"there is no program {command[0]!r} on the PATH; install it, or give its path")
     require_free("127.0.0.1", port)
     listening = socket.create_server(("127.0.0.1", port))
-    table = _table()
+    table = yaml.safe_load(resources.files(__package__).joinpath("run_clients.yaml").read_text(encoding="utf-8"))
     places = _places(table["providers"], os.environ)
     guard = guard_of(chain, guarding, settings_of(chain.config, says_none=True), workers=1)
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -67,10 +67,6 @@ def run(
     for line in (*warnings, *summary(guard.metrics)):
         note(line)
     raise typer.Exit(status)
-
-
-def _table() -> Any:  # noqa: ANN401 - the shape of the file
-    return yaml.safe_load(resources.files(__package__).joinpath("run_clients.yaml").read_text(encoding="utf-8"))
 
 
 def _origin(url: str) -> str:

@@ -13,11 +13,13 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import RLock
 from typing import Final, NamedTuple
 
 from ctxguard.adapting.recent import Recent
+from ctxguard.errors import VaultError
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.vault import SessionVault, Vault
 
@@ -252,10 +254,18 @@ def forget(vault: Vault, session: str, value: str | None = None, *, credential: 
 
     Raises:
         ConfigError: The value is empty, or a placeholder.
-        VaultError: Names of sessions cannot be decrypted, so that nothing is erased; or see `Vault.forget`.
+        VaultError: Names of sessions cannot be decrypted and may be the same; the sessions whose names can be read are
+            erased. Or see `Vault.forget`.
         StoreError: The records are deleted, but the log of the database still contains them.
     """
-    names = vault.names()
-    known = ((names.read(record) or b"").decode("utf-8", "surrogatepass") for record in names.listed())
+    names, known = vault.names(), list[str]()
+    listed = names.listed()
+    for record in listed:
+        with suppress(VaultError):
+            known.append((names.read(record) or b"").decode("utf-8", "surrogatepass"))
     found = [name for name in known if name.startswith(credential) and name.split(" ", 2)[2:] == [session]]
-    return len(found), sum(vault.forget(name, value) for name in found)
+    erased = sum(vault.forget(name, value) for name in found)
+    if unread := len(listed) - len(known):
+        told = f"erased {erased} in {len(found)} sessions of this name, but {unread} other names cannot be read"
+        raise VaultError(f"{told} and may be the same; if another key sealed them, give the key that did")
+    return len(found), erased

@@ -396,6 +396,16 @@ def test_names_of_sessions_cannot_be_guessed_or_read_without_the_key(provider, t
     assert b"Jane" not in on_disk
 
 
+def test_a_name_that_cannot_be_read_keeps_no_other_session_from_being_erased(provider):
+    store = MemoryStore()
+    asking(provider.client(vault=vault(store)), ZORA, headers={NAMED: "s"})
+    Vault(store, key=new_key()).names().write("0" * 64, b"x session s")
+    with pytest.raises(VaultError, match=r"erased 1 in 1 sessions of this name, but 1 other names cannot be read"):
+        forget(vault(store), "s")
+    with pytest.raises(VaultError, match="erased 0 in 1"):
+        forget(vault(store), "s")
+
+
 def test_the_command_tells_what_it_erased_and_what_is_not_there(provider, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CTXGUARD_VAULT_KEY", raising=False)

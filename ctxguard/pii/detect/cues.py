@@ -74,6 +74,10 @@ class Frame:
     is_capital: bool | None = None
     is_label: bool = False
 
+    def judged_alone(self, value: str) -> Place | None:
+        """Judge the whole of a string or a cell."""
+        return self.judge(value, "full" if self.beside is not None and self.how == "words" else self.how)
+
 
 @dataclass(slots=True)
 class Node:
@@ -97,10 +101,10 @@ def addresses(text: str) -> Sequence[Place]:
 def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
     found: dict[str, list[Place]] = {PERSON: [], ADDRESS: []}
     tables: list[int] = [0]
-    may_head, headings_end = False, 0
+    headings_end = 0
     for frame, start, end in _phrases(text):
         if frame.is_label and _COLUMN.match(text, end):
-            may_head, seen = True, len(tables)
+            seen = len(tables)
             for label, cell in columns(text, start, tables, _heading) if start >= tables[-1] else ():
                 found[label].append(cell)
             headings_end = tables[-2] if len(tables) > seen + 1 else headings_end
@@ -108,7 +112,7 @@ def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
                 continue
         if (place := _framed(text, frame, start, end)) is not None:
             found[frame.label].append(place)
-    for label, cell in _in_grids(text) if may_head else ():
+    for label, cell in _in_grids(text) if len(tables) > 1 else ():
         found[label].append(cell)
     return tuple(found[PERSON]), tuple(found[ADDRESS])
 
@@ -119,7 +123,7 @@ def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
     lowered = lower(text)
     # few words of a text begin a phrase: these are searched with `str.find`, at memory speed
     there = words_of(text)
-    beginning = [word for word in tree.keys() & there if _may_go_on(tree[word], there)]
+    beginning = [one for one in tree.keys() & there if tree[one].frames or not there.isdisjoint(tree[one].following)]
     starts = sorted(place for word in beginning for place in _places(word, lowered))
     for start, end in starts:
         for frame, behind in _paths(lowered, tree[lowered[start:end]], end):
@@ -134,10 +138,6 @@ def words_of(text: str) -> set[str]:
     if not lowered.isascii():
         return set(_WORDS.findall(lowered))
     return set(lowered.encode().translate(_SPACED).decode().split())
-
-
-def _may_go_on(node: Node, there: set[str]) -> bool:
-    return bool(node.frames) or not node.following.keys().isdisjoint(there)
 
 
 def _places(word: str, lowered: str) -> Iterator[tuple[int, int]]:
@@ -180,10 +180,8 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
     if match is None:
         return None
     # in an object with a `gender`, one word under `name` may be a product's; with a `surname` it is a person's
-    is_quoted = (
-        frame.beside is not None and frame.how == "words" and text[start - 1 : start] in ('"', "'") and start > 0
-    )
-    place = frame.judge(match["value"], "full" if is_quoted else frame.how)
+    is_quoted = start > 0 and text[start - 1] in "\"'"
+    place = frame.judged_alone(match["value"]) if is_quoted else frame.judge(match["value"], frame.how)
     if place is None:
         return None
     begin = match.start("value")
@@ -215,16 +213,12 @@ def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> 
 def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
     """Return the label of the values in a column, by its heading, and the function that judges them."""
     lowered = lower(cell.strip(" \t\"'*_`"))
-    match = _WORD.search(lowered)
-    node = _tree().following.get(match[0]) if match is not None else None
-    if match is None or node is None:
+    if (match := _WORD.search(lowered)) is None or (node := _tree().following.get(match[0])) is None:
         return None
     for frame, end in _paths(lowered, node, match.end()):
         stands = frame.beside is None or (match.start() == 0 and frame.beside.search(line) is not None)
         if frame.is_label and end == len(lowered) and stands:
-            is_open = frame.beside is not None and frame.how == "words"
-            how = "full" if is_open else frame.how
-            return frame.label, _judging(frame, how)
+            return frame.label, frame.judged_alone
     return None
 
 
@@ -239,10 +233,6 @@ def _in_grids(text: str) -> Iterator[tuple[str, Place]]:
         for (a, b), judge in zip(row.cells(text), judges, strict=False):
             if judge is not None and (place := judge[1](text[a:b])) is not None:
                 yield judge[0], (a + place[0], a + place[1])
-
-
-def _judging(frame: Frame, how: str) -> Callable[[str], Place | None]:
-    return lambda value: frame.judge(value, how)
 
 
 # -- the tree
@@ -272,15 +262,9 @@ def _tree() -> Node:
     return root
 
 
-def _whole_name(value: str, how: str) -> Place | None:
-    """Return the place of a name of several words that is all of a value."""
-    place = people.name(value, how)
-    return place if place is not None and " " in value[slice(*place)] else None
-
-
 def _of_name_labels(joint: re.Pattern[str]) -> list[tuple[Sequence[str], Frame]]:
     labeled = partial(Frame, PERSON, joint, people.name, is_label=True)
-    whole = partial(Frame, PERSON, joint, _whole_name, "line", is_label=True)
+    whole = partial(Frame, PERSON, joint, people.name, "whole", is_label=True)
     numbered = re.compile(rf"\A\W{{0,9}}{_labels('customer_ids').pattern}")
     owned = re.compile(rf'\A"{_labels("customers", "clients").pattern}":')
     return [

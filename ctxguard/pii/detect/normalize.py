@@ -296,7 +296,7 @@ def _plain(text: str) -> str:
         for char in beyond & table.keys():
             text = text.replace(char, table[char])
     if "[" in text:
-        text = _TERMINAL.sub(_blank, text)
+        text = _TERMINAL.sub(lambda match: " " * len(match[0]), text)
         for sign in _TERMINAL_SIGNS:
             text = text.replace(f"{sign} ", " " * (len(sign) + 1)) if sign in text else text
     if "\\" in text:
@@ -305,10 +305,6 @@ def _plain(text: str) -> str:
     if "+" in text and _PLUS.search(text) is not None:
         text = _PLUSES.sub(lambda match: match[0][:1] + match[0][1:].replace("+", " "), text)
     return text
-
-
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
 
 
 @lru_cache(maxsize=1)

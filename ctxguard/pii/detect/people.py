@@ -32,12 +32,14 @@ def name(value: str, how: str) -> Place | None:
         value: the text after a label or a phrase, up to the end of its line or field.
         how: the form that a name must have here. `field`: the whole value is a name, in any case. `said`: its first
             words are. `words`: it begins with a capitalized word. `full`: with several. `closed`: with capitalized
-            words that punctuation follows. `line`: with capitalized words up to the end of the line.
+            words that punctuation follows. `line`: with capitalized words up to the end of the line;
+            `whole`: with several of them.
     """
     title = _TITLES.match(value)
     start = title.end() if title else 0
     found, end, is_lower = _words(value, start, takes_lower=how in ("field", "said"))
-    if not found or len(found) > _MOST_WORDS or (how == "full" and len(found) < 2) or sum(map(len, found)) < 2:
+    least = 2 if how in ("full", "whole") else 1
+    if not least <= len(found) <= _MOST_WORDS or sum(map(len, found)) < 2:
         return None
     if (how != "field" or len(found) > 1) and not _ORGANIZATIONS.isdisjoint(word.lower() for word in found):
         return None
@@ -50,7 +52,7 @@ def name(value: str, how: str) -> Place | None:
 
 def _ends_well(rest: str, how: str, *, is_lower: bool) -> bool:
     """Return whether the text after a name may follow a name."""
-    if how == "line":
+    if how in ("line", "whole"):
         return not rest.strip(" \t\r.,*_)”’»'`")
     bare = rest.lstrip(" \t")
     if not bare or bare[0] in _ENDS:

@@ -141,7 +141,7 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
 
 def owners(text: str) -> Iterator[tuple[int, int]]:
     """Yield the places of names by what follows them: an e-mail address in brackets, a residence, an address."""
-    for start in chain(_mails(text), _homes(text)):
+    for start in chain((match.start() for match in _MAIL.finditer(text)) if "@" in text else (), _homes(text)):
         found = _NAME_BEFORE.search(text[max(0, start - _NAME_SIZE) : start].rpartition("\n")[2])
         if found is not None:
             yield from _owner(found[0].rstrip("\"' \t"), start - len(found[0]))
@@ -149,10 +149,6 @@ def owners(text: str) -> Iterator[tuple[int, int]]:
         found = _LINE_ABOVE.search(text, max(0, start - _NAME_SIZE), start)
         if found is not None:
             yield from _owner(found[1], found.start(1))
-
-
-def _mails(text: str) -> Iterator[int]:
-    return (match.start() for match in _MAIL.finditer(text)) if "@" in text else iter(())
 
 
 def _homes(text: str) -> Iterator[int]:

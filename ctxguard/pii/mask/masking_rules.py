@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -13,8 +13,8 @@ from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.mask.strategies import Strategies, Strategy, hashed, known_strategies, partly_shown, strategy_of
 from ctxguard.pii.mask.vault import SessionVault, session_vault
 from ctxguard.pii.placeholders import label_of, redaction
-from ctxguard.pii.rule_sets import LABELS, STANDARD, RuleSet, labels_of
-from ctxguard.pii.settings import check_text, require_labels
+from ctxguard.pii.rule_sets import LABELS, STANDARD, RuleSet
+from ctxguard.pii.settings import check_text
 from ctxguard.pii.spans import Detector, Span, resolve
 from ctxguard.tokens.text_cache import TextCache
 
@@ -37,12 +37,9 @@ class MaskingRules:
         cache: TextCache[Sequence[Span]] | None = None,
     ) -> None:
         self.detectors = detectors_of(rules, timeout=timeout, on_error=on_detector_error)
-        self.strategy = known_strategies(strategy)
-        known = LABELS.union(*map(labels_of, self.detectors), "*")
-        are_sets = all(isinstance(one, RuleSet) for one in self.detectors)
-        require_labels(
-            strategy if isinstance(strategy, Mapping) else (), known, setting="strategy", others=not are_sets
-        )
+        labels = LABELS.union("*", *(getattr(one, "labels", ()) for one in self.detectors))
+        others = not all(isinstance(one, RuleSet) for one in self.detectors)
+        self.strategy = known_strategies(strategy, labels, others=others)
         self.echoing = next((one for one in self.detectors if isinstance(one, RuleSet) and one.echoes), None)
         self.vault = session_vault(vault)
         self.escape = escape
@@ -133,7 +130,7 @@ def _redactions(detectors: Iterable[Detector]) -> dict[str, str]:
 
 
 def _hash_key(key: str | bytes | None, strategy: Strategies) -> bytes:
-    wanted = strategy == "hash" or (not isinstance(strategy, str) and "hash" in strategy.values())
+    wanted = "hash" in _chosen(strategy)
     key = os.environ.get(HASH_KEY_VARIABLE, "") if key is None and wanted else key
     data = key.encode() if isinstance(key, str) else key or b""
     if not isinstance(data, bytes) or (wanted and len(data) < 16):

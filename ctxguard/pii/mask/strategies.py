@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Literal, TypeAlias, get_args
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.mask.pseudonyms import normalized
+from ctxguard.pii.settings import require_labels
 
 Strategy: TypeAlias = Literal["redact", "pseudonymize", "hash", "partial"]
 Strategies: TypeAlias = Strategy | Mapping[str, Strategy]
@@ -22,9 +23,10 @@ def strategy_of(strategies: Strategies, label: str) -> Strategy:
     return strategies if isinstance(strategies, str) else strategies.get(label, strategies.get("*", "redact"))
 
 
-def known_strategies(strategies: Strategies) -> Strategies:
-    """Return the strategies; raise for a label with an unknown strategy."""
+def known_strategies(strategies: Strategies, labels: Collection[str], *, others: bool) -> Strategies:
+    """Return the strategies; raise for an unknown strategy or label; `others` than `labels` may be known, too."""
     by_label = strategies if isinstance(strategies, Mapping) else {"*": strategies}
+    require_labels(by_label, labels, setting="strategy", others=others)
     for label, chosen in by_label.items():
         if chosen not in get_args(Strategy):
             raise ConfigError(

@@ -309,7 +309,8 @@ class SessionVault(GivesBack):
 
     def _write_new(self, name: str, label: str, original: Original) -> None:
         """Store a value under a placeholder; if another worker was faster, learn the value that it stored."""
-        self._learn(name, self._records.write_new(name, _plain(label, original)))
+        plain = json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
+        self._learn(name, self._records.write_new(name, plain))
         self._count(name)
 
     def _catch_up(self, names: Iterable[str]) -> None:
@@ -359,11 +360,6 @@ class SessionVault(GivesBack):
     def _count(self, name: str) -> None:
         label, number = label_and_number(name)
         self._counts[label] = max(self._counts.get(label, 0), number)
-
-
-def _plain(label: str, original: Original) -> bytes:
-    """Return the decrypted content of a record."""
-    return json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
 
 
 def _opened(store: Store) -> Store:
