@@ -130,13 +130,13 @@ class BudgetExceededError(CtxguardError):
 
     def _sensible(self, given: int) -> str:
         """Return a budget that this request fits into, in which its fixed parts leave a history its share."""
+        if not self.is_too_small:
+            return ""
         enough = 1_000 * ceil(self.needed * given / max(1, self.budget) / 1_000)  # what is kept free may be a share
-        return (
-            f" to {max(enough, sensible_budget(self.fixed))} or more (system prompt and tools, which every request "
-            f"has, take {self.fixed}; at most {FIXED_SHARE:.0%} is sensible)"
-            if self.is_too_small
-            else ""
+        named = (
+            f" to {max(enough, sensible_budget(self.fixed))} or more (system prompt and tools, which every request has,"
         )
+        return f"{named} take {self.fixed}; at most {FIXED_SHARE:.0%} is sensible)"
 
 
 def sensible_budget(fixed: int) -> int:

@@ -159,10 +159,8 @@ class Stabilizer:
         configured = section.model_dump(exclude={"store"}, exclude_unset=True)
         chosen: dict[str, object] = {"policy": section.policy, **configured, **settings}
         if chosen.get("budget") is None:
-            source = settings_source(path) or f"no ctxguard.yaml or config.yaml of ctxguard in {Path.cwd()}"
-            raise ConfigError(
-                f"the configuration names no budget ({source}); set stabilizer.budget", setting="stabilizer.budget"
-            )
+            source = settings_source(path) or f"no file in {Path.cwd()}"
+            raise ConfigError(f"no budget is configured ({source}); set stabilizer.budget", setting="stabilizer.budget")
         names = chosen.get("rules")
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
             from ctxguard.pii.rule_sets import named_rules

@@ -83,6 +83,25 @@ def test_the_comparison_is_that_of_the_page():
         assert row == measured[row[0]]
 
 
+def test_every_measured_figure_has_a_command_and_a_date():
+    """Of each part of the README with figures: the command that prints them, by a name that exists, and when it was run."""
+    text = README.read_text(encoding="utf-8")
+    parts = [re.search(r"^## Compared with.*?(?=^## )", text, re.MULTILINE | re.DOTALL)[0]]
+    costs = re.search(r"^## What it costs.*?(?=^## )", text, re.MULTILINE | re.DOTALL)[0]
+    parts += re.split(r"^(?=\*\*)", costs, flags=re.MULTILINE)[1:]
+    assert len(parts) == 4
+    for part in parts:
+        named = re.findall(r"`(?:python (benchmarks/\w+\.py)|ctxguard (\w+))", part)
+        assert named, part
+        assert re.search(r"\d+ November 2026", part), part
+        assert all((ROOT / script).is_file() for script, _ in named if script), part
+    elsewhere = text
+    for part in parts:
+        elsewhere = elsewhere.replace(part, "")
+    measured = re.findall(r"\d+(?:\.\d+)? (?:ms|s)\b|\b0\.\d\d\b|\d+(?:\.\d+)?%(?! )", elsewhere)
+    assert not measured, "a figure outside the parts that say how it was measured"
+
+
 def test_the_bill_of_the_session_in_the_picture_is_the_real_one(reader_folder):
     prices = pytest.importorskip("genai_prices", reason="the bill: genai-prices is not installed")
     pytest.importorskip("toktok", reason="the bill is counted with toktok-rs, which is not installed")

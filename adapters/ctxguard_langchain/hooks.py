@@ -12,7 +12,7 @@ from ctxguard.adapting.editing import are_same_objects
 from ctxguard.adapting.fields import get
 from ctxguard.adapting.per_run import OnReport
 from ctxguard.errors import HistoryError
-from ctxguard_langchain.runnables import ContextGuard, NotMiddleware, StabilizerChoice
+from ctxguard_langchain.runnables import ContextGuard, StabilizerChoice
 
 
 def pre_model_hook(
@@ -51,13 +51,7 @@ def pre_model_hook(
         messages = _messages(state)
         return update(messages, await guard.ainvoke(messages, config))
 
-    return PreModelHook(hook, afunc=ahook, name="pre_model_hook")
-
-
-class PreModelHook(RunnableLambda[Any, dict[str, Any]]):
-    """What `pre_model_hook` returns."""
-
-    wrap_tool_call = NotMiddleware()
+    return RunnableLambda(hook, afunc=ahook, name="pre_model_hook")
 
 
 def _messages(state: Any) -> list[BaseMessage]:  # noqa: ANN401 - a dict, or a model with attributes

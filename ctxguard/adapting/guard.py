@@ -54,8 +54,7 @@ def guard(
         HistoryError: `messages` is not a list.
     """
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
-        what = 'write [{"role": "user", "content": "…"}]'
-        raise HistoryError(f"guard takes a list of messages, not {type(messages).__name__}; {what}")
+        raise HistoryError(f"guard takes a list of messages, not {type(messages).__name__}; write [{{'role': …}}]")
     stabilizer = _stabilizer(policy, budget, settings)
     if messages and all(isinstance(message, Artifact) for message in messages):
         artifacts = cast("Sequence[Artifact]", messages)

@@ -46,10 +46,11 @@ async def asearch(query: str) -> str:
     return LONG if query.startswith("everything") else f"one row for {query} of {MAIL}"
 
 
-@pytest.mark.parametrize("make", [ContextGuard, pre_model_hook])
-def test_what_is_not_middleware_says_which_class_is(make):
+def test_the_step_of_a_chain_as_middleware_says_which_class_to_use():
     with pytest.raises(ConfigError, match=r"is not agent middleware; use middleware=\[ContextGuardMiddleware\("):
-        create_agent(ScriptedChatModel(reply=lambda _: AIMessage("x")), [search], middleware=[make(Stabilizer(8_000))])
+        create_agent(
+            ScriptedChatModel(reply=lambda _: AIMessage("x")), [search], middleware=[ContextGuard(Stabilizer(8_000))]
+        )
 
 
 def shopper(steps=3, parallel=3, query="everything"):
