@@ -248,3 +248,12 @@ def test_the_place_of_a_cut_is_one_in_the_history_also_where_results_were_missin
     at = result.report.cut.at
     assert history[at].kind == "assistant"
     assert any(artifact is history[at] for artifact in result.artifacts), "a cut keeps the exchange that caused it"
+
+
+@pytest.mark.parametrize(
+    "name", ["Pieter van der Berg", "Ana de la Cruz", "Otto von und zu Stein", "Luigi della Valle"]
+)
+def test_a_name_with_particles_comes_again_whole(name):
+    stabilizer = Stabilizer(2_000, stages=agent_stages(rules=(STANDARD, PEOPLE)))
+    said = stabilizer.stabilize([Artifact("user", f"name,email\n{name},b@example.org\n\n{name} wrote.")])
+    assert said.artifacts[0].text.endswith("\n\n[REDACTED_PERSON] wrote.")

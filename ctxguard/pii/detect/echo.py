@@ -140,9 +140,10 @@ def _capital(word: str) -> str:
 
 
 def _spellings(form: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """Return the spellings of a form: capitalized, all in capitals; if several words, also all in lower case."""
+    """Return the spellings: capitalized, in capitals; if several words, also with small particles, and all small."""
     spelled = {form, tuple(word.upper() for word in form)}
     if len(form) > 1:
+        spelled.add(tuple(word.lower() if word.lower() in _NEVER_ALONE else word for word in form))
         spelled.add(tuple(word.lower() for word in form))
     return spelled
 
