@@ -123,10 +123,10 @@ def serve(
     from ctxguard.wire.proxy import proxy_app
 
     require_server()
-    guard = guard_of(chain, guarding, settings_of(chain.config, says_none=True), workers=listening.workers)
-    app = proxy_app(guard, upstream)
     host, port = listening.host, listening.port
     require_free(host, port)
+    guard = guard_of(chain, guarding, settings_of(chain.config, says_none=True), workers=listening.workers)
+    app = proxy_app(guard, upstream)
     if listening.workers == 1:
         with working("loading"):
             _warm(guard)
