@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final
 
+from pydantic_ai import BinaryContent as NativeContent
 from pydantic_ai import messages
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -22,7 +23,23 @@ from ctxguard.adapting.extra_fields import PlacedField, fixed_field, is_payload,
 from ctxguard.adapting.fields import Path, parse_json
 from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.artifacts import Part, ToolCall
+from ctxguard.files import BinaryContent
 from ctxguard.tokens.media import encrypted_tokens
+
+
+class Attachment(NativeContent, BinaryContent):
+    """A `BinaryContent` of both ctxguard and PydanticAI, for a prompt or as the result of a tool."""
+
+    media_type: str = ""  # a field, not a property as in the core: PydanticAI sets it
+
+    def __init__(self, data: bytes, mime_type: str, width: int | None = None, height: int | None = None) -> None:
+        NativeContent.__init__(self, data=data, media_type=mime_type)
+        for name, value in (("mime_type", mime_type), ("width", width), ("height", height)):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"Attachment({self.mime_type!r}, {self.width}x{self.height} pixels, {len(self.data)} bytes)"
+
 
 # Parts are duck-typed on purpose: their classes differ between the supported versions.
 NativePart = Any
