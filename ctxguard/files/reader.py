@@ -250,7 +250,7 @@ def _read_converted(text: str, file_type: FileType, metadata: FileMetadata, requ
 def _read_spreadsheet(
     file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
 ) -> FileExtractionResult:
-    from ctxguard.files.spreadsheets import read_sheets
+    from ctxguard.files.documents import read_sheets
 
     limits = request.config.limits() if request.rows is None else NO_LIMITS
     text = converted(file, "spreadsheet", cache_dir=request.cache_dir, rows=request.rows)
