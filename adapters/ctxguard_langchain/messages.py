@@ -25,8 +25,7 @@ from langchain_core.messages import (
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
 from ctxguard.adapting.fields import Path, arguments_as_text, is_list, parse_json, require_list
-from ctxguard.adapting.fragments import LEFT_OUT, fill_nulls
-from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
+from ctxguard.adapting.message_view import LEFT_OUT, MessageView, PlacedCall, PlacedPart, fill_nulls, write_each
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.adapting.reasoning import REASONING_FIELDS, reasoning_changes, reasoning_parts
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall

@@ -21,8 +21,7 @@ from pydantic_ai.messages import (
 from ctxguard.adapting.editing import REMOVED, by_index, copy_with
 from ctxguard.adapting.extra_fields import PlacedField
 from ctxguard.adapting.fields import is_list, require_list, unreadable
-from ctxguard.adapting.fragments import Fragment, join_fragments, split_message
-from ctxguard.adapting.message_view import MessageView, PlacedPart, nested
+from ctxguard.adapting.message_view import Fragment, MessageView, PlacedPart, join_fragments, nested, split_message
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError

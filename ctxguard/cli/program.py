@@ -12,8 +12,7 @@ from typer.main import get_command
 from ctxguard import __version__
 from ctxguard.cli.groups import Command, Group, command_group
 from ctxguard.errors import CtxguardError, reason_of
-from ctxguard.report.printing import fitted, note, out, speak_utf8
-from ctxguard.report.progress import working
+from ctxguard.report.printing import fitted, note, out, speak_utf8, working
 
 
 def adapters() -> None:

@@ -12,8 +12,7 @@ import typer
 
 from ctxguard.cli.options import CountingOptions, StabilizerOptions, settings_of, spread
 from ctxguard.errors import BudgetExceededError, HistoryError, SessionFileError
-from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriting, reports_as
-from ctxguard.report.progress import working
+from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriting, reports_as, working
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig

@@ -19,10 +19,9 @@ from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Source, 
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.files.documents import converted, default_cache_dir
 from ctxguard.files.encodings import find_encoding, is_guessed
-from ctxguard.files.file_types import detect_file
 from ctxguard.files.images import BinaryContent, fit_image
 from ctxguard.files.opening import FileMetadata, RefusedError, open_file
-from ctxguard.files.text_files import WHOLE, describe_range, pick_lines, read_lines, read_source
+from ctxguard.files.text_files import WHOLE, describe_range, detect_file, pick_lines, read_lines, read_source
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from ctxguard.harness.gain import SEES, gain, is_installed
 from ctxguard.harness.recordings import Skipped, recordings
 from ctxguard.harness.settings import number
 from ctxguard.harness.synthetic import synthetic_recordings
-from ctxguard.report.printing import counted, note, out, refuse_overwriting
-from ctxguard.report.progress import working
+from ctxguard.report.printing import counted, note, out, refuse_overwriting, working
 from ctxguard.settings import install_command
 from ctxguard.tokens import find_counter
 

@@ -13,8 +13,8 @@ from ctxguard.harness.engine import Plan, Results
 from ctxguard.harness.gain import is_installed
 from ctxguard.harness.recordings import Recording, Skipped, played
 from ctxguard.harness.replay import served
-from ctxguard.harness.replay_output import advice, cost_of_a_call, money, pareto, saved_by, share
 from ctxguard.harness.sessions import RecordedSession
+from ctxguard.harness.summary import advice, cost_of_a_call, money, pareto, saved_by, share
 from ctxguard.report import Report
 from ctxguard.report.page import Chart, chart, message_rows, render, shown_text
 from ctxguard.settings import install_command

@@ -5,7 +5,7 @@ from ctxguard.pii.detectors import CallableDetector as CallableDetector
 from ctxguard.pii.detectors import PresidioDetector as PresidioDetector
 from ctxguard.pii.evaluation import evaluate as evaluate
 from ctxguard.pii.evaluation import read_gold as read_gold
-from ctxguard.pii.mask.masker import Masker as Masker
+from ctxguard.pii.mask.session import Masker as Masker
 from ctxguard.pii.mask.session import MaskSession as MaskSession
 from ctxguard.pii.mask.unmask import Restored as Restored
 from ctxguard.pii.mask.unmask import UnmaskStream as UnmaskStream

@@ -20,12 +20,11 @@ from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.match import NO_WORD
 from ctxguard.pii.detectors import Rules
 from ctxguard.pii.mask.json_text import JsonToken, is_json, json_tokens, touching
-from ctxguard.pii.mask.masker import Masker
+from ctxguard.pii.mask.session import Masker
 from ctxguard.pii.mask.strategies import Strategies
 from ctxguard.pii.rule_sets import RuleSet
 from ctxguard.pii.spans import Span, resolve
-from ctxguard.report.printing import counted, out, printable, refuse_overwriting
-from ctxguard.report.progress import working
+from ctxguard.report.printing import counted, out, printable, refuse_overwriting, working
 
 if TYPE_CHECKING:
     from ctxguard.pii.evaluation import Score, Scores

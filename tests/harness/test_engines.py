@@ -18,7 +18,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.harness import engine
 from ctxguard.harness.engine import Plan, ReplayCheckpoint, Results, Setting, Tally, run
 from ctxguard.harness.recordings import Recording, recordings
-from ctxguard.harness.replay_output import time_left
+from ctxguard.harness.summary import time_left
 from ctxguard.harness.synthetic import synthetic_recordings
 from ctxguard.policies import agent_stages
 from ctxguard.settings import install_command

@@ -1,0 +1,140 @@
+"""The summary of a replay for a terminal: a table with units, the violations, and the remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ctxguard.harness.document import BillModel, FiguresModel, ReplayReport, RunModel
+from ctxguard.harness.gain import is_installed
+from ctxguard.report.printing import counted
+from ctxguard.settings import install_command
+
+MANY_CUTS: Final = 1 / 3
+"""Share of calls with a cut above which the provider's cache is of little use."""
+
+
+def share(value: float | None) -> str:
+    """Return a share in percent; a dash if it is undefined."""
+    return "–" if value is None else f"{100 * value:.1f}%"
+
+
+def saved_by(own: FiguresModel) -> str:
+    """Return how many tokens each action removed from messages, the most first: `bounded 60,000, masked 900`."""
+    return ", ".join(f"{action} {tokens:,}" for action, tokens in own.saved_by.items())
+
+
+def money(value: float, bill: BillModel) -> str:
+    """Return a price with its unit."""
+    if bill.currency != "USD":
+        return f"{value / 1_000:,.1f}k"
+    return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
+
+
+def time_left(seconds: float, read: int, size: int | None) -> str:
+    """Return the remaining time of a replay, by the share of its files that was read; empty if unknown."""
+    if not size or not read or seconds < 1:
+        return ""
+    left = seconds * max(0.0, size / read - 1)
+    return f", {left:.0f} s left" if left < 100 else f", {left / 60:.0f} min left"
+
+
+def summary(report: ReplayReport) -> str:
+    """Return the figures of a replay as text."""
+    lines = [report.title, ""]
+    for run in report.runs:
+        lines += [run.label, *(f"  {name:<26}{value}" for name, value in _rows(run.figures)), ""]
+    if len(report.runs) > 1:
+        lines += [*_picture(report.runs), ""]
+    lines += [*report.judges, ""]
+    prices = f"{report.model}, {report.prices}" if report.model else report.prices
+    lines += [f"prices: {prices}", f"tokens: {report.counter}"]
+    processes = counted(report.processes, "process", "processes")
+    lines.append(f"ctxguard {report.ctxguard}, {report.seconds:.1f} s in {processes}")
+    return "\n".join(lines)
+
+
+def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
+    bill = own.bill
+    over = f"({own.refused:,} refused, {own.pressed:,} over the budget)"
+    yield "sessions, calls", f"{own.sessions:,}, {own.calls:,} {over}"
+    broken = ", ".join(f"{law} broke at {counted(n, 'call')}" for law, n in own.findings.items())
+    yield "laws", broken or "all held"
+    yield "tokens", f"{own.tokens_before:,} -> {own.tokens_after:,} ({share(own.saved)} saved)"
+    yield "saved by", saved_by(own) or "nothing: no message was changed"
+    yield "prefix kept", f"{share(own.prefix_share)} of the calls, up to the newest exchange of the call before"
+    yield "cuts", f"{own.cuts:,} ({share(own.cut_share)} of the calls), {own.rebilled:,} tokens re-billed"
+    yield (
+        "next-action support",
+        f"{share(own.support)} ({share(own.support_in_context)} with its context) of {counted(own.needing, 'call')}",
+    )
+    worth = f"{share(own.gain)} of what older history is worth in bits, over {counted(own.weighed, 'call')}"
+    yield "gain", worth if own.weighed or is_installed() else f"not measured: {install_command('gain')}"
+    yield "newest outputs sent", f"{share(own.newest)} of what fits into half of the free room"
+    unit = "" if bill.currency == "USD" else " tokens' worth"
+    others = f"whole history {money(bill.unmanaged, bill)}, plain trimming {money(bill.trimmed, bill)}"
+    yield "bill", f"{money(bill.stabilized, bill)}{unit}; {others}"
+    if own.time.p50_ms is not None and own.time.p95_ms is not None:
+        yield "time of a call", f"{own.time.p50_ms:.1f} ms median, {own.time.p95_ms:.1f} ms p95"
+
+
+def pareto(runs: Sequence[RunModel]) -> list[RunModel]:
+    """Return the runs that are not worse than another in both bill and support, the cheapest first."""
+    able = sorted((run for run in runs if run.figures.served), key=lambda run: (cost_of_a_call(run), -_held(run)))
+    best: list[RunModel] = []
+    for run in able:
+        if not best or _held(run) > _held(best[-1]):
+            best.append(run)
+    return best
+
+
+def cheapest(runs: Sequence[RunModel], support: float = 0.0) -> RunModel | None:
+    """Return the cheapest run without violations and refusals and with the required support; None if there is none."""
+    able = [
+        r for r in runs if r.figures.served and not r.figures.refused and not r.figures.findings and _held(r) >= support
+    ]
+    return min(able, key=cost_of_a_call, default=None)
+
+
+def cost_of_a_call(run: RunModel) -> float:
+    """Return the price of a served call: refusing calls does not make a run cheaper."""
+    return run.figures.bill.stabilized / max(run.figures.served, 1)
+
+
+def _held(run: RunModel) -> float:
+    return 1.0 if run.figures.support is None else run.figures.support
+
+
+def _picture(runs: Sequence[RunModel]) -> Iterator[str]:
+    best = {run.label for run in pareto(runs)}
+    width = max(len(run.label) for run in runs)
+    yield f"  {'setting':<{width}}  {'a call':>10}  {'support':>8}  {'refused':>8}  {'cuts':>7}"
+    for run in sorted(runs, key=cost_of_a_call):
+        own = run.figures
+        mark = "*" if run.label in best else " "
+        cost = money(cost_of_a_call(run), own.bill) if own.served else "–"
+        figures = f"{cost:>10}  {share(own.support):>8}  {own.refused:>8,}  {share(own.cut_share):>7}"
+        yield f"{mark} {run.label:<{width}}  {figures}"
+    yield "* no other setting is both cheaper and holds more"
+
+
+def advice(report: ReplayReport) -> Iterator[str]:
+    """Yield the first finding of each law with its call, and the remedy for refused calls and frequent cuts."""
+    for run in report.runs:
+        own = run.figures
+        for f in run.findings:
+            at = f" @ {f.at}" if f.at else ""
+            yield (
+                f"{run.label}: {f.law} fails at {counted(own.findings[f.law], 'call')}, "
+                f"first at call {f.call} of session {f.session} ({f.path}): {f.message}{at}"
+            )
+        if own.refused:
+            yield (
+                f"{run.label}: {own.refused:,} of {counted(own.calls, 'call')} refused: mandatory messages take up to "
+                f"{own.needed:,} tokens; raise the budget"
+            )
+        if own.cut_share is not None and own.cut_share > MANY_CUTS:
+            yield (
+                f"{run.label}: {own.cut_share:.0%} of the calls cut: the budget is close to the mandatory messages; "
+                "raise it or lower target"
+            )
