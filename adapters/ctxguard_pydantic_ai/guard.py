@@ -20,8 +20,7 @@ from ctxguard.adapting.tools import RecallToolFactory, unmask_arguments
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
 from ctxguard.errors import HistoryError
-from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
-from ctxguard_pydantic_ai.parts import is_fixed, read_part, rendered
+from ctxguard_pydantic_ai.adapter import PydanticAIAdapter, is_fixed, read_part, rendered
 
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext

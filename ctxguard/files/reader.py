@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ctxguard.config import ContextConfig, load_context_config
-from ctxguard.content.bounding import show
-from ctxguard.content.fitting import fit
+from ctxguard.content.bounding import fit, show
 from ctxguard.content.processors.table import find_delimiter, write_row
 from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Source, TruncationInfo
 from ctxguard.errors import ConfigError, reason_of

@@ -15,9 +15,8 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ctxguard.errors import ConfigError, reason_of
-from ctxguard.harness.figures import Figures
 from ctxguard.harness.gain import SEES
-from ctxguard.harness.judging import Verdict
+from ctxguard.harness.judging import Figures, Verdict
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.recordings import Skipped
 from ctxguard.harness.replay import SessionReplay

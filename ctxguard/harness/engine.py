@@ -34,7 +34,7 @@ from pydantic import TypeAdapter
 
 from ctxguard import __version__
 from ctxguard.errors import ConfigError, CtxguardError, reason_of
-from ctxguard.harness.figures import Figures
+from ctxguard.harness.judging import Figures
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.recordings import Recording, Skipped, Source, played
 from ctxguard.harness.replay import SessionReplay, replay_settings

@@ -25,9 +25,8 @@ from ctxguard.harness.engine import (
     run,
     spread_on_ray,
 )
-from ctxguard.harness.locations import total_size
 from ctxguard.harness.pricing import price_model
-from ctxguard.harness.recordings import Recording, Source, recordings
+from ctxguard.harness.recordings import Recording, Source, recordings, total_size
 from ctxguard.harness.replay_output import print_notes, print_report, replay_report
 from ctxguard.harness.settings import parse_sweep, swept
 from ctxguard.harness.summary import time_left

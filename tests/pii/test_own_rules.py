@@ -16,9 +16,9 @@ from ctxguard.cli.options import StabilizerOptions, settings_of
 from ctxguard.config import PiiConfig, load_context_config
 from ctxguard.errors import ConfigError
 from ctxguard.pii import STANDARD, Masker, Rule, RuleSet
-from ctxguard.pii.cli import explain_file_text
 from ctxguard.pii.detect.expressions import most_ways
 from ctxguard.pii.own_rules import own_rules, with_own
+from ctxguard.pii.scanning import explain_file_text
 from ctxguard.wire.cli import Guarding, guard_of
 from ctxguard.wire.guard import WireRequest
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard.pii import SSN, STANDARD
-from ctxguard.pii.cli import Place, mask_file_text, scan_file_text
+from ctxguard.pii.scanning import Place, mask_file_text, scan_file_text
 
 MAIL = "jane.doe@corp-mail.net"
 PIECES = st.sampled_from(

@@ -1,0 +1,135 @@
+"""Search and mask whole files: plain text, one JSON document, or a JSON document a line."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple, TypeAlias
+
+from ctxguard.pii.detect.match import NO_WORD
+from ctxguard.pii.detectors import Rules
+from ctxguard.pii.mask.json_text import JsonToken, is_json, json_tokens, touching
+from ctxguard.pii.mask.session import Masker
+from ctxguard.pii.mask.strategies import Strategies
+from ctxguard.pii.rule_sets import RuleSet
+from ctxguard.pii.spans import Span, resolve
+
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")  # `str.splitlines` also splits inside JSON strings
+UNNAMED: Final = "PII"
+"""The label of a value that only its context reveals."""
+
+
+class Place(NamedTuple):
+    """The position of a finding, without its value.
+
+    Attributes:
+        line: counted from 1.
+        column: characters from the start of the line, counted from 1.
+        label: the label of the finding: `EMAIL`, `IBAN`, ….
+    """
+
+    line: int
+    column: int
+    label: str
+
+
+def mask_file_text(text: str, rules: Rules, *, strategy: Strategies = "redact") -> str:
+    """Return the text of a file masked; JSON stays valid, and the rest of the layout stays unchanged.
+
+    The same value gets the same pseudonym throughout.
+    """
+    session = Masker(rules, strategy=strategy, escape=False).session()
+    return "".join(map(session.text, _records(text)))
+
+
+def scan_file_text(text: str, rules: Rules) -> list[Place]:
+    """Return the positions in the text of a file that masking would change, in the order of the text."""
+    masker = Masker(rules)
+    session = masker.session()
+    places: list[Place] = []
+    first = 1
+    for record in _records(text):
+        masked = session.text(record)
+        if masked != record:
+            places += _placed(record, first, _spans(masker, record, masked))
+        first += record.count("\n")
+    return places
+
+
+Reason: TypeAlias = tuple[Place, str, str]
+"""A place, the rule that decided there, and why it did not find it; empty if it did."""
+
+
+def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
+    """Return for each finding in the text of a file which rule made it, and the near misses, which lack one thing.
+
+    A number that lacks a word is a near miss if its check digits are right: any number lacks the word of some rule.
+    """
+    reasons: list[Reason] = []
+    checked = {rule.name for rule in rules.rules if rule.validate is not None}
+    first = 1
+    for record in _records(text):
+        judged = list(_judged(rules, record))
+        found = resolve(span for span, _, faults in judged if not faults)
+        known: set[tuple[int, str]] = set()
+        for span, rule, faults in judged:
+            is_near = len(faults) == 1 and (faults[0] != NO_WORD or rule in checked)
+            is_free = not any(one.start < span.end and span.start < one.end for one in found)
+            if (span in found if not faults else is_near and is_free) and (span.start, span.label) not in known:
+                known.add((span.start, span.label))
+                (place,) = _placed(record, first, iter((span,)))
+                reasons.append((place, rule, "".join(faults)))
+        first += record.count("\n")
+    return sorted(reasons)
+
+
+def _judged(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
+    """Yield the matches of rules in a text; in JSON, in each string and number with its key before it."""
+    if not is_json(record):
+        yield from rules.judged(record)
+        return
+    for token in json_tokens(record):
+        before = f"{token.key}: " if token.key else ""
+        shift = token.start + (not token.is_number) - len(before)
+        for span, rule, faults in rules.judged(before + token.value):
+            if span.start >= len(before):
+                yield Span(span.start + shift, span.end + shift, span.label, span.score), rule, faults
+
+
+def _records(text: str) -> Sequence[str]:
+    """Return the units that are masked separately: each line if every line is a JSON document, else the whole text."""
+    lines = _LINE.findall(text)
+    filled = [line for line in lines if line.strip()]
+    return lines if len(filled) > 1 and all(map(is_json, filled)) else (text,)
+
+
+def _spans(masker: Masker, record: str, masked: str) -> Iterator[Span]:
+    spans = masker.find(record)
+    if not is_json(record) or not is_json(masked):
+        yield from spans
+        return
+    for token, now in zip(json_tokens(record), json_tokens(masked), strict=False):
+        if token.value != now.value:
+            yield from _in_token(masker, token, spans)
+
+
+def _in_token(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> Iterator[Span]:
+    """Yield the findings in a token that masking changes: in the raw token, in its value, or after its key."""
+    inside = [span for span in spans if token.start <= span.start and span.end <= token.end]
+    if inside:
+        yield from inside
+        return
+    before = f"{token.key}: "
+    named = [span for span in masker.find(before + token.value) if span.end > len(before)]
+    hit = touching(spans, token)
+    for span in masker.find(token.value) or named or ([] if hit is None else [hit]) or [Span(0, 0, UNNAMED)]:
+        yield Span(token.start, token.end, span.label)
+
+
+def _placed(record: str, first: int, spans: Iterator[Span]) -> Iterator[Place]:
+    starts = list(accumulate((len(line) for line in record.split("\n")), lambda at, size: at + size + 1, initial=0))
+    for span in spans:
+        line = bisect_right(starts, span.start)
+        yield Place(first + line - 1, span.start - starts[line - 1] + 1, span.label)
