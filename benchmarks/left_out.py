@@ -19,9 +19,8 @@ import numpy as np
 
 from ctxguard.formats.usage import Compared
 from ctxguard.tokens import count_request
-from ctxguard.tokens.costs import Costs, ToolCosts
 from ctxguard.tokens.counters import FamilyCounter, find_counter
-from ctxguard.tokens.families import Family
+from ctxguard.tokens.families import Costs, Family, ToolCosts
 
 KINS: Final[Mapping[str, tuple[str, float, int]]] = {
     "gpt-4o": ("gpt-4o and gpt-4.1", 0.03, 8),

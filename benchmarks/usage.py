@@ -1,7 +1,7 @@
 """How far off our counts are from what providers reported, on recorded requests.
 
-`python benchmarks/usage.py` prints the tables of docs/tokens.md; `--measured` prints the entries of `MEASURED` in
-`ctxguard/tokens/accuracy.py`. It reads `../shared/data/usage`, or the folder that it is given.
+`python benchmarks/usage.py` prints the tables of docs/tokens.md; `--measured` prints the table `measured` of
+`ctxguard/data/models.toml`. It reads `../shared/data/usage`, or the folder that it is given.
 """
 
 from __future__ import annotations
@@ -248,10 +248,9 @@ def main() -> None:
     rows = compared(read_usage(folder / "requests.jsonl.gz"))
     if "--measured" in sys.argv:
         for name, entry in measured(rows).items():
-            margin = f"Margin({entry.margin.share:g}, {entry.margin.flat})"
-            print(
-                f'    "{name}": Measured({entry.requests}, {entry.within:g}, {entry.under:g}, {entry.bias:g}, {margin}),'
-            )
+            figures = f"requests = {entry.requests}, within = {entry.within:g}, under = {entry.under:g}, bias = {entry.bias:g}"
+            margin = f"{{ share = {entry.margin.share:g}, flat = {entry.margin.flat} }}"
+            print(f'"{name}" = {{ {figures}, margin = {margin} }}')
         return
     goals(rows)
     print()

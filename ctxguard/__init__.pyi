@@ -1,4 +1,4 @@
-from ctxguard.adapting.guard import guard as guard
+from ctxguard.adapting.adapter import guard as guard
 from ctxguard.artifacts import Artifact as Artifact
 from ctxguard.artifacts import Kind as Kind
 from ctxguard.artifacts import Lifetime as Lifetime

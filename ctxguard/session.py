@@ -22,7 +22,7 @@ from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import AUTHORITY, is_synthetic
 
 if TYPE_CHECKING:
-    from ctxguard.adapting.protocol import Adapter
+    from ctxguard.adapting.registry import Adapter
     from ctxguard.report import Report
     from ctxguard.tokens import ArtifactCounter
 
@@ -406,7 +406,7 @@ class Session:
             self.adapter = cast("NativeAdapter", require_adapter(messages))
         stages = self._stages
         if self.adapter is not None:
-            from ctxguard.adapting.protocol import chain_for
+            from ctxguard.adapting.registry import chain_for
 
             stages = chain_for(self.adapter, stages)
         self._run = self._start(stages, self.adapter)

@@ -28,7 +28,7 @@ with extra("testing", "ctxguard.testing needs Hypothesis and pytest"):
 
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.adapting.planting import planted
-from ctxguard.adapting.protocol import Adapter
+from ctxguard.adapting.registry import Adapter
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.checks import NoPII
 from ctxguard.errors import AdapterError, BudgetExceededError, CtxguardError

@@ -23,7 +23,7 @@ from ctxguard.cli.options import words as words_of_options
 from ctxguard.cli.program import COMMANDS as COMMAND_TABLE
 from ctxguard.cli.program import app
 from ctxguard.policies import POLICIES
-from ctxguard.report.progress import working
+from ctxguard.report.printing import working
 from ctxguard.settings import install_command
 
 MESSAGES = [
@@ -601,7 +601,7 @@ def test_what_takes_long_is_shown_on_a_terminal_and_nothing_else_is(monkeypatch)
 )
 def test_every_command_that_reads_what_may_be_large_shows_that_it_works(words, session, tmp_path, monkeypatch):
     shown = []
-    monkeypatch.setattr("ctxguard.report.progress._show", lambda latest, *_: shown.append(latest[0]))
+    monkeypatch.setattr("ctxguard.report.printing._show", lambda latest, *_: shown.append(latest[0]))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "a.md").write_text("Be brief.")

@@ -48,3 +48,42 @@ def test_a_row_leads_somewhere(what, where, tests):
 
 def test_the_table_is_read():
     assert len(ROWS) > 30
+
+
+TEN_CHANGES = {
+    "the trail tells exit codes": {"content/outcomes.py": "outcome"},
+    "outputs of one tool are never shortened": {
+        "stages/window_settings.py": "WindowSettings",
+        "stages/cutting.py": "settled",
+    },
+    "a new kind of personal data": {"data/rules/countries.toml": "name", "pii/detect/validate.py": "luhn"},
+    "another provider's API": {
+        "formats/cohere.py": "CohereAdapter",
+        "formats/registry.py": "CohereAdapter",
+        "formats/format.py": "cohere",
+    },
+    "the order in which exchanges are evicted": {"stages/cutting.py": "_in_order"},
+    "another store": {"stores/redis.py": "RedisStore", "stores/__init__.py": "RedisStore"},
+    "one more response header of the proxy": {"wire/guard.py": "headers"},
+    "how Claude's tool schemas are counted": {"data/models.toml": "costs.claude", "tokens/schemas.py": "PARAMETERS"},
+    "recall prefers newer facts": {"stages/recall_relevant.py": "RecallRelevant", "stages/ranking.py": "def "},
+    "a column of ctxguard bench": {"harness/bench_cli.py": "COLUMNS", "harness/bench.py": "BenchCall"},
+}
+"""The sources that each of ten usual changes touches, with a name in each that the change begins at; without tests."""
+
+
+@pytest.mark.parametrize("change", TEN_CHANGES)
+def test_a_usual_change_touches_at_most_three_sources(change):
+    places = TEN_CHANGES[change]
+    assert len(places) <= 3
+    for name, word in places.items():
+        assert word in place(name).read_text(encoding="utf-8"), f"{change}: {word} is not in {name}"
+
+
+@pytest.mark.parametrize("name", ["Cohere", "Redis"])
+def test_what_was_added_last_is_named_in_at_most_three_sources(name):
+    """A provider and a store that were added on top of the others show what the next one touches."""
+    sources = [*(ROOT / "ctxguard").rglob("*.py"), *(ROOT / "adapters").rglob("*.py")]
+    codes = {path: re.sub(r'"""[\s\S]*?"""|#.*', "", path.read_text(encoding="utf-8")) for path in sources}
+    found = [str(path.relative_to(ROOT)) for path, code in codes.items() if name.lower() in code.lower()]
+    assert 2 <= len(found) <= 3, found

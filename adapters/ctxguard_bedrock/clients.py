@@ -1,4 +1,4 @@
-"""A boto3 client for `bedrock-runtime` whose every conversation is guarded as it is sent."""
+"""A boto3 client for `bedrock-runtime` whose every conversation is guarded as it is sent, streams included."""
 
 from __future__ import annotations
 
@@ -9,11 +9,34 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from ctxguard.draft import drive
 from ctxguard.errors import ConfigError, WireError
-from ctxguard_bedrock.streams import GuardedStream
+from ctxguard.wire.streams import ReplyEvents
 
 if TYPE_CHECKING:
+    from ctxguard.formats.format import Event
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.wire.guard import Guard, GuardSettings, Prepared
+    from ctxguard.wire.replies import Reply
+
+
+class GuardedStream:
+    """The events of a response with values restored; all other attributes are the stream's own.
+
+    Text that may be the beginning of a placeholder is held back, at most 64 characters of a block, until the block ends
+    at the latest.
+    """
+
+    def __init__(self, stream: Any, reply: Reply) -> None:  # noqa: ANN401 - boto3 makes the classes of its streams
+        self._stream = stream
+        self._events: ReplyEvents[None] = ReplyEvents(reply)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._stream, name)
+
+    def __iter__(self) -> Iterator[Event]:
+        for event in self._stream:
+            yield from (restored for restored, _ in self._events.feed(event, None))
+        yield from (restored for restored, _ in self._events.close())
+
 
 _BLOBS: Final = ("bytes", "redactedContent")
 

@@ -1,9 +1,9 @@
 from ctxguard_langchain.agent import ContextManagedAgent as ContextManagedAgent
 from ctxguard_langchain.checkpoints import MaskedSerializer as MaskedSerializer
 from ctxguard_langchain.clients import guarded as guarded
-from ctxguard_langchain.hooks import pre_model_hook as pre_model_hook
 from ctxguard_langchain.messages import LangChainAdapter as LangChainAdapter
 from ctxguard_langchain.middleware import ContextGuardMiddleware as ContextGuardMiddleware
-from ctxguard_langchain.models import recall_tool as recall_tool
 from ctxguard_langchain.runnables import ContextGuard as ContextGuard
+from ctxguard_langchain.runnables import pre_model_hook as pre_model_hook
+from ctxguard_langchain.runnables import recall_tool as recall_tool
 from ctxguard_langchain.runnables import with_message_history as with_message_history

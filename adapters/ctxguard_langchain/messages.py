@@ -1,4 +1,4 @@
-"""LangChain messages as artifacts and back.
+"""LangChain messages as artifacts and back, with their tool calls in all places where a message repeats them.
 
 Message classes and fields are those of `langchain_core.messages` 1.x; content blocks are the standard ones (v0, v1) and
 the providers' own as their packages store them (OpenAI, Anthropic, Google).
@@ -6,12 +6,13 @@ the providers' own as their packages store them (OpenAI, Anthropic, Google).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     BaseMessage,
     ChatMessage,
     FunctionMessage,
@@ -21,17 +22,86 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
-from ctxguard.adapting.fields import is_list, require_list
-from ctxguard.adapting.fragments import LEFT_OUT, fill_nulls
-from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
+from ctxguard.adapting.fields import Path, arguments_as_text, is_list, parse_json, require_list
+from ctxguard.adapting.message_view import LEFT_OUT, MessageView, PlacedCall, PlacedPart, fill_nulls, write_each
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.adapting.reasoning import REASONING_FIELDS, reasoning_changes, reasoning_parts
-from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
-from ctxguard.errors import HistoryError
-from ctxguard_langchain.blocks import BLOCKS, block_changes
-from ctxguard_langchain.calls import call_changes, calls_of, native_call
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part, ToolCall
+from ctxguard.errors import AdapterError, HistoryError
+from ctxguard_langchain.blocks import BLOCKS, CALL_FIELDS, block_changes
+
+
+def _blocks(message: AIMessage) -> Iterator[tuple[str, int, Mapping[str, Any], str, str]]:
+    """Yield each copy of a call: its list, its index, the copy, and the names of its fields for id and arguments."""
+    for name, default in (("tool_calls", "tool_call"), ("invalid_tool_calls", "tool_call"), ("content", None)):
+        listed = getattr(message, name)
+        for number, block in enumerate(listed if isinstance(listed, list) else ()):
+            fields = CALL_FIELDS.get(block.get("type", default)) if isinstance(block, Mapping) else None
+            if fields is not None:
+                yield name, number, block, *fields
+
+
+def calls_of(message: AIMessage) -> tuple[ToolCall, ...]:
+    """Return the calls of a message, each once: parsed, invalid, only in content blocks, or the legacy one."""
+    found = [(name, _call(block, id_at, at)) for name, _, block, id_at, at in _blocks(message)]
+    known = {call.id for name, call in found if name != "content"}
+    calls = tuple(call for name, call in found if name != "content" or call.id not in known)
+    legacy = message.additional_kwargs.get("function_call")
+    return calls or ((_call({**legacy, "id": BY_POSITION}, "id", "arguments"),) if legacy else ())
+
+
+def _call(call: Mapping[str, Any], id_field: str, field: str) -> ToolCall:
+    return ToolCall(str(call.get("name") or ""), arguments_as_text(call.get(field)), call.get(id_field) or None)
+
+
+def call_changes(message: AIMessage, was: Sequence[ToolCall], now: Sequence[ToolCall]) -> Iterator[tuple[Path, object]]:
+    """Yield the changes of a message for changed calls; raw copies that LangChain can recreate are removed."""
+    yield from ((("additional_kwargs", key), REMOVED) for key in ("tool_calls", "function_call"))
+    if message.additional_kwargs.get("function_call") and was[-1].id == BY_POSITION:
+        legacy = {**message.additional_kwargs["function_call"], "arguments": now[-1].arguments}
+        yield ("additional_kwargs", "function_call"), legacy
+    if isinstance(message, AIMessageChunk):
+        yield ("tool_call_chunks",), []
+    waiting = {name: list(zip(was, now, strict=True)) for name in ("tool_calls", "invalid_tool_calls", "content")}
+    for name, number, block, id_at, at in _blocks(message):
+        found = next((pair for pair in waiting[name] if pair[0].id == (block.get(id_at) or None)), None)
+        if found is not None:  # repeated ids are matched in order
+            waiting[name].remove(found)
+            changes = _block_changes(block, found[1], id_at, at) if found[0] != found[1] else ()
+            yield from (((name, number, key), new) for key, new in changes)
+
+
+def _block_changes(call: Mapping[str, Any], now: ToolCall, id_field: str, field: str) -> Iterator[tuple[str, object]]:
+    yield id_field, now.id
+    yield field, _free_text(now.arguments) if call.get("type") == "custom_tool_call" else _like(call.get(field), now)
+    if id_field != "id":
+        yield "id", REMOVED
+    if call.get("partial_json"):
+        yield "partial_json", now.arguments
+
+
+def _free_text(arguments: str) -> str:
+    """Return the input of a custom tool, which LangChain wraps in an object for `tool_calls`."""
+    wrapped = parse_json(arguments)
+    return str(wrapped["__arg1"]) if isinstance(wrapped, dict) and "__arg1" in wrapped else arguments
+
+
+def native_call(call: ToolCall) -> dict[str, Any]:
+    """Return a tool call as LangChain writes it; its arguments must be a JSON object."""
+    return {"name": call.name, "args": _like({}, call), "id": call.id, "type": "tool_call"}
+
+
+def _like(value: object, call: ToolCall) -> object:
+    """Return the arguments in their original form: as text or as an object."""
+    if isinstance(value, str) or value is None:
+        return call.arguments
+    read = parse_json(call.arguments or "{}")
+    if not isinstance(read, dict):
+        raise AdapterError(f"the arguments of {call.name!r} were made no JSON object; LangChain holds nothing else")
+    return read
+
 
 _ROLES: Final = {role: Kind(role) for role in ("system", "developer", "user", "human", "assistant", "ai", "model")}
 """The known roles of a `ChatMessage`."""

@@ -20,10 +20,8 @@ from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.tools import unmask_arguments
 from ctxguard.draft import Ask, asynchronous, synchronous
-from ctxguard_langchain.hooks import replacing
-from ctxguard_langchain.models import model_name, model_window, tool_schemas
 from ctxguard_langchain.order import OrderWatch
-from ctxguard_langchain.runnables import ADAPTER
+from ctxguard_langchain.runnables import ADAPTER, model_name, model_window, replacing, tool_schemas
 
 if TYPE_CHECKING:
     from langgraph.prebuilt.tool_node import ToolCallRequest

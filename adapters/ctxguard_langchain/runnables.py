@@ -1,27 +1,80 @@
-"""The guard as a step of a chain, and for chains with a stored history."""
+"""The guard as a step of a chain, for chains with a stored history, and as a node or hook of a LangGraph graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
+from langchain_core.tools import StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from ctxguard.adapting.editing import are_same_objects
+from ctxguard.adapting.fields import get
 from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request
+from ctxguard.adapting.tools import RecallToolFactory
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.messages import LangChainAdapter
-from ctxguard_langchain.models import bound_tools, layers, model_name, model_window, tool_schemas
 
 if TYPE_CHECKING:
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.runnables.history import RunnableWithMessageHistory
+
+
+recall_tool = RecallToolFactory(lambda recall: StructuredTool.from_function(recall, parse_docstring=True))
+"""Make the recall tool, for `bind_tools`, agents and graphs.
+
+Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+"""
+
+
+def model_window(model: object) -> int | None:
+    """Return the input window of a model in tokens, from its profile; None if it has none.
+
+    langchain-core 1.0.0 has no profiles; later versions first kept them in the package `langchain-model-profiles`.
+    """
+    try:
+        profile = next((getattr(m, "profile", None) for m in layers(model) if isinstance(m, BaseChatModel)), None)
+    except ImportError:
+        return None
+    window = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
+    return window if isinstance(window, int) else None
+
+
+def model_name(model: object) -> str | None:
+    """Return the name of a model; None if its class has none."""
+    named = (getattr(m, field, None) for m in layers(model) for field in ("model_name", "model", "model_id"))
+    return next((name for name in named if isinstance(name, str) and name), None)
+
+
+def bound_tools(model: object) -> list[Mapping[str, Any]]:
+    """Return the schemas of the tools that are bound to a model."""
+    bound = (getattr(layer, "kwargs", {}).get("tools") for layer in layers(model))
+    return next((tool_schemas(tools) for tools in bound if tools), [])
+
+
+def layers(model: object) -> Iterator[object]:
+    """Yield the wrappers of a model (bindings, retries, fallbacks, alternatives), and the model last."""
+    while model is not None:
+        yield model
+        if isinstance(model, BaseChatModel):
+            return
+        model = next(
+            (inner for name in ("bound", "runnable", "default") if (inner := getattr(model, name, None))), None
+        )
+
+
+def tool_schemas(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """Return tools of any kind that LangChain accepts as schemas; dicts stay unchanged."""
+    return [tool if isinstance(tool, Mapping) else convert_to_openai_tool(tool) for tool in tools]
+
 
 StabilizerChoice: TypeAlias = "Stabilizer | Callable[[str | None], Stabilizer]"
 """A stabilizer for all sessions, or a function from the id of a session to its stabilizer."""
@@ -185,3 +238,58 @@ def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]
         )
     place = has_model.index(True)
     return RunnableSequence(*steps[:place], guard(model=steps[place]), *steps[place:], name=chain.name)
+
+
+def pre_model_hook(
+    stabilizer: StabilizerChoice,
+    *,
+    persist: bool = False,
+    model: object = None,
+    tools: Sequence[Any] | None = None,
+    window: int | None = None,
+    keep_thinking: bool = False,
+    on_report: OnReport | None = None,
+) -> Runnable[Any, dict[str, Any]]:
+    """Return a hook for graphs with messages in their state: `create_react_agent(…, pre_model_hook=…)`, or a node.
+
+    It writes the stabilized messages to `llm_input_messages`, which the model node reads; the state keeps the
+    originals. A system prompt that is added after the hook is neither masked nor counted: leave headroom for it. With
+    `persist`, it permanently replaces `messages` of the state instead, which needs langgraph. All other settings are
+    those of `ContextGuard`.
+
+    Raises:
+        ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is not a chat model.
+        HistoryError: (when called) the state has no messages.
+    """
+    guard = ContextGuard(
+        stabilizer, model=model, tools=tools, window=window, keep_thinking=keep_thinking, on_report=on_report
+    )
+
+    def update(messages: list[BaseMessage], stabilized: list[BaseMessage]) -> dict[str, Any]:
+        return replacing(messages, stabilized) if persist else {"llm_input_messages": stabilized}
+
+    def hook(state: Any, config: RunnableConfig) -> dict[str, Any]:  # noqa: ANN401 - the graph's own type
+        messages = _messages(state)
+        return update(messages, guard.invoke(messages, config))
+
+    async def ahook(state: Any, config: RunnableConfig) -> dict[str, Any]:  # noqa: ANN401 - the graph's own type
+        messages = _messages(state)
+        return update(messages, await guard.ainvoke(messages, config))
+
+    return RunnableLambda(hook, afunc=ahook, name="pre_model_hook")
+
+
+def _messages(state: Any) -> list[BaseMessage]:  # noqa: ANN401 - a dict, or a model with attributes
+    messages = cast("list[BaseMessage] | None", get(state, "messages"))
+    if messages is None:
+        raise HistoryError("the state has no 'messages'; a graph with the hook needs them, as MessagesState has")
+    return messages
+
+
+def replacing(messages: Sequence[BaseMessage], stabilized: Sequence[BaseMessage]) -> dict[str, Any]:
+    """Return the update that replaces the messages of the state; it is empty if none changed."""
+    from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+    if are_same_objects(stabilized, messages):
+        return {"messages": []}
+    return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *stabilized]}

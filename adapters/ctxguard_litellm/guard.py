@@ -1,21 +1,112 @@
-"""The guard as a guardrail of LiteLLM's proxy."""
+"""The guard as a guardrail of LiteLLM's proxy: its requests as a client's, and its answers in each of their forms."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
-from typing import Any, Final
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from litellm.integrations.custom_guardrail import CustomGuardrail
 from litellm.types.guardrails import GuardrailEventHooks
+from litellm.types.utils import all_litellm_params
 
 from ctxguard import wire
 from ctxguard.adapting.recent import Recent
-from ctxguard.errors import ConfigError, CtxguardError
+from ctxguard.errors import ConfigError, CtxguardError, WireError
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.wire.asked import WireRequest
 from ctxguard.wire.guard import GuardSettings, Prepared
 from ctxguard.wire.refusals import ERROR_HEADER, status_of
-from ctxguard_litellm.answers import restored_answer, restored_stream
-from ctxguard_litellm.requests import asked, changed_data
+from ctxguard.wire.streams import EventStream, ReplyEvents
+
+if TYPE_CHECKING:
+    from ctxguard.wire.replies import Reply
+
+
+_PATHS: Final[Mapping[str, str]] = {
+    "completion": "/v1/chat/completions",
+    "acompletion": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "aresponses": "/v1/responses",
+    "anthropic_messages": "/v1/messages",
+    "aanthropic_messages": "/v1/messages",
+}
+"""The paths of supported requests, by LiteLLM's name for the call."""
+_OF_THE_PROXY: Final = frozenset(all_litellm_params) | {"secret_fields", "proxy_server_request", "litellm_logging_obj"}
+"""Fields that LiteLLM adds to a request and does not send to a provider."""
+
+
+def asked(data: Mapping[str, Any], call_type: str, key: str | None) -> WireRequest:
+    """Return the client's request, with the key by which sessions are separated."""
+    received = data.get("proxy_server_request") or {}
+    headers = {str(name).lower(): str(value) for name, value in (received.get("headers") or {}).items()}
+    headers = {name: value for name, value in headers.items() if name not in ("content-encoding", "content-length")}
+    try:
+        body = json.dumps(_sent(data), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"the request cannot be written as JSON ({type(error).__name__})") from None
+    path = _PATHS.get(call_type, f"/litellm/{call_type}")
+    return WireRequest("POST", path, {**headers, "authorization": key or ""}, body)
+
+
+def changed_data(data: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """Return the request data of the proxy with a changed body."""
+    sent = _sent(data)
+    kept = {name: value for name, value in data.items() if name not in sent}
+    return {**kept, **json.loads(body)}
+
+
+def _sent(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in _OF_THE_PROXY}
+
+
+def restored_answer(answer: Any, reply: Reply) -> Any:  # noqa: ANN401 - one of LiteLLM's types
+    """Return an unmasked answer; the same object if it contains no placeholders."""
+    raw = _as_json(answer)
+    restored = reply.restored(raw)
+    reply.learn(raw)
+    return answer if restored is raw else _like(answer, restored)
+
+
+async def restored_stream(chunks: AsyncIterable[Any], prepared: Prepared) -> AsyncIterator[Any]:
+    """Yield the unmasked chunks of a streamed answer: objects, dicts, or pieces of its bytes."""
+    if prepared.reply is None:
+        async for chunk in chunks:
+            yield chunk
+        return
+    bytewise = EventStream(prepared.reply)
+    events: ReplyEvents[Any] = ReplyEvents(prepared.reply)
+    async for chunk in chunks:
+        if isinstance(chunk, (bytes, str)):
+            if piece := bytewise.feed(chunk.encode() if isinstance(chunk, str) else chunk):
+                yield piece.decode() if isinstance(chunk, str) else piece
+        else:
+            data = _as_json(chunk)
+            for now, origin in events.feed(data, chunk):
+                yield chunk if now is data else _like(origin, now)
+    for now, origin in events.close():
+        yield _like(origin, now)
+    if rest := bytewise.close():
+        yield rest
+
+
+def _as_json(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - one of LiteLLM's types
+    if isinstance(answer, dict):
+        return answer
+    dumped: dict[str, Any] = answer.model_dump(mode="json")
+    return dumped
+
+
+def _like(answer: Any, data: Any) -> Any:  # noqa: ANN401 - one of LiteLLM's types
+    """Return data as an object of an answer's type, with LiteLLM's hidden parameters."""
+    if isinstance(answer, dict):
+        return data
+    made = type(answer)(**data)
+    hidden = getattr(answer, "_hidden_params", None)
+    if hidden is not None:
+        made._hidden_params = hidden  # noqa: SLF001 - LiteLLM's own place for headers and costs
+    return made
+
 
 _ANSWERS: Final = 16_384
 """Maximum number of requests that wait for an answer."""

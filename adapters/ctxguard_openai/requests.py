@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from ctxguard.adapting.adapter import request_flow
-from ctxguard.adapting.protocol import Adapter
+from ctxguard.adapting.registry import Adapter
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.tools import RecallToolFactory
 from ctxguard.draft import Ask, asynchronous, synchronous

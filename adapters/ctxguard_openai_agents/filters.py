@@ -34,7 +34,7 @@ from ctxguard_openai_agents.retries import PreparedInput, remember
 if TYPE_CHECKING:
     from agents.tool_context import ToolContext
 
-    from ctxguard.adapting.protocol import Adapter
+    from ctxguard.adapting.registry import Adapter
     from ctxguard.pii import SessionVault
     from ctxguard.stabilizer import Stabilizer
 

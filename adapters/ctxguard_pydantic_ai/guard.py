@@ -1,26 +1,26 @@
-"""Guards of an agent: a capability that leaves the history unchanged, and a history processor that replaces it."""
+"""Guards of an agent: a capability that leaves the history unchanged, and a history processor that replaces it.
+
+Both see a whole request, with its parts outside of the history: instructions, tools, and output types.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-# `RunContext` and `ModelMessage` are real imports: PydanticAI reads the annotations when the agent is created.
 from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ModelMessage, ToolReturn, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturn, ToolReturnPart
 
 from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
-from ctxguard.adapting.request import Request
+from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.tools import RecallToolFactory, unmask_arguments
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
 from ctxguard.errors import HistoryError
-from ctxguard_pydantic_ai.adapter import PydanticAIAdapter
-from ctxguard_pydantic_ai.beside import latest_instructions, sent_beside, with_sent
-from ctxguard_pydantic_ai.parts import is_fixed, read_part, rendered
+from ctxguard_pydantic_ai.adapter import PydanticAIAdapter, is_fixed, read_part, rendered
 
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
@@ -28,6 +28,90 @@ if TYPE_CHECKING:
 
     from ctxguard.pii import SessionVault
     from ctxguard.stabilizer import Stabilizer
+
+
+_SECRETS: Final = ("authorization_token", "headers", "metadata")
+"""Fields of the provider's own tools that are intended for their servers, or are not sent."""
+
+
+def sent_beside(request: ModelRequestContext) -> Request[Sequence[ModelMessage]]:
+    """Return all parts of a request that are sent."""
+    parameters: Any = request.model_request_parameters
+    native = getattr(parameters, "native_tools", None) or getattr(parameters, "builtin_tools", None) or ()
+    schemas = [{k: v for k, v in vars(tool).items() if v is not None and k not in _SECRETS} for tool in native]
+    return Request(
+        request.messages,
+        _instructions(parameters, request.messages) or None,
+        [_schema(definition) for definition in _definitions(parameters)],
+        schemas,
+        plain_settings(getattr(request, "model_settings", None)),
+    )
+
+
+def with_sent(
+    request: ModelRequestContext, was: Request[Sequence[ModelMessage]], now: Request[Sequence[ModelMessage]]
+) -> ModelRequestContext:
+    """Return a request with other content; the framework's parameters change only with the content."""
+    parameters: Any = request.model_request_parameters
+    messages = list(now.messages)
+    changes: dict[str, Any] = {}
+    if list(now.tools) != list(was.tools):
+        given = _definitions(parameters)
+        masked = [one if a == b else _masked(one, b) for one, a, b in zip(given, was.tools, now.tools, strict=True)]
+        count = len(parameters.function_tools)
+        changes["function_tools"] = masked[:count]
+        changes["output_tools"] = masked[count : count + len(parameters.output_tools)]
+        if len(masked) > count + len(parameters.output_tools):
+            changes["output_object"] = masked[-1]
+    if now.instructions != was.instructions:
+        parts = [part for part in getattr(parameters, "instruction_parts", None) or () if part.content]
+        if parts:
+            # the framework joins the parts: the first one gets the whole masked text
+            changes["instruction_parts"] = [replace(parts[0], content=now.instructions)]
+        messages = [_with_instructions(message, was.instructions, now.instructions) for message in messages]
+    if changes:
+        parameters = replace(parameters, **changes)
+    return replace(request, messages=messages, model_request_parameters=parameters)
+
+
+def _with_instructions(message: ModelMessage, was: str | None, now: str | None) -> ModelMessage:
+    # versions before 2.0 send the instructions of the latest request
+    if isinstance(message, ModelRequest) and message.instructions == was:
+        return replace(message, instructions=now)
+    return message
+
+
+def _instructions(parameters: Any, messages: Sequence[ModelMessage]) -> str:  # noqa: ANN401 - differs between versions
+    parts = getattr(parameters, "instruction_parts", None)
+    if parts is None:
+        return latest_instructions(messages)
+    return "\n\n".join(part.content for part in parts if part.content)
+
+
+def latest_instructions(messages: Sequence[ModelMessage]) -> str:
+    """Return the instructions of the latest request that has any: only those are sent."""
+    found = (getattr(message, "instructions", None) for message in reversed(messages))
+    return next((text for text in found if text), "")
+
+
+def _definitions(parameters: Any) -> list[Any]:  # noqa: ANN401 - differs between versions
+    """Return function tools, output tools, and the output type if it is sent as a separate schema."""
+    found = [*parameters.function_tools, *parameters.output_tools]
+    output = getattr(parameters, "output_object", None)
+    if output is not None and getattr(parameters, "output_mode", "") in ("native", "prompted", "auto"):
+        found.append(output)
+    return found
+
+
+def _schema(definition: Any) -> Mapping[str, object]:  # noqa: ANN401 - a tool, or an output object
+    parameters = getattr(definition, "parameters_json_schema", None) or getattr(definition, "json_schema", None)
+    return {"name": definition.name, "description": definition.description, "parameters": parameters}
+
+
+def _masked(definition: Any, schema: Mapping[str, object]) -> Any:  # noqa: ANN401 - the same
+    at = "parameters_json_schema" if hasattr(definition, "parameters_json_schema") else "json_schema"
+    return replace(definition, description=schema["description"], **{at: schema["parameters"]})
+
 
 recall_tool = RecallToolFactory(lambda recall: Tool(recall, takes_ctx=False))
 """Make the recall tool, for `Agent(tools=[…])`.

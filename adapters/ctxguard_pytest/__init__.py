@@ -14,7 +14,7 @@ import pytest
 __all__ = ["assert_stable", "ctxguard_session"]
 
 if TYPE_CHECKING:
-    from ctxguard.harness.figures import Figures
+    from ctxguard.harness.judging import Figures
     from ctxguard.harness.sessions import RecordedSession
     from ctxguard.stabilizer import Stabilizer
 

@@ -14,8 +14,8 @@ from ctxguard.adapting.message_view import MessageView as MessageView
 from ctxguard.adapting.message_view import PlacedCall as PlacedCall
 from ctxguard.adapting.message_view import PlacedPart as PlacedPart
 from ctxguard.adapting.message_view import write_each as write_each
-from ctxguard.adapting.protocol import Adapter as Adapter
 from ctxguard.adapting.read_cache import ReadCache as ReadCache
+from ctxguard.adapting.registry import Adapter as Adapter
 from ctxguard.adapting.registry import adapter_names as adapter_names
 from ctxguard.adapting.registry import detect_adapter as detect_adapter
 from ctxguard.adapting.registry import find_adapter as find_adapter

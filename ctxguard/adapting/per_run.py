@@ -22,7 +22,7 @@ from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 
 if TYPE_CHECKING:
-    from ctxguard.adapting.protocol import Adapter
+    from ctxguard.adapting.registry import Adapter
     from ctxguard.artifacts import Artifact
     from ctxguard.pii import SessionVault
     from ctxguard.report import Report

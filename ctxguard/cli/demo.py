@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxguard.cli.options import StabilizerOptions, require_window, settings_of, spread
-from ctxguard.report.printing import ReportFormat, note, out, reports_as
-from ctxguard.report.progress import working
+from ctxguard.report.printing import ReportFormat, note, out, reports_as, working
 
 if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer

@@ -1,4 +1,4 @@
-"""The program: its commands, and the reporting of errors."""
+"""The program: its commands, the list of adapters, and the reporting of errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,27 @@ from typer.main import get_command
 from ctxguard import __version__
 from ctxguard.cli.groups import Command, Group, command_group
 from ctxguard.errors import CtxguardError, reason_of
-from ctxguard.report.printing import note, out, speak_utf8
+from ctxguard.report.printing import fitted, note, out, speak_utf8, working
+
+
+def adapters() -> None:
+    """List the installed adapters, whether each can be used here, and which of them read files."""
+    from ctxguard.adapting.registry import adapter_names
+
+    with working("loading the frameworks"):
+        lines = [fitted(f"{name:<16}  {_state(name)}") for name in adapter_names()]
+    out("\n".join(lines))
+
+
+def _state(name: str) -> str:
+    from ctxguard.adapting.registry import OBJECT_ADAPTERS, find_adapter
+    from ctxguard.errors import AdapterError
+
+    try:
+        find_adapter(name)
+    except AdapterError as error:
+        return str(error).removeprefix(f"adapter {name!r} ")
+    return "ready, " + ("in code alone: its messages are objects" if name in OBJECT_ADAPTERS else "reads files")
 
 
 class Entry(NamedTuple):
@@ -23,9 +43,9 @@ class Entry(NamedTuple):
 
 
 COMMANDS: Final = {
-    "stabilize": Entry("ctxguard.cli.stabilize:stabilize", "Stabilize a session: print its context, or the report."),
-    "check": Entry("ctxguard.cli.check:check", "Validate a session without changing it."),
-    "brief": Entry("ctxguard.cli.brief:brief", "Print what another agent should know of a session."),
+    "stabilize": Entry("ctxguard.cli.sessions:stabilize", "Stabilize a session: print its context, or the report."),
+    "check": Entry("ctxguard.cli.sessions:check", "Validate a session without changing it."),
+    "brief": Entry("ctxguard.cli.sessions:brief", "Print what another agent should know of a session."),
     "replay": Entry("ctxguard.harness.replay_cli:replay", "Replay recorded sessions call by call: laws, prices."),
     "bench": Entry("ctxguard.harness.bench_cli:bench", "Compare ctxguard with other libraries on the same sessions."),
     "run": Entry("ctxguard.wire.run:run", "Run a client with every request guarded: ctxguard run -- codex"),
@@ -37,7 +57,7 @@ COMMANDS: Final = {
     "tokens": Entry("ctxguard.harness.tokens_cli:tokens", "Count the tokens of a request, a session, or a text."),
     "prompts": Entry("ctxguard.prompts.cli:app", "Check prompt templates."),
     "store": Entry("ctxguard.stores.cli:app", "Inspect a store of results and summaries, and clean it up."),
-    "adapters": Entry("ctxguard.cli.adapters:adapters", "List the installed adapters, and whether each can be used."),
+    "adapters": Entry("ctxguard.cli.program:adapters", "List the installed adapters, and whether each can be used."),
     "demo": Entry("ctxguard.cli.demo:demo", "Run the main job on a session that ships with the package."),
 }
 """The commands, each loaded when it is called: otherwise `--help` alone would import all of ctxguard."""

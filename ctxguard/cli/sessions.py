@@ -1,15 +1,87 @@
-"""The sessions in the input of a command, and errors that name them."""
+"""The commands that read sessions: `stabilize`, `check`, and `brief`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
+import typer
+
+from ctxguard.cli.options import CountingOptions, StabilizerOptions, settings_of, spread
 from ctxguard.errors import BudgetExceededError, HistoryError, SessionFileError
+from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriting, reports_as, working
 
 if TYPE_CHECKING:
+    from ctxguard.config import StabilizerConfig
     from ctxguard.harness import RecordedSession
+    from ctxguard.report import CheckResult
+
+
+@spread("brief")
+def brief(
+    session: str,
+    for_: str = "",
+    budget: str = "1000",
+    adapter: str | None = None,
+    config: Path | None = None,
+    store: str | None = None,
+    output: Path | None = None,
+) -> None:
+    """Print what another agent, or a new conversation, should know of a session; no model writes it."""
+    from ctxguard.settings import valid_budget
+    from ctxguard.stabilizer import Stabilizer
+    from ctxguard.stores import open_store
+
+    refuse_overwriting(output, [session])
+    settings_of(config)
+    tokens = valid_budget(budget)
+    chain = {} if store is None else {"store": open_store(store)}
+    stabilizer = Stabilizer.from_config(config, budget=tokens, **chain)
+    briefs = []
+    for one in sessions_of(session, adapter):
+        with naming(session, one):
+            briefs.append(str(stabilizer.brief(one.read(), for_=for_, budget=tokens)))  # type: ignore[arg-type]  # a share is refused there
+    out("\n\n".join(briefs), output)
+
+
+@spread("stabilize")
+def stabilize(
+    session: str,
+    chain: StabilizerOptions,
+    adapter: str | None = None,
+    report: ReportFormat | None = None,
+    output: Path | None = None,
+) -> None:
+    """Stabilize a session: print its context, or the report on it.
+
+    With --output the context goes to the file and the report is printed.
+    """
+    from ctxguard.adapting import Request, stabilize_request
+    from ctxguard.adapting.request import plain_object
+
+    refuse_overwriting(output, [session])
+    stabilizer = chain.stabilizer(settings_of(chain.config))
+    contexts, reports = [], []
+    with working("stabilizing") as told:
+        for one in sessions_of(session, adapter):
+            told(f"stabilizing session {one.id}")
+            with naming(session, one):
+                request = Request(one.native, one.instructions, one.tools or ())
+                done, made = stabilize_request(stabilizer, one.adapter, request)
+            contexts.append(json.dumps(one.with_request(done), ensure_ascii=False, default=plain_object))
+            reports.append(made)
+    if output is not None:
+        out("\n".join(contexts), output)
+    if output is None and report is None:
+        out("\n".join(contexts))
+    else:
+        shown = reports_as(reports, report or "text")
+        out(fitted(shown) if report in (None, "text") else shown)
+    if not all(made.ok for made in reports):
+        raise typer.Exit(1)
 
 
 def sessions_of(path: str, adapter: str | None) -> list[RecordedSession]:
@@ -26,3 +98,75 @@ def naming(path: str, session: RecordedSession) -> Iterator[None]:
         yield
     except (HistoryError, BudgetExceededError) as error:
         raise SessionFileError(path, f"session {session.id}: {error}") from error
+
+
+@spread("check")
+def check(
+    session: str,
+    counting: CountingOptions,
+    adapter: str | None = None,
+    pii: bool = False,
+    report: Literal["text", "json"] = "text",
+) -> None:
+    """Validate a session without changing it; list the problems and exit with 1 if there are any.
+
+    It checks calls and results, the order of authority, the provider's role rules, and the budget if one is given.
+    """
+    from ctxguard.config import load_context_config
+    from ctxguard.harness.checking import judge_session
+
+    known = settings_of(counting.config)
+    tokens = _budget(counting, known)
+    rules = load_context_config(counting.config).rule_set() if pii else None
+    judged: list[tuple[str, Sequence[CheckResult]]] = []
+    with working("checking") as told:
+        for one in sessions_of(session, adapter):
+            told(f"checking session {one.id}")
+            with naming(session, one):
+                results = judge_session(
+                    one,
+                    budget=tokens,
+                    provider=counting.provider or known.provider,
+                    counter=counting.counter or known.counter,
+                    model=counting.model or known.model,
+                    pii=pii,
+                    rules=rules,
+                )
+            judged.append((one.id, results))
+    ok = not any(result.findings for _, results in judged for result in results)
+    out(_as_json(session, judged, ok=ok) if report == "json" else _as_text(judged))
+    if not ok:
+        raise typer.Exit(1)
+
+
+def _budget(counting: CountingOptions, known: StabilizerConfig) -> int | None:
+    budget = counting.budget or known.budget
+    if budget is None:
+        return None
+    from ctxguard.stabilizer import Stabilizer
+
+    return Stabilizer(counting.tokens(budget), headroom=counting.headroom or 0, counter="estimate").budget_for()
+
+
+def _as_text(judged: Sequence[tuple[str, Sequence[CheckResult]]]) -> str:
+    from ctxguard.harness.checking import told
+
+    lines = [f"{name}: {line}" for name, results in judged for result in results for line in told(result)]
+    return "\n".join(line.replace("\n", "\\n") for line in lines) or "ok"
+
+
+def _as_json(path: str, judged: Sequence[tuple[str, Sequence[CheckResult]]], *, ok: bool) -> str:
+    sessions = [
+        {
+            "id": name,
+            "ok": not any(result.findings for result in results),
+            "checks": [result.name for result in results],
+            "findings": [
+                {"check": result.name, "message": finding.message, "path": finding.path}
+                for result in results
+                for finding in result.findings
+            ],
+        }
+        for name, results in judged
+    ]
+    return json.dumps({"file": path, "ok": ok, "sessions": sessions}, ensure_ascii=False, indent=2)

@@ -17,7 +17,7 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import History
-from ctxguard.history.phrases import is_greeting, is_standing
+from ctxguard.history.conversation import is_greeting, is_standing
 from ctxguard.settings import whole_number
 from ctxguard.stages import StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of

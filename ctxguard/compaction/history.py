@@ -16,11 +16,9 @@ from pydantic import BaseModel
 
 from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.compaction.native import read_native, write_native
 from ctxguard.compaction.plan import CompactionPlan
-from ctxguard.compaction.summaries import INSTRUCTIONS, Breaker, Summaries, Summarizer
-from ctxguard.compaction.summarizers import model_summarizer
-from ctxguard.compaction.transcript import head_and_tail
+from ctxguard.compaction.summaries import INSTRUCTIONS, Breaker, Summaries, Summarizer, model_summarizer
+from ctxguard.compaction.transcript import head_and_tail, read_native, write_native
 from ctxguard.config import CompactionConfig, load_context_config
 from ctxguard.draft import Ask, Draft, FollowedStage, Follower, StageResult
 from ctxguard.errors import ConfigError, SummarizerError

@@ -1,9 +1,11 @@
-"""The input of a summarizer: the whole transcript, in chunks of limited size; and the fallback without a summarizer."""
+"""The input of a summarizer: any history as a transcript, in chunks; and the fallback without a summarizer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import cast
 
+from ctxguard.adapting.registry import Adapter, require_adapter
 from ctxguard.artifacts import Artifact
 
 
@@ -80,3 +82,22 @@ def head_and_tail(text: str, max_tokens: int, count: Callable[[str], int]) -> st
 
 def _marker(tokens: int) -> str:
     return f"[… {tokens} tokens removed …]"
+
+
+def read_native(messages: Sequence[object]) -> tuple[Adapter[object] | None, list[Artifact]]:
+    """Return the adapter that knows these messages (None for artifacts) and the artifacts.
+
+    Raises:
+        AdapterError: no installed adapter knows them.
+    """
+    if all(isinstance(message, Artifact) for message in messages):
+        return None, cast("list[Artifact]", list(messages))
+    adapter = require_adapter(messages)
+    return adapter, adapter.read(messages)
+
+
+def write_native(
+    adapter: Adapter[object] | None, messages: Sequence[object], artifacts: list[Artifact]
+) -> Sequence[object]:
+    """Return artifacts in the format of the original history."""
+    return artifacts if adapter is None else cast("Sequence[object]", adapter.write(messages, artifacts))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact
-from ctxguard.compaction.native import read_native, write_native
+from ctxguard.compaction.transcript import read_native, write_native
 from ctxguard.compat.metrics import ContextMetrics
 from ctxguard.config import ContextConfig
 from ctxguard.draft import Stage

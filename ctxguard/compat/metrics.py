@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
 
-from ctxguard.compaction.native import read_native
+from ctxguard.compaction.transcript import read_native
 from ctxguard.compat.truncate import estimate_tokens
 from ctxguard.errors import ConfigError
 from ctxguard.report.telemetry import Metrics, export

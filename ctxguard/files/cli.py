@@ -12,8 +12,7 @@ import typer
 
 from ctxguard.cli.options import TextCounting, spread
 from ctxguard.errors import ConfigError
-from ctxguard.report.printing import note, out
-from ctxguard.report.progress import working
+from ctxguard.report.printing import note, out, working
 
 if TYPE_CHECKING:
     from ctxguard.files.reader import FileExtractionResult

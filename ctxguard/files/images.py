@@ -133,5 +133,5 @@ def _attachment(data: bytes, mime: str, width: int, height: int) -> BinaryConten
     """Return the content in the form of the framework in use, without importing any other framework."""
     if "pydantic_ai" not in sys.modules:
         return BinaryContent(data, mime, width, height)
-    content: BinaryContent = import_module("ctxguard_pydantic_ai.attachments").Attachment(data, mime, width, height)
+    content: BinaryContent = import_module("ctxguard_pydantic_ai.adapter").Attachment(data, mime, width, height)
     return content

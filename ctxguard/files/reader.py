@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ctxguard.config import ContextConfig, load_context_config
-from ctxguard.content.bounding import show
-from ctxguard.content.fitting import fit
+from ctxguard.content.bounding import fit, show
 from ctxguard.content.processors.table import find_delimiter, write_row
 from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Source, TruncationInfo
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.files.documents import converted, default_cache_dir
 from ctxguard.files.encodings import find_encoding, is_guessed
-from ctxguard.files.file_types import detect_file
 from ctxguard.files.images import BinaryContent, fit_image
 from ctxguard.files.opening import FileMetadata, RefusedError, open_file
-from ctxguard.files.text_files import WHOLE, describe_range, pick_lines, read_lines, read_source
+from ctxguard.files.text_files import WHOLE, describe_range, detect_file, pick_lines, read_lines, read_source
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
@@ -250,7 +248,7 @@ def _read_converted(text: str, file_type: FileType, metadata: FileMetadata, requ
 def _read_spreadsheet(
     file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
 ) -> FileExtractionResult:
-    from ctxguard.files.spreadsheets import read_sheets
+    from ctxguard.files.documents import read_sheets
 
     limits = request.config.limits() if request.rows is None else NO_LIMITS
     text = converted(file, "spreadsheet", cache_dir=request.cache_dir, rows=request.rows)

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar, cast, overload
 
 from ctxguard.config import ContextConfig, TruncationConfig, get_truncation_config, load_context_config
-from ctxguard.content.bounding import bound, show
+from ctxguard.content.bounding import bound, measure, show
 from ctxguard.content.detection import detect
-from ctxguard.content.fitting import measure
 from ctxguard.content.views import Count, FileType, Source, TruncationInfo
 from ctxguard.errors import ConfigError, StoreError
 from ctxguard.files.encodings import decode, find_encoding

@@ -26,8 +26,7 @@ from ctxguard.adapting.fields import (
     text_of,
     walk_content,
 )
-from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_blank
-from ctxguard.adapting.message_view import PlacedCall, PlacedPart
+from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart, fill_blank
 from ctxguard.adapting.provider_formats import ANTHROPIC, is_converse, require_role
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.formats.blocks import BlockFormat, PlacedBlock

@@ -15,8 +15,7 @@ from ctxguard.adapting.content_format import ContentFormat
 from ctxguard.adapting.editing import REMOVED, are_same_objects, by_index, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import Path, get, messages_of
-from ctxguard.adapting.fragments import LEFT_OUT, Fragment, split_message
-from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart
+from ctxguard.adapting.message_view import LEFT_OUT, Fragment, MessageView, PlacedCall, PlacedPart, split_message
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.formats.format import Format

@@ -33,8 +33,7 @@ from ctxguard.adapting.fields import (
     text_of,
     unreadable,
 )
-from ctxguard.adapting.fragments import fill_nulls
-from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, write_each
+from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, fill_nulls, write_each
 from ctxguard.adapting.provider_formats import CHAT, is_converse, require_role
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.adapting.reasoning import REASONING_FIELDS, reasoning_changes, reasoning_parts

@@ -14,8 +14,7 @@ from typing import Final
 from ctxguard.adapting.content_format import ContentFormat, opaque
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at, parse_json, require_field
-from ctxguard.adapting.fragments import fill_nulls
-from ctxguard.adapting.message_view import PlacedPart
+from ctxguard.adapting.message_view import PlacedPart, fill_nulls
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.formats.chat import PARTS, Message, MessageFormat
 from ctxguard.formats.format import Body, Delta, Ends, Event, Sent, choice_of, records_of

@@ -31,8 +31,7 @@ from ctxguard.adapting.fields import (
     unreadable,
     walk_content,
 )
-from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_blank
-from ctxguard.adapting.message_view import PlacedCall, PlacedPart
+from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart, fill_blank
 from ctxguard.adapting.provider_formats import BEDROCK, is_converse, refuse_foreign_part, require_role
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError

@@ -23,8 +23,7 @@ from ctxguard.adapting.fields import (
     text_of,
     unreadable,
 )
-from ctxguard.adapting.fragments import LEFT_OUT, Fragment, fill_emptied
-from ctxguard.adapting.message_view import PlacedCall, PlacedPart
+from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart, fill_emptied
 from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError

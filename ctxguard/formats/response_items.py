@@ -17,7 +17,7 @@ from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, 
 from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
 from ctxguard.artifacts import Artifact, Field, Kind, Part, ToolCall
 from ctxguard.formats.chat import PARTS
-from ctxguard.tokens.costs import Costs
+from ctxguard.tokens.families import Costs
 
 Item: TypeAlias = Mapping[str, object]
 """An input item: a dict, or an object of the SDK with the same fields."""

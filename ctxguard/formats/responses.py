@@ -16,7 +16,7 @@ from typing import Any, Final
 from ctxguard.adapting.content_format import sealed
 from ctxguard.adapting.editing import by_index
 from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at, require_list
-from ctxguard.adapting.fragments import fill_nulls
+from ctxguard.adapting.message_view import fill_nulls
 from ctxguard.adapting.read_cache import ReadCache, read_at
 from ctxguard.artifacts import Artifact, Kind, PartKind, ToolCall
 from ctxguard.errors import HistoryError

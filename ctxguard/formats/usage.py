@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from ctxguard.errors import ConfigError, CtxguardError
-from ctxguard.formats.counting import RequestCount, count_request
 from ctxguard.formats.format import Api
 from ctxguard.formats.registry import APIS, detect_api, find_format
+from ctxguard.formats.requests import RequestCount, count_request
 from ctxguard.tokens.families import family_of
 from ctxguard.tokens.schemas import server_tool_of
 

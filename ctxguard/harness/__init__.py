@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctxguard.harness.checking import check_session
-from ctxguard.harness.figures import Figures
+from ctxguard.harness.judging import Figures
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.recordings import read_sessions
 from ctxguard.harness.replay import SessionReplay, replay, replay_sessions

@@ -22,8 +22,8 @@ from warnings import catch_warnings, simplefilter
 from ctxguard.adapting.registry import find_adapter
 from ctxguard.errors import CtxguardError
 from ctxguard.harness.contestants import BASELINE, Course, GaveUpError, Message, Peer, peers_with, plain_messages
+from ctxguard.harness.fidelity import ByIdentity
 from ctxguard.harness.gain import Bits, newest_exchange
-from ctxguard.harness.identity import ByIdentity
 from ctxguard.harness.pricing import PriceModel, common_prefix
 from ctxguard.harness.recordings import Recording, Skipped, Source, played
 from ctxguard.harness.replay import Recorded

@@ -1,15 +1,22 @@
-"""The command `ctxguard bench`: compare ctxguard with other libraries on the same sessions."""
+"""The command `ctxguard bench`: compare ctxguard with other libraries on the same sessions.
+
+Each figure of the report is one `Column`, used for JSON, terminal, and Markdown alike.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Final, Literal
+from statistics import median
+from textwrap import wrap
+from typing import Any, Final, Literal
 
 import typer
 
@@ -17,15 +24,210 @@ from ctxguard import __version__
 from ctxguard.cli.options import spread
 from ctxguard.errors import ConfigError
 from ctxguard.harness.bench import BenchCall, contestants, play
-from ctxguard.harness.bench_report import BenchReport, bench_row, markdown, table
 from ctxguard.harness.contestants import BASELINE, Peer
+from ctxguard.harness.document import rounded
 from ctxguard.harness.engine import cores
+from ctxguard.harness.gain import SEES, gain, is_installed
 from ctxguard.harness.recordings import Skipped, recordings
 from ctxguard.harness.settings import number
 from ctxguard.harness.synthetic import synthetic_recordings
-from ctxguard.report.printing import counted, note, out, refuse_overwriting
-from ctxguard.report.progress import working
+from ctxguard.report.printing import counted, note, out, refuse_overwriting, working
+from ctxguard.settings import install_command
 from ctxguard.tokens import find_counter
+
+Row = Mapping[str, Any]
+"""The figures of one contestant at one budget, by the keys of their columns, and its description."""
+
+
+class Played:
+    """The calls of one contestant at one budget, and those of the baseline."""
+
+    def __init__(self, calls: Sequence[BenchCall], base: Sequence[BenchCall]) -> None:
+        self.calls, self.base = calls, base
+        self.held = [call for call in calls if call.holds]
+        self.faults = dict(sorted(Counter(call.fault for call in calls if call.fault).items()))
+        self.refused = sum(call.price is None and call.fault is None for call in calls)
+
+    @cached_property
+    def times(self) -> list[float]:
+        """Processor time of each call in milliseconds, the shortest first."""
+        return sorted(call.milliseconds for call in self.calls)
+
+    @property
+    def newest(self) -> float | None:
+        """Share of the newest tool outputs that is sent, of those that would fit."""
+        return _share(sum(call.newest[0] for call in self.held), sum(call.newest[1] for call in self.held))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure of a contestant at one budget. A share is None if it is undefined.
+
+    Attributes:
+        key: its key in the JSON.
+        figure: computes it from the calls.
+        name: its heading in Markdown; empty if only the JSON contains it.
+        head: its heading in a terminal; empty if only wider tables contain it.
+        shown: the text of the cell, from the figure and the number of calls.
+    """
+
+    key: str
+    figure: Callable[[Played], object]
+    name: str = ""
+    head: str = ""
+    shown: Callable[[Any, int], str] = lambda value, _: "–" if value is None else f"{value:.2f}"
+
+
+def _percent(part: int, calls: int) -> str:
+    share = 100 * part / calls if calls else 0
+    return "0%" if not part else "<1%" if share < 1 else ">99%" if 99 < share < 100 else f"{share:.0f}%"
+
+
+def _milliseconds(value: float | None, _: int) -> str:
+    return "–" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return _share(sum(found), len(found))
+
+
+def _share(part: float, whole: float) -> float | None:
+    return rounded(part / whole) if whole else None
+
+
+COLUMNS: Final = (
+    Column("calls", lambda of: len(of.calls)),
+    Column("held", lambda of: len(of.held), "holds", "holds", _percent),
+    Column("refused", lambda of: of.refused),
+    Column("over", lambda of: sum(call.is_over for call in of.calls), "over budget", "", _percent),
+    Column("faults", lambda of: of.faults),
+    Column("pairs_broken", lambda of: of.faults.get("pairs", 0), "pairs broken", "", _percent),
+    Column(
+        "otherwise_useless",
+        lambda of: sum(of.faults.values()) + of.refused - of.faults.get("pairs", 0),
+        "other fault or refused",
+        "",
+        _percent,
+    ),
+    Column("not_user_first", lambda of: sum(not call.opens_with_user for call in of.calls)),
+    Column("support", lambda of: _mean(call.support for call in of.held), "support", "supp"),
+    Column("gain", lambda of: rounded(gain(call.bits for call in of.held)), "gain", "gain"),
+    Column("newest", lambda of: of.newest, "newest sent", "new"),
+    Column("bill", lambda of: rounded(bill_beside(of.calls, of.base)), "bill", "bill"),
+    Column("prefix_kept", lambda of: _mean(call.keeps for call in of.calls), "prefix kept", "kept"),
+    Column("median_ms", lambda of: rounded(median(of.times), 3) if of.times else None, "ms", "ms", _milliseconds),
+    Column("p95_ms", lambda of: rounded(of.times[int(0.95 * (len(of.times) - 1))], 3) if of.times else None),
+)
+NOTES: Final = (
+    "Calls: the model calls whose history exceeds the budget. Everyone gets the same messages and the same counter.",
+    "Holds: a request within the budget, every call paired with its results, system prompt and last message there.",
+    "Support, gain, and newest are over the calls that a row holds: rows that hold others are not over the same ones.",
+    *SEES,
+    f"Bill: a cached token costs a tenth; a share of the {BASELINE}'s at the calls that both send. Writing summaries "
+    "is not billed.",
+    "Time: processor time of the library's own work at one call, median; ctxguard masks and checks in it.",
+    "Not compared: masking of personal data, which only ctxguard does; what a model answers; a summary that a model "
+    "writes (a fixed extract of 2,000 characters stands in for it).",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchReport:
+    """The report on a comparison.
+
+    Attributes:
+        ctxguard: version of ctxguard.
+        created: time of creation, ISO 8601, UTC.
+        sources: the replayed files.
+        sessions: number of replayed sessions.
+        counter: name of the token counter.
+        absent: contestants that are not installed.
+        skipped: recordings that could not be read.
+        rows: the figures.
+    """
+
+    ctxguard: str
+    created: str
+    sources: Sequence[str]
+    sessions: int
+    counter: str
+    absent: Sequence[str]
+    skipped: Sequence[str]
+    rows: Sequence[Row]
+
+    def to_json(self) -> str:
+        """Return the report as a JSON text."""
+        return json.dumps({"schema_version": 1, **asdict(self), "notes": NOTES}, ensure_ascii=False, indent=1)
+
+
+def bench_row(peer: Peer, budget: int, calls: Sequence[BenchCall], base: Sequence[BenchCall]) -> Row:
+    """Return the figures of one contestant at one budget, its bill relative to the baseline's at the same calls."""
+    about = {"name": peer.name, "distribution": peer.distribution, "version": peer.version or "", "what": peer.what}
+    played = Played(calls, base)
+    return {**about, "budget": budget, **{column.key: column.figure(played) for column in COLUMNS}}
+
+
+def bill_beside(calls: Iterable[BenchCall], base: Iterable[BenchCall]) -> float | None:
+    """Return a bill as a share of another's, over the calls at which both sent something."""
+    ours, theirs = ({call.place: call.price for call in each if call.price is not None} for each in (calls, base))
+    both = ours.keys() & theirs.keys()
+    whole = sum(theirs[place] for place in both)
+    return sum(ours[place] for place in both) / whole if whole else None
+
+
+def table(report: BenchReport) -> str:
+    """Return the report for a terminal of 60 columns."""
+    lines = [f"{counted(report.sessions, 'session')}, counted by {report.counter}"]
+    shown = [column for column in COLUMNS if column.head]
+    for budget, rows in _by_budget(report.rows):
+        lines += ["", f"budget {budget:,}: exceeded by {counted(rows[0]['calls'], 'call')}"]
+        lines.append(f"{'':<21}" + "".join(map(_padded, shown, (column.head for column in shown))))
+        lines += [f"{row['name']:<21}" + "".join(_padded(c, cell) for c, cell in _cells(row, shown)) for row in rows]
+        lines += [
+            f"{row['name']}: {row['over']} over budget, {row['pairs_broken'] + row['otherwise_useless']} useless"
+            for row in rows
+            if row["held"] < row["calls"]
+        ]
+    notes = [*_missing(), *NOTES, *(f"left out: {each}" for each in report.absent)]
+    lines += ["", *(line for note in notes for line in wrap(note, 60, subsequent_indent="  "))]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _padded(column: Column, text: str) -> str:
+    return f"{text:>{max(5, len(column.head) + 1)}}"
+
+
+def _cells(row: Row, columns: Iterable[Column]) -> Iterator[tuple[Column, str]]:
+    return ((column, column.shown(row[column.key], row["calls"])) for column in columns)
+
+
+def _missing() -> Iterator[str]:
+    if not is_installed():
+        yield f"Gain was not measured: {install_command('gain')}"
+
+
+def _by_budget(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
+    for budget in dict.fromkeys(row["budget"] for row in rows if row["calls"]):
+        yield budget, [row for row in rows if row["budget"] == budget and row["calls"]]
+
+
+def markdown(report: BenchReport) -> str:
+    """Return the report as Markdown."""
+    lines = []
+    shown = [column for column in COLUMNS if column.name]
+    for budget, rows in _by_budget(report.rows):
+        calls, sessions = counted(rows[0]["calls"], "call"), counted(report.sessions, "session")
+        lines += [f"Budget {budget:,} tokens: exceeded by {calls} of {sessions}.", ""]
+        lines += [f"| | {' | '.join(c.name for c in shown)} |", "|---" * (len(shown) + 1) + "|"]
+        lines += [f"| {' | '.join((row['name'], *(cell for _, cell in _cells(row, shown))))} |" for row in rows]
+        lines.append("")
+    lines += [f"* {note}" for note in (*_missing(), *NOTES)]
+    lines += [f"* Left out: {each}." for each in report.absent]
+    versions = dict.fromkeys(f"{row['distribution']} {row['version']}" for row in report.rows)
+    lines += ["", f"Versions: {', '.join(versions)}. {report.created[:10]}, `ctxguard bench`."]
+    return "\n".join(lines)
+
 
 MOST_NOTES: Final = 20  # so that notes do not hide the table
 

@@ -11,11 +11,29 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.harness.identity import ByIdentity
 from ctxguard.history import exchanges
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+class ByIdentity(Generic[Given, Made]):
+    """Call a function once for each object, and cache its results."""
+
+    def __init__(self, make: Callable[[Given], Made]) -> None:
+        self._make = make
+        self._known: dict[int, tuple[Given, Made]] = {}
+
+    def __call__(self, given: Given) -> Made:
+        """Return the function's result for an object."""
+        known = self._known.get(id(given))
+        if known is None:  # the object is referenced, so that its id stays unique
+            known = self._known[id(given)] = (given, self._make(given))
+        return known[1]
+
 
 NEAR: Final = 100
 """Characters on each side of an occurrence that count as its context."""

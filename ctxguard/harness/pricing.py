@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, Va
 
 from ctxguard.errors import ConfigError, reason_of
 from ctxguard.settings import extra
-from ctxguard.tokens.costs import CACHES
+from ctxguard.tokens.families import CACHES
 
 if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact

@@ -15,9 +15,8 @@ from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import BudgetExceededError
 from ctxguard.harness.fidelity import Fidelity, Need, Support
-from ctxguard.harness.figures import Figures
 from ctxguard.harness.gain import Bits, Gain, newest_exchange, newest_sent
-from ctxguard.harness.judging import Judge, Verdict, maskers_of
+from ctxguard.harness.judging import Figures, Judge, Verdict, maskers_of
 from ctxguard.harness.pricing import PlainTrim, PriceModel, common_prefix
 from ctxguard.harness.requests import WireReader
 from ctxguard.harness.sessions import RecordedSession

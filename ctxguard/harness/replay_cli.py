@@ -12,18 +12,25 @@ import typer
 
 from ctxguard.cli.options import StabilizerOptions, settings_of, spread
 from ctxguard.errors import ConfigError
-from ctxguard.harness.baseline import compare, load_baseline, parse_tolerances
-from ctxguard.harness.checkpoints import ReplayCheckpoint
-from ctxguard.harness.document import ReplayReport, schema_json
-from ctxguard.harness.engine import SMALL, Plan, Results, Setting, Spread, Tally, cores, run
-from ctxguard.harness.locations import total_size
+from ctxguard.harness.document import ReplayReport, compare, load_baseline, parse_tolerances, schema_json
+from ctxguard.harness.engine import (
+    SMALL,
+    Plan,
+    ReplayCheckpoint,
+    Results,
+    Setting,
+    Spread,
+    Tally,
+    cores,
+    run,
+    spread_on_ray,
+)
 from ctxguard.harness.pricing import price_model
-from ctxguard.harness.recordings import Recording, Source, recordings
+from ctxguard.harness.recordings import Recording, Source, recordings, total_size
 from ctxguard.harness.replay_output import print_notes, print_report, replay_report
 from ctxguard.harness.settings import parse_sweep, swept
 from ctxguard.harness.summary import time_left
-from ctxguard.report.printing import ReportFormat, counted, note, out, refuse_overwriting
-from ctxguard.report.progress import working
+from ctxguard.report.printing import ReportFormat, counted, note, out, refuse_overwriting, working
 
 if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
@@ -155,7 +162,6 @@ def _run(names: list[str], plan: Plan, running: Running, processes: int, size: i
 def _spread(engine: str | None) -> Spread | None:
     if engine != "ray":
         return None
-    from ctxguard.harness.ray_engine import spread_on_ray
 
     return spread_on_ray
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ctxguard.harness.identity import ByIdentity
+from ctxguard.harness.fidelity import ByIdentity
 
 _UNSEARCHED: Final = frozenset(
     {"id", "tool_call_id", "call_id", "tool_use_id", "signature", "encrypted_content", "type", "role", "data", "name"}

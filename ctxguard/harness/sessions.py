@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ctxguard.adapting.fields import get, is_list
-from ctxguard.adapting.protocol import Adapter
-from ctxguard.adapting.registry import detect_adapter, find_adapter
+from ctxguard.adapting.registry import Adapter, detect_adapter, find_adapter
 from ctxguard.adapting.request import Request
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError, HistoryError

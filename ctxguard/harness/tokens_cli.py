@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from ctxguard.cli.options import TextCounting, spread
 from ctxguard.errors import ConfigError, CtxguardError
-from ctxguard.report.printing import counted, fitted, out, terminal_width
-from ctxguard.report.progress import working
+from ctxguard.report.printing import counted, fitted, out, terminal_width, working
 
 if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
@@ -73,7 +72,7 @@ def _parts(parts: Mapping[str, int], margin: int) -> Iterator[str]:
 
 
 def _of_sessions(text: str, counter: str, model: str | None) -> Iterator[str]:
-    from ctxguard.formats.counting import parts_of
+    from ctxguard.formats.requests import parts_of
     from ctxguard.harness.recordings import sessions_in
     from ctxguard.tokens import ArtifactCounter, find_counter
     from ctxguard.tokens.accuracy import margin_of

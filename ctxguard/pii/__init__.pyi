@@ -5,13 +5,13 @@ from ctxguard.pii.detectors import CallableDetector as CallableDetector
 from ctxguard.pii.detectors import PresidioDetector as PresidioDetector
 from ctxguard.pii.evaluation import evaluate as evaluate
 from ctxguard.pii.evaluation import read_gold as read_gold
-from ctxguard.pii.mask.masker import Masker as Masker
-from ctxguard.pii.mask.sealing import new_key as new_key
+from ctxguard.pii.mask.session import Masker as Masker
 from ctxguard.pii.mask.session import MaskSession as MaskSession
 from ctxguard.pii.mask.unmask import Restored as Restored
 from ctxguard.pii.mask.unmask import UnmaskStream as UnmaskStream
 from ctxguard.pii.mask.vault import SessionVault as SessionVault
 from ctxguard.pii.mask.vault import Vault as Vault
+from ctxguard.pii.mask.vault_records import new_key as new_key
 from ctxguard.pii.rule_sets import DIGITS as DIGITS
 from ctxguard.pii.rule_sets import PEOPLE as PEOPLE
 from ctxguard.pii.rule_sets import SSN as SSN

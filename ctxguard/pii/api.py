@@ -9,7 +9,7 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact
 from ctxguard.pii.detectors import Rules, detectors_of
-from ctxguard.pii.mask.masker import Masker
+from ctxguard.pii.mask.session import Masker
 from ctxguard.pii.rule_sets import SSN, STANDARD, RuleSet
 from ctxguard.pii.spans import Span
 

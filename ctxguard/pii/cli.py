@@ -14,8 +14,7 @@ import typer
 from ctxguard.cli.groups import Command, command_group
 from ctxguard.cli.options import rule_names, settings_of, spread
 from ctxguard.errors import ConfigError
-from ctxguard.report.printing import counted, out, printable, refuse_overwriting
-from ctxguard.report.progress import working
+from ctxguard.report.printing import counted, out, printable, refuse_overwriting, working
 
 if TYPE_CHECKING:
     from ctxguard.pii.evaluation import Score, Scores

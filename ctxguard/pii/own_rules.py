@@ -11,7 +11,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.expressions import most_ways
 from ctxguard.pii.detect.fields import FieldValues, name_expression
 from ctxguard.pii.detect.matcher import Matcher
-from ctxguard.pii.mask.masker import Masker
+from ctxguard.pii.mask.session import Masker
 from ctxguard.pii.mask.strategies import Strategy
 from ctxguard.pii.rule_sets import RuleSet, country_rules
 from ctxguard.pii.rules.files import RuleFile

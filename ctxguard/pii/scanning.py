@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ctxguard.pii.detect.match import NO_WORD
 from ctxguard.pii.detectors import Rules
 from ctxguard.pii.mask.json_text import JsonToken, is_json, json_tokens, touching
-from ctxguard.pii.mask.masker import Masker
+from ctxguard.pii.mask.session import Masker
 from ctxguard.pii.mask.strategies import Strategies
 from ctxguard.pii.rule_sets import RuleSet
 from ctxguard.pii.spans import Span, resolve

@@ -8,10 +8,8 @@ import typer
 
 from ctxguard.cli.groups import Command, command_group
 from ctxguard.cli.options import TextCounting, spread
-from ctxguard.prompts.checking import PromptsReport, check_prompts
-from ctxguard.prompts.loading import find_prompts_dir
-from ctxguard.report.printing import counted, out
-from ctxguard.report.progress import working
+from ctxguard.prompts.loading import PromptsReport, check_prompts, find_prompts_dir
+from ctxguard.report.printing import counted, out, working
 
 app = command_group("prompts", "Check prompt templates.")
 

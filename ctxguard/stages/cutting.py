@@ -14,8 +14,7 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.history import RECALLED, TRAIL, record_title, write_record
-from ctxguard.history.conversation import TASK_SHARE
-from ctxguard.history.phrases import is_standing
+from ctxguard.history.conversation import TASK_SHARE, is_standing
 from ctxguard.history.records import records_in
 from ctxguard.stages.bound_tool_output import bounded, handle_of
 from ctxguard.stages.file_tools import stale_among

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from ctxguard.cli.groups import Command, command_group
 from ctxguard.cli.options import spread
 from ctxguard.errors import StoreError
-from ctxguard.report.printing import counted, out
-from ctxguard.report.progress import working
+from ctxguard.report.printing import counted, out, working
 from ctxguard.stores import ManagedStore, open_store
 
 if TYPE_CHECKING:

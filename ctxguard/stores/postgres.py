@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import StoreError
 from ctxguard.settings import install_command
-from ctxguard.stores.database import EXPIRE, READ, SQLStore
+from ctxguard.stores.database import EXPIRE, READ, SQLStore, StoredRecord
 from ctxguard.stores.protocol import Clock, Swept
-from ctxguard.stores.records import StoredRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.errors import StoreError
 from ctxguard.settings import extra
-from ctxguard.stores.database import RecordStore
+from ctxguard.stores.database import RecordStore, StoredRecord, check_names
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
-from ctxguard.stores.records import StoredRecord, check_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,9 +19,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.errors import StoreError, reason_of
-from ctxguard.stores.database import DELETE, EXPIRE, SQLStore
+from ctxguard.stores.database import DELETE, EXPIRE, SQLStore, StoredRecord
 from ctxguard.stores.protocol import Clock, Swept
-from ctxguard.stores.records import StoredRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,11 +1,11 @@
-from ctxguard.formats.counting import RequestCount as RequestCount
-from ctxguard.formats.counting import count_request as count_request
+from ctxguard.formats.requests import RequestCount as RequestCount
+from ctxguard.formats.requests import count_request as count_request
 from ctxguard.tokens.artifact_counter import ArtifactCounter as ArtifactCounter
 from ctxguard.tokens.counters import EstimateCounter as EstimateCounter
 from ctxguard.tokens.counters import FamilyCounter as FamilyCounter
+from ctxguard.tokens.counters import TiktokenCounter as TiktokenCounter
 from ctxguard.tokens.counters import TokenCounter as TokenCounter
+from ctxguard.tokens.counters import ToktokCounter as ToktokCounter
 from ctxguard.tokens.counters import find_counter as find_counter
 from ctxguard.tokens.provider_counter import anthropic_counter as anthropic_counter
 from ctxguard.tokens.provider_counter import google_counter as google_counter
-from ctxguard.tokens.vocabularies import TiktokenCounter as TiktokenCounter
-from ctxguard.tokens.vocabularies import ToktokCounter as ToktokCounter

@@ -1,22 +1,20 @@
 """The measured error of our counts for each model family, and the headroom that follows from it.
 
-`python benchmarks/usage.py --table` writes `MEASURED` from the requests whose reported input tokens were recorded; a
-test holds the table to them. The margin of a family is what covers 99 of 100 of its recorded requests, media and
-tools of the provider left out, but never less than what 100 requests could show (`_LEAST`). Where requests of more than
-10,000 tokens were recorded, it covers 95 of 100 of them as well (`LONG` in the benchmark).
+`python benchmarks/usage.py --measured` prints the table `measured` of `data/models.toml` from the requests whose
+reported input tokens were recorded; a test holds the table to them. The margin of a family is what covers 99 of 100 of
+its recorded requests, media and tools of the provider left out, but never less than what 100 requests could show
+(`_LEAST`). Where requests of more than 10,000 tokens were recorded, it covers 95 of 100 of them as well (`LONG` in the
+benchmark).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ctxguard.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ctxguard.tokens.families import Family
-
+from ctxguard.tokens.families import FACTS, Family
 
 Headroom: TypeAlias = int | float | Literal["measured"]
 """The part of a budget to keep free: tokens, a share of it, or the measured error for the model's family."""
@@ -68,24 +66,10 @@ class Measured:
         return f"within 5% or 10 tokens for {self.within:.0%} of {self.requests} recorded requests, {side}"
 
 
-MEASURED: Final[dict[str, Measured]] = {
-    "claude-4": Measured(68, 0.87, 0, 1.031, Margin(0.17, 10)),
-    "claude-4.7": Measured(12, 1, 0, 1.005, Margin(0.06, 20)),
-    "deepseek": Measured(6, 0.83, 0, 1.089, Margin(0.06, 10)),
-    "deepseek-4": Measured(5, 1, 0, 0.965, Margin(0.06, 10)),
-    "gemini-2.0": Measured(13, 0.77, 0.08, 1.006, Margin(0.07, 10)),
-    "gemini-2.5": Measured(36, 0.94, 0.06, 0.987, Margin(0.15, 10)),
-    "gemini-3": Measured(63, 0.86, 0.11, 0.988, Margin(0.15, 40)),
-    "glm": Measured(5, 1, 0, 1.012, Margin(0.06, 10)),
-    "glm-5": Measured(4, 1, 0, 0.975, Margin(0.06, 10)),
-    "gpt-4o": Measured(52, 0.98, 0, 1.026, Margin(0.02, 10)),
-    "gpt-5": Measured(93, 0.98, 0, 1.001, Margin(0.02, 10)),
-    "gpt-oss": Measured(8, 0.88, 0, 1.034, Margin(0.02, 10)),
-    "llama-3": Measured(4, 0.5, 0, 1.05, Margin(0.06, 20)),
-    "llama-4": Measured(7, 1, 0, 1.001, Margin(0.06, 30)),
-    "mistral": Measured(10, 0.8, 0, 1.002, Margin(0.13, 10)),
-    "qwen": Measured(3, 1, 0, 0.887, Margin(0.06, 10)),
+MEASURED: Final = {
+    name: Measured(**{**own, "margin": Margin(**own["margin"])}) for name, own in FACTS["measured"].items()
 }
+"""The measured error by family, from `data/models.toml`."""
 NO_MODEL: Final = "no model is named, so this is no provider's count"
 _FEW: Final = 20
 """Recorded requests of a family below which its margin is widened."""

@@ -9,9 +9,8 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
-from ctxguard.tokens.costs import Costs, ToolCosts
 from ctxguard.tokens.counters import TokenCounter, valid_count
-from ctxguard.tokens.families import ANY_CLAUDE, GENERIC
+from ctxguard.tokens.families import ANY_CLAUDE, GENERIC, Costs, ToolCosts
 from ctxguard.tokens.media import media_tokens
 from ctxguard.tokens.schemas import Function, brings_in, functions_of, sent_tools, server_tool_of
 from ctxguard.tokens.text_cache import TextCache

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from ctxguard.artifacts import Media, Part
-from ctxguard.tokens.costs import Costs
+from ctxguard.tokens.families import Costs
 
 UNKNOWN_SIDE: Final = 1024
 """Assumed side, in pixels, of an image of unknown size (a link)."""

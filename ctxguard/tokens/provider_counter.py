@@ -21,8 +21,7 @@ from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
-    from ctxguard.tokens.costs import Costs
-    from ctxguard.tokens.families import Family
+    from ctxguard.tokens.families import Costs, Family
 
 _AT_ONCE: Final = 8  # requests in parallel
 _PROBE: Final = "."

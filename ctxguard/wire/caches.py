@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ctxguard.adapting.recent import Recent
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.tokens.costs import CACHES
+from ctxguard.tokens.families import CACHES
 from ctxguard.wire.texts import Values
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ctxguard.adapting.protocol import Adapter, chain_for
 from ctxguard.adapting.recent import Recent
+from ctxguard.adapting.registry import Adapter, chain_for
 from ctxguard.formats.format import Format
 from ctxguard.formats.responses import ResponsesAdapter
 from ctxguard.pii.mask.vault import SessionVault

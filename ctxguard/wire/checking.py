@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctxguard.adapting.beside import Beside
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path, member_at, place_name
-from ctxguard.adapting.request import COUNTED_FROM
+from ctxguard.adapting.request import COUNTED_FROM, Beside
 from ctxguard.adapting.tool_schemas import tools_of_call
 from ctxguard.artifacts import Field
 from ctxguard.checks.no_pii import scan, shown_place
 from ctxguard.errors import CheckFailedError
-from ctxguard.formats.counting import count_sent
+from ctxguard.formats.requests import count_sent
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.tokens.text_cache import TextCache
 from ctxguard.wire.texts import Use, Values, texts_of

@@ -118,8 +118,7 @@ def serve(
     Point the client's base URL at it: OPENAI_BASE_URL=http://127.0.0.1:8787/v1. Metrics are at /metrics, health is at
     /healthz. Each request is counted for the model that it names.
     """
-    from ctxguard.report.printing import note
-    from ctxguard.report.progress import working
+    from ctxguard.report.printing import note, working
     from ctxguard.wire.proxy import proxy_app
 
     require_server()

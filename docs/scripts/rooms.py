@@ -35,7 +35,7 @@ FINDING = (
     Step("match", ("the expressions,", "there alone"), "pii/detect/match", "purple"),
     Step("validate", ("check digits, phone", "plans, context words"), "pii/detect/validate", "purple"),
     Step("choose", ("the longest, where", "findings overlap"), "pii/spans", "purple"),
-    Step("mask", ("[REDACTED_EMAIL], or", "a pseudonym"), "pii/mask/masker", "green"),
+    Step("mask", ("[REDACTED_EMAIL], or", "a pseudonym"), "pii/mask/session", "green"),
     Step("JSON", ("inside its strings,", "so that it still parses"), "pii/mask/json_text", "green"),
     Step("vault", ("the value behind", "each pseudonym"), "pii/mask/vault", "green"),
     Step("NoPII", ("search everything", "that will be sent"), "checks/no_pii", "amber"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ctxguard import Artifact
-from ctxguard.adapting.fragments import join_fragments, split_message
+from ctxguard.adapting.message_view import join_fragments, split_message
 
 MESSAGE = ("a", "b", "c")
 

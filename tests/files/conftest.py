@@ -6,7 +6,7 @@ import pytest
 
 from ctxguard.content.views import FileType
 from ctxguard.files.documents import cached_at
-from ctxguard.files.file_types import detect_file
+from ctxguard.files.text_files import detect_file
 from ctxguard.files.worker import CONVERTERS
 
 KINDS = {FileType.PDF: "pdf", FileType.DOCX: "docx", FileType.PPTX: "pptx", FileType.SPREADSHEET: "spreadsheet"}

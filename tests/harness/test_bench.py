@@ -14,7 +14,7 @@ from ctxguard.artifacts import Artifact, ToolCall
 from ctxguard.errors import CtxguardError, TokenizerError
 from ctxguard.harness import parse_session
 from ctxguard.harness.bench import BenchCall, contestants, fault_of, fixed_summary, play
-from ctxguard.harness.bench_report import COLUMNS, bench_row, bill_beside
+from ctxguard.harness.bench_cli import COLUMNS, bench_row, bill_beside
 from ctxguard.harness.contestants import Course, GaveUpError, Peer, peers_with, plain_messages
 from ctxguard.harness.gain import SEES
 from ctxguard.harness.recordings import Recording, Skipped

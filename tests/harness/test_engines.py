@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 from test_cli import cli
 
-import ctxguard.harness.checkpoints as checkpoints
 from ctxguard.errors import ConfigError
-from ctxguard.harness.checkpoints import ReplayCheckpoint
-from ctxguard.harness.engine import Plan, Results, Setting, Tally, run
+from ctxguard.harness import engine
+from ctxguard.harness.engine import Plan, ReplayCheckpoint, Results, Setting, Tally, run
 from ctxguard.harness.recordings import Recording, recordings
 from ctxguard.harness.summary import time_left
 from ctxguard.harness.synthetic import synthetic_recordings
@@ -56,7 +55,7 @@ def undisturbed(sessions):
 def killed(sessions, progress):
     """Start a replay that writes its progress after each session, and kill it in the middle."""
     code = (
-        "import sys; import ctxguard.harness.checkpoints as c; c.EVERY = 0; "
+        "import sys; import ctxguard.harness.engine as c; c.EVERY = 0; "
         "from ctxguard.cli import main; sys.argv = ['ctxguard', *sys.argv[1:]]; main()"
     )
     words = ["replay", str(sessions), *WORDS, "--engine", "inline", "--resume", str(progress)]
@@ -84,7 +83,7 @@ def test_a_replay_that_is_killed_goes_on_with_the_same_report(sessions, undistur
 
 
 def test_progress_is_refused_where_it_is_of_something_else(sessions, tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "EVERY", 0)
+    monkeypatch.setattr(engine, "EVERY", 0)
     changed = tmp_path / "sessions.jsonl"
     changed.write_bytes(sessions.read_bytes())
     progress = tmp_path / "progress.json"
@@ -106,7 +105,7 @@ def test_progress_is_refused_where_it_is_of_something_else(sessions, tmp_path, m
 
 
 def test_times_are_kept_within_one_percent(sessions, tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "EVERY", 0)
+    monkeypatch.setattr(engine, "EVERY", 0)
     plan = Plan((Setting("a", {}, Stabilizer(2_000)),))
     every = list(recordings([str(sessions)]))[:6]
     results = run(every, plan)
@@ -165,7 +164,7 @@ class DiesOnce:
 def test_a_worker_that_is_killed_changes_nothing(cluster, tmp_path):
     from ray import cloudpickle
 
-    from ctxguard.harness.ray_engine import spread_on_ray
+    from ctxguard.harness.engine import spread_on_ray
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     made = list(synthetic_recordings(40, turns=3))
@@ -182,7 +181,7 @@ def test_a_worker_that_is_killed_changes_nothing(cluster, tmp_path):
 
 def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    from ctxguard.harness.ray_engine import spread_on_ray
+    from ctxguard.harness.engine import spread_on_ray
 
     with pytest.raises(ImportError, match=re.escape(install_command("ray"))):
         next(spread_on_ray(iter([Recording("x", 1, 0, b"[]")]), Plan(()), 1))

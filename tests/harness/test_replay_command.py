@@ -13,8 +13,7 @@ from test_cli import MESSAGES, cli
 import ctxguard.harness
 from ctxguard.errors import ConfigError
 from ctxguard.harness import parse_session, replay
-from ctxguard.harness.baseline import compare, load_baseline
-from ctxguard.harness.document import ReplayReport, schema_json
+from ctxguard.harness.document import ReplayReport, compare, load_baseline, schema_json
 from ctxguard.harness.pricing import PlainTrim, price_model
 from ctxguard.harness.recordings import Recording, recordings
 from ctxguard.harness.replay import served

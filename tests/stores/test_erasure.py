@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ctxguard.errors import VaultError
 from ctxguard.pii import PEOPLE, STANDARD, Masker, Vault, new_key
 from ctxguard.stores import open_store
-from ctxguard.stores.records import FORMAT
+from ctxguard.stores.database import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import pytest
 
 from ctxguard.errors import StoreError
 from ctxguard.stores import PostgresStore
-from ctxguard.stores.records import FORMAT
+from ctxguard.stores.database import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

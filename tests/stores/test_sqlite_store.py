@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ctxguard.errors import StoreError
 from ctxguard.stores import SQLiteStore
-from ctxguard.stores.records import FORMAT
+from ctxguard.stores.database import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from ctxguard import Artifact, Part, Stabilizer, ToolCall
 from ctxguard.errors import ConfigError, TokenizerError
 from ctxguard.tokens import ArtifactCounter, EstimateCounter, TiktokenCounter, ToktokCounter, find_counter
-from ctxguard.tokens.counters import encoding_of
+from ctxguard.tokens.counters import TEKKEN, encoding_of, find_vocabulary
 from ctxguard.tokens.text_cache import TextCache
-from ctxguard.tokens.vocabularies import TEKKEN, find_vocabulary
 
 HOSTILE = [
     "",

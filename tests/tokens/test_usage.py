@@ -11,7 +11,7 @@ from ctxguard.errors import CtxguardError
 from ctxguard.formats.usage import Errors, compared, read_usage, usages_in
 from ctxguard.tokens import find_counter
 from ctxguard.tokens.accuracy import MEASURED
-from ctxguard.tokens.vocabularies import TEKKEN, find_vocabulary
+from ctxguard.tokens.counters import TEKKEN, find_vocabulary
 
 DATA = RECORDINGS / "usage" / "requests.jsonl.gz"
 pytestmark = pytest.mark.recordings

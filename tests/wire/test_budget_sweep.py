@@ -12,8 +12,8 @@ import pytest
 
 from ctxguard import Stabilizer
 from ctxguard.errors import BudgetExceededError, CtxguardError
-from ctxguard.formats.counting import count_sent
 from ctxguard.formats.registry import format_of
+from ctxguard.formats.requests import count_sent
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.text_cache import TextCache
 from ctxguard.wire.counting import model_of

@@ -19,9 +19,8 @@ from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii.detect.echo import is_part_of_name
 from ctxguard.pii.detect.match import PERSON
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, normalized
-from ctxguard.pii.mask.sealing import KeyRing, OtherKeyError
 from ctxguard.pii.mask.unmask import GivesBack
-from ctxguard.pii.mask.vault_records import SessionRecords, highest_of, label_and_number
+from ctxguard.pii.mask.vault_records import KeyRing, OtherKeyError, SessionRecords, highest_of, label_and_number
 from ctxguard.pii.placeholders import PSEUDONYM, pseudonym
 from ctxguard.settings import seconds
 
