@@ -125,6 +125,9 @@ bench: $(VENV)/.test ## ratios measured side by side
 goldens: $(VENV)/.test ## rewrite what the default policy leaves of the small sessions in tests/quality; read the change
 	$(BIN)/python tests/quality/goldens.py
 
+derived: $(VENV)/.test ## derive anew what is read of the rules' expressions when a process starts, after a change of rules or words
+	$(BIN)/python tests/pii/derived.py
+
 RECORDINGS ?= ../shared/data/transcripts
 QUALITY ?= --baseline benchmarks/quality.json # --write-baseline instead writes the figures anew
 quality: $(VENV)/.test ## what stays of recorded and of invented sessions, by both judges, against benchmarks/quality.json; RECORDINGS=folder
@@ -159,4 +162,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo clients test quick test-without-recordings cover types layers test-oldest test-newest matrix wheel-test release-check replay-all hunt bench goldens quality docs notebooks outputs format clean
+.PHONY: help demo clients test quick test-without-recordings cover types layers test-oldest test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks outputs format clean

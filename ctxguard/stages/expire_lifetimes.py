@@ -36,7 +36,8 @@ class ExpireLifetimes:
             return draft
         ages = _ages(draft.artifacts)
         found = exchanges(draft.artifacts)
-        last_seen, last_results = _last_events(draft.artifacts), _last_results(found)
+        last_seen = {event: position for position, one in enumerate(draft.artifacts) for event in one.events}
+        last_results = _last_results(found)
         gone: dict[int, str] = {}
         for exchange in found:
             why = self._over(exchange, ages, last_seen, last_results)
@@ -98,10 +99,6 @@ def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
         total += is_asked(artifact)
         turns.append(total)
     return [total - turn for turn in turns]
-
-
-def _last_events(artifacts: tuple[Artifact, ...]) -> dict[str, int]:
-    return {event: position for position, artifact in enumerate(artifacts) for event in artifact.events}
 
 
 def _last_results(found: Sequence[Exchange]) -> dict[str, int]:

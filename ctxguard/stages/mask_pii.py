@@ -16,7 +16,6 @@ from ctxguard.stages.each import EachFollower
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession
-    from ctxguard.pii.mask.strategies import Strategies
 
 _REASON: Final = "holds personal data"
 
@@ -57,24 +56,6 @@ class MaskPII(FollowedStage):
 
             self._masker = _shared_masker((STANDARD,) if self._rules is None else self._rules)
         return self._masker
-
-    @property
-    def detectors(self) -> tuple[Detector, ...]:
-        """What finds personal data. Reading this is cheap; `masker` compiles the rules, which takes about a second."""
-        from ctxguard.pii.detectors import detectors_of
-        from ctxguard.pii.rule_sets import STANDARD
-
-        return detectors_of(self._rules or STANDARD) if self._masker is None else self._masker.detectors
-
-    @property
-    def strategy(self) -> Strategies:
-        """How values are hidden."""
-        return "redact" if self._masker is None else self._masker.strategy
-
-    @property
-    def escape(self) -> bool:
-        """Whether texts that look like placeholders are masked, too."""
-        return self._masker is None or self._masker.escape
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
         """Return the follower that masks one conversation as it grows."""

@@ -181,14 +181,10 @@ class _Writer:
 
 def _item(step: TrailStep, times: int, root: str) -> str:
     """Return the text for one call: its subject and how it ended."""
-    what = _under(root).sub("~", step.what) if root else step.what
+    what = re.sub(rf"(?<![\w./~-]){re.escape(root)}(?![\w.-])", "~", step.what) if root else step.what
     ended = f" → {quoted(step.ended)}" if step.ended else ""
     handle = f" [{step.handle}]" if step.handle else ""
     return (what or _NO_ARGUMENTS) + ended + handle + (f" ×{times}" if times > 1 else "")
-
-
-def _under(root: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w./~-]){re.escape(root)}(?![\w.-])")
 
 
 def _common_root(steps: Iterable[TrailStep]) -> str:

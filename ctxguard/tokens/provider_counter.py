@@ -145,12 +145,10 @@ class ProviderCounter:
 
     def unknown(self, artifacts: Iterable[Artifact], tools: Sequence[Mapping[str, object]] | None) -> Unknown:
         """Return the parts of a history that the provider has not counted yet."""
-        texts = {text: None for artifact in artifacts for _, text in artifact.texts() if self._is_new(text)}
+        texts = {text: None for artifact in artifacts for _, text in artifact.texts() if len(text) >= self.least}
+        unknown = tuple(text for text in texts if not text.isspace() and self._texts.get(text) is None)
         is_new = self._api.counts_tools and bool(tools) and self.tool_tokens(tools or ()) is None
-        return Unknown(tuple(texts), tuple(tools or ()) if is_new else ())
-
-    def _is_new(self, text: str) -> bool:
-        return len(text) >= self.least and not text.isspace() and self._texts.get(text) is None
+        return Unknown(unknown, tuple(tools or ()) if is_new else ())
 
     @property
     def fetch(self) -> Callable[[Unknown], object]:

@@ -118,7 +118,7 @@ def serve(
     Point the client's base URL at it: OPENAI_BASE_URL=http://127.0.0.1:8787/v1. Metrics are at /metrics, health is at
     /healthz. Each request is counted for the model that it names.
     """
-    from ctxguard.report.printing import note, working
+    from ctxguard.report.printing import note
     from ctxguard.wire.proxy import proxy_app
 
     require_server()
@@ -127,8 +127,7 @@ def serve(
     guard = guard_of(chain, guarding, settings_of(chain.config, says_none=True), workers=listening.workers)
     app = proxy_app(guard, upstream)
     if listening.workers == 1:
-        with working("loading"):
-            _warm(guard)
+        _warm(guard)
     for line in _announced(guard, upstream, listening):
         note(line)
     if listening.workers == 1:
@@ -332,7 +331,7 @@ def _masked_by(stabilizer: Stabilizer) -> str:
     from ctxguard.stages import MaskPII
 
     masking = [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]
-    names = [detector.name.replace("|", ", ") for stage in masking for detector in stage.detectors]
+    names = [detector.name.replace("|", ", ") for stage in masking for detector in stage.masker.detectors]
     return f"masked by the rules {', '.join(names)}" if names else "nothing is masked"
 
 

@@ -276,8 +276,6 @@ class Guard:
         """Load and compile what the first request needs. Nothing is sent or counted."""
         for detector in self._detectors:
             detector.find(_SAMPLE)
-        for use in Use:
-            self._check.found(_SAMPLE, use)
         sample = {"model": "gpt-4o", "messages": [{"role": "user", "content": _SAMPLE}]}
         request = WireRequest("POST", "/v1/chat/completions", {}, written_body(sample))
         Guard(Stabilizer.from_policy("agent", budget=10_000)).prepare(request)

@@ -27,12 +27,13 @@ class WireMasking:
     """
 
     def __init__(self, stage: MaskPII, strategy: Strategies) -> None:
+        own = stage.masker
         self._stage = stage
         self._strategy = strategy
-        self._is_own = stage.strategy != "redact" or strategy == "redact"
+        self._is_own = own.strategy != "redact" or strategy == "redact"
         self._found: TextCache[Sequence[Span]] = TextCache()
         self.detectors: tuple[Detector, ...] = (
-            stage.detectors if self._is_own else tuple(map(with_examples, stage.detectors))
+            own.detectors if self._is_own else tuple(map(with_examples, own.detectors))
         )
 
     def stage(self, vault: SessionVault | None, *, redacts: bool = False) -> MaskPII:
@@ -43,7 +44,7 @@ class WireMasking:
                 return self._stage
             return MaskPII(masker=own.without_placeholders() if vault is None else own.with_vault(vault))
         strategy = "redact" if redacts else self._strategy
-        escape = self._stage.escape
+        escape = self._stage.masker.escape
         masker = Masker(self.detectors, strategy=strategy, vault=vault, escape=escape, cache=self._found)
         return MaskPII(masker=masker)
 

@@ -107,6 +107,7 @@ WORDS: Final = _form(("0", DIGITS), ("-", map(ord, " _")), is_ascii=True, is_apa
 _HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")))
 _NAMES: Final = _form(("w", DIGITS | UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))), is_apart=True)
 _FORMS: Final = (_form(("0", DIGITS)), SHAPE, _HEX, _NAMES)
+FORMS: Final = (*_FORMS, WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +181,9 @@ def _finder(literals: Sequence[str], form: str) -> Callable[[int], int]:
     return find
 
 
-def anchor_of(pattern: str, flags: int = 0, *, forms: Sequence[Form] = _FORMS) -> Anchor:
+def anchor_of(pattern: str, *, forms: Sequence[Form] = _FORMS) -> Anchor:
     """Return the most selective anchor of an expression, over all forms."""
-    parsed = parse(pattern, flags)
+    parsed = parse(pattern)
     ignores_case = bool(parsed.state.flags & re.IGNORECASE)
     best = Anchor(forms[0], ("",))
     for form in forms:
@@ -303,7 +304,8 @@ class _Walk:
         anchors = [walk.best for walk in walks]
         farthest = [anchor.most for anchor in anchors]
         literals = frozenset().union(*(anchor.literals for anchor in anchors))
-        kept = _shortest(literals)
+        # a literal that contains another of them says no more than that one
+        kept = frozenset(one for one in literals if not any(other in one for other in literals if other is not one))
         # a dropped literal is represented by the one inside it, which may begin later
         later = max(map(len, literals)) if kept != literals else 0
         self._suggest(
@@ -404,8 +406,3 @@ def _times(exact: Literals, number: int, most: int) -> Literals:
             break
         result = longer
     return result
-
-
-def _shortest(literals: Literals) -> Literals:
-    """Return the literals that contain no other of them."""
-    return frozenset(one for one in literals if not any(other in one for other in literals if other is not one))

@@ -43,13 +43,13 @@ _NUMBER_WIDTHS: Final = range(6, 129)
 parse: Final = lru_cache(maxsize=512)(parser.parse)
 
 
-def is_number(pattern: str, flags: int = 0) -> bool:
+def is_number(pattern: str) -> bool:
     """Return whether an expression describes the shape of a number: the actual digits and letters do not matter.
 
     It matches digits and their separators only, at least six characters. Such expressions are matched on shapes, in
     which every digit is `0`: shapes repeat, and their matches are cached, while texts do not repeat.
     """
-    parsed = parse(pattern, flags)
+    parsed = parse(pattern)
     least, most = parsed.getwidth()
     # a lookahead at the first character also sets a minimum length
     least = max([least, *(ahead[1].getwidth()[0] for kind, ahead in parsed if kind is op.ASSERT and ahead[0] > 0)])
@@ -63,7 +63,6 @@ def is_number(pattern: str, flags: int = 0) -> bool:
     )
 
 
-@lru_cache(maxsize=512)
 def tells_digits_apart(pattern: str) -> bool:
     """Return whether an expression distinguishes digits: `sha256` does, `[a-z0-9]+` does not."""
     return any(chars & DIGITS not in (frozenset(), DIGITS) for chars in _classes(parse(pattern)))
@@ -79,21 +78,22 @@ def reach(pattern: str) -> int:
     return int(parsed.getwidth()[1] + ahead)
 
 
-def stands_alone(pattern: str, farthest: int) -> bool:
-    """Return True only if an expression certainly matches the same in a text and in that text between blank lines.
+def runs_on(pattern: str) -> int:
+    """Return how often a part that may contain a line break is repeated, at most.
 
-    So it has no anchors such as `^` and `$`, forbids no line break around it, and no repeat of `farthest` or more.
+    An expression matches the same in a text and in that text between more blank lines than that. If it has anchors such
+    as `^` and `$`, or forbids a line break around it, there is no such number, and the result is the highest there is.
     """
+    most = 0
     for kind, argument in _nodes(parse(pattern)):
         if kind is op.AT and "BOUNDARY" not in str(argument):
-            return False
+            return int(parser.MAXREPEAT)
         # a forbidden neighbor is judged by its outermost character: between blank lines that is always a line break
         if kind is op.ASSERT_NOT and ord("\n") in _edge(argument[1], -argument[0]):  # type: ignore[index]
-            return False
-        runs_on = kind in REPEATS and argument[1] >= farthest  # type: ignore[index]
-        if runs_on and any(ord("\n") in chars for chars in _classes([(kind, argument)])):
-            return False
-    return True
+            return int(parser.MAXREPEAT)
+        if kind in REPEATS and any(ord("\n") in chars for chars in _classes([(kind, argument)])):
+            most = max(most, int(argument[1]))  # type: ignore[index]
+    return most
 
 
 def most_ways(pattern: str) -> float:
@@ -195,7 +195,6 @@ def consumed_by(parsed: Parsed) -> Chars:
     return consumed
 
 
-@lru_cache(maxsize=1024)
 def in_both_cases(chars: Chars) -> Chars:
     """Return a class with the other case of each of its ASCII letters."""
     return chars | {letter ^ 0x20 for letter in chars & (UPPER | LETTERS)}

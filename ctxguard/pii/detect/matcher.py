@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.anchors import WORDS, Anchor, anchor_of, worth
-from ctxguard.pii.detect.expressions import is_number, reach, stands_alone, tells_digits_apart
+from ctxguard.pii.detect.derived import derived
+from ctxguard.pii.detect.expressions import is_number, reach, runs_on, tells_digits_apart
 from ctxguard.pii.detect.normalize import PlainText
 
 if TYPE_CHECKING:
@@ -34,44 +35,54 @@ class Matcher:
         order: its position in the set; the first of equal findings is kept.
 
     Attributes:
-        words: its context words, before or after a value; empty if it needs none.
         heeds_words: whether some words must, or must not, precede a value.
-        tells_digits_apart: whether these words contain digits that matter.
 
     Raises:
         ConfigError: its validator cannot be imported.
     """
 
     def __init__(self, rule: Rule, order: int) -> None:
+        vars(self).update(derived(rule))  # the cached properties that are in the file
         self.rule = rule
         self.order = order
-        self.is_number = is_number(rule.pattern)
-        self.words = rule.context or rule.behind
         self.heeds_words = bool(rule.context or rule.quiet)
-        self._quiet = f"(?:{rule.quiet})\\Z" if rule.quiet else ""
-        self.tells_digits_apart = tells_digits_apart(rule.context) or tells_digits_apart(rule.quiet)
         self._validate, self._arguments = _function(rule, "validate")
         self._walk, _ = _function(rule, "walk")
 
     @cached_property
+    def is_number(self) -> bool:
+        """Whether its expression describes the shape of a number, see `is_number`."""
+        return is_number(self.rule.pattern)
+
+    @cached_property
+    def tells_digits_apart(self) -> bool:
+        """Whether its context words contain digits that matter."""
+        return tells_digits_apart(self.rule.context) or tells_digits_apart(self.rule.quiet)
+
+    @cached_property
     def anchor(self) -> Anchor:
         """The literals near which a match may begin."""
-        return _anchor(self.rule.pattern)
+        return anchor_of(self.rule.pattern)
 
     @cached_property
     def evidence(self) -> Anchor:
         """The literals that a text to search must contain: of the expression, or its context words if rarer."""
         if self._walk is not None:
             return self.anchor
-        words = [anchor_of(self.words, forms=(WORDS,))] if self.words else []
-        return max([self.anchor, *words], key=worth)
+        words = self.words_before if self.rule.context else self.words_behind
+        return max(self.anchor, words, key=worth)
 
     @cached_property
     def stands_alone(self) -> bool:
         """Whether it matches the same in a text alone and in that text between blank lines."""
         # a match across joined texts would be found in each of them, unless a validator rejects it
         farthest = WINDOW if self._validate is not None else _FAR
-        return stands_alone(self.rule.pattern, farthest) and stands_alone(self.rule.tail, WINDOW)
+        return self.runs_on < farthest and runs_on(self.rule.tail) < WINDOW
+
+    @cached_property
+    def runs_on(self) -> int:
+        """How far a match may extend over line breaks, see `runs_on`."""
+        return runs_on(self.rule.pattern)
 
     @cached_property
     def words_before(self) -> Anchor:
@@ -100,14 +111,15 @@ class Matcher:
 
     def may_stand_before(self, text: str, start: int, end: int) -> bool:
         """Return whether the words that the rule requires after a match may follow a row of numbers."""
-        if not self.rule.behind or not _tells_word(self._words_behind) or self._words_behind.most is None:
+        if not self.rule.behind or not _tells_word(self.words_behind) or self.words_behind.most is None:
             return True
         # the word follows the row, so the match ends near the end of the row
-        near = self._words_behind.most + max(map(len, self._words_behind.literals))
+        near = self.words_behind.most + max(map(len, self.words_behind.literals))
         return any(self._behind.match(text, place) for place in range(max(start, end - near), end + 1))
 
     @cached_property
-    def _words_behind(self) -> Anchor:
+    def words_behind(self) -> Anchor:
+        """The literals one of which the characters after a match must contain."""
         return anchor_of(self.rule.behind, forms=(WORDS,))
 
     def places(self, view: PlainText) -> Iterator[tuple[int, int]]:
@@ -133,7 +145,7 @@ class Matcher:
         """Return whether the rule accepts a candidate after these characters, given in lower case."""
         if self.rule.context and self._context.search(before) is None:
             return False
-        return not self._quiet or self._silence.search(before) is None
+        return not self.rule.quiet or self._silence.search(before) is None
 
     def judge(self, text: str, start: int, end: int) -> int:
         """Return how many characters of a candidate are the finding; 0 if it is not one."""
@@ -182,15 +194,11 @@ class Matcher:
 
     @cached_property
     def _silence(self) -> re.Pattern[str]:
-        return re.compile(self._quiet)
+        return re.compile(rf"(?:{self.rule.quiet})\Z")
 
     @cached_property
     def _tail(self) -> re.Pattern[str] | None:
         return re.compile(self.rule.tail) if self.rule.tail else None
-
-
-_anchor: Final = lru_cache(maxsize=512)(anchor_of)
-"""The anchor of an expression; many rules share one."""
 
 
 def _tells_word(anchor: Anchor) -> bool:

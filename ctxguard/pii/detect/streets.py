@@ -141,7 +141,9 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
 
 def owners(text: str) -> Iterator[tuple[int, int]]:
     """Yield the places of names by what follows them: an e-mail address in brackets, a residence, an address."""
-    for start in chain((match.start() for match in _MAIL.finditer(text)) if "@" in text else (), _homes(text)):
+    mails = _MAIL.finditer(text) if "@" in text else ()
+    homes = () if _LIVING.isdisjoint(words_of(text)) else _LIVES.finditer(text)
+    for start in (match.start() for match in chain(mails, homes)):
         found = _NAME_BEFORE.search(text[max(0, start - _NAME_SIZE) : start].rpartition("\n")[2])
         if found is not None:
             yield from _owner(found[0].rstrip("\"' \t"), start - len(found[0]))
@@ -149,10 +151,6 @@ def owners(text: str) -> Iterator[tuple[int, int]]:
         found = _LINE_ABOVE.search(text, max(0, start - _NAME_SIZE), start)
         if found is not None:
             yield from _owner(found[1], found.start(1))
-
-
-def _homes(text: str) -> Iterator[int]:
-    return iter(()) if _LIVING.isdisjoint(words_of(text)) else (match.start() for match in _LIVES.finditer(text))
 
 
 def _owner(value: str, start: int) -> Iterator[tuple[int, int]]:
