@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
@@ -87,6 +88,17 @@ app = command_group(
 )
 
 
+class _Noting(logging.Handler):
+    """Print what the configuration warns of, for every command alike."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one line."""
+        note(record.getMessage())
+
+
+_NOTING: Final = _Noting(logging.WARNING)
+
+
 def _version(asked: bool) -> None:
     if asked:
         out(f"ctxguard {__version__}")
@@ -106,6 +118,7 @@ def options(
 def main() -> None:
     """Run the command line; any error that a user can cause is one line on standard error and exit code 2."""
     speak_utf8()
+    logging.getLogger("ctxguard.config").addHandler(_NOTING)
     try:
         status = app(prog_name="ctxguard", standalone_mode=False)
         sys.stdout.flush()

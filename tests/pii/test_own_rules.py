@@ -261,8 +261,11 @@ def test_the_file_that_init_writes_loads_with_and_without_its_comments(tmp_path)
     assert load_context_config("new.yaml").pii == PiiConfig()
     text = Path("new.yaml").read_text(encoding="utf-8")
     settings = re.sub(r"(?m)^( +)# (?=( *[\w'*-]+:| *- |  ))(?!.*\. )", r"\1", text)
+    settings = re.sub(r"(?m)^# (stabilizer:|  \w+:)", r"\1", settings)
     Path("all.yaml").write_text(settings, encoding="utf-8")
-    pii = load_context_config("all.yaml").pii
+    made = load_context_config("all.yaml")
+    assert (made.stabilizer.budget, made.stabilizer.rules) == (8_000, ["standard", "people"])
+    pii = made.pii
     assert all(getattr(pii, name) is not None for name in PiiConfig.model_fields)
     again = cli("pii", "init", "new.yaml")
     assert (again.returncode, again.stderr) == (
