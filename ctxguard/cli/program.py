@@ -88,15 +88,10 @@ app = command_group(
 )
 
 
-class _Noting(logging.Handler):
-    """Print what the configuration warns of, for every command alike."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print one line."""
-        note(record.getMessage())
-
-
-_NOTING: Final = _Noting(logging.WARNING)
+def _noted(record: logging.LogRecord) -> bool:
+    """Print what the configuration warns of, for every command alike; a filter, since handlers would add up."""
+    note(record.getMessage())
+    return True
 
 
 def _version(asked: bool) -> None:
@@ -118,7 +113,7 @@ def options(
 def main() -> None:
     """Run the command line; any error that a user can cause is one line on standard error and exit code 2."""
     speak_utf8()
-    logging.getLogger("ctxguard.config").addHandler(_NOTING)
+    logging.getLogger("ctxguard.config").addFilter(_noted)
     try:
         status = app(prog_name="ctxguard", standalone_mode=False)
         sys.stdout.flush()

@@ -5,24 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.expressions import most_ways
 from ctxguard.pii.detect.fields import FieldValues, name_expression
 from ctxguard.pii.detect.matcher import Matcher
 from ctxguard.pii.mask.masker import Masker
+from ctxguard.pii.mask.strategies import Strategy
 from ctxguard.pii.rule_sets import RuleSet, country_rules
 from ctxguard.pii.rules.files import RuleFile
 from ctxguard.pii.rules.rule import EXPRESSIONS, Rule
 from ctxguard.pii.rules.standard import RULES_BY_COUNTRY
 
-if TYPE_CHECKING:
-    from ctxguard.config import PiiConfig
-
 _MOST_WAYS: Final = 4.0
 """Ten thousand, as a power of ten: with more, one place in a hostile text may take a millisecond."""
 _NEEDED: Final = ("name", "label", "pattern")
+
+
+class OwnSettings(Protocol):
+    """The section `pii` of a configuration, see `ctxguard.config.PiiConfig`."""
+
+    rules: list[dict[str, Any]] | None
+    fields: dict[str, str] | None
+    deny: dict[str, list[str]] | None
+    allow: list[str] | None
+    countries: list[str] | None
+    strategy: Strategy | dict[str, Strategy] | None
 
 
 def own_rules(given: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
@@ -67,7 +76,7 @@ def _is_number_of_stdnum(name: object) -> bool:
     return False
 
 
-def with_own(base: RuleSet, settings: PiiConfig) -> RuleSet:
+def with_own(base: RuleSet, settings: OwnSettings) -> RuleSet:
     """Return a rule set with the rules, fields, words and countries of a configuration; its own rules come first."""
     own = [*own_rules(settings.rules or ()), *_fields(settings.fields or {})]
     kept: Sequence[Rule] = base.rules
@@ -85,7 +94,7 @@ def _fields(labels: Mapping[str, str]) -> Iterator[Rule]:
         yield Rule(f"field {name}", label, name_expression(name), walk=FieldValues(name))
 
 
-def own_masker(masker: Masker, settings: PiiConfig) -> Masker:
+def own_masker(masker: Masker, settings: OwnSettings) -> Masker:
     """Return a masker with the rules of a configuration in addition to those of another, and with its strategies."""
     sets = [one for one in masker.detectors if isinstance(one, RuleSet)][:1] or [RuleSet("none")]
     others = [one for one in masker.detectors if one is not sets[0]]
