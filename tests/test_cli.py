@@ -671,6 +671,33 @@ def test_the_configuration_of_the_working_directory_is_used_and_named(configured
     assert "exceed the budget of 700" in checked.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("pii", "scan", "{0}"), 1),
+        (("pii", "mask", "{0}"), 0),
+        (("pii", "explain", "{0}"), 0),
+        (("stabilize", "{0}", "--budget", 900), 0),
+        (("check", "{0}", "--budget", 9000), 0),
+        (("brief", "{0}"), 0),
+        (("replay", "{0}", "--budget", 900), 0),
+        (("read", "{0}"), 0),
+        (("pii", "scan", "none.json"), 2),
+        (("stabilize", "none.json"), 2),
+    ],
+)
+def test_every_command_says_that_a_configuration_above_is_not_read(configured, tmp_path, monkeypatch, words, status):
+    below = tmp_path / "app"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    run = cli(*(str(word).format(f"../{configured}") for word in words))
+    warned, *told = run.stderr.splitlines()
+    assert run.returncode == status
+    assert len(told) == 1 or status < 2, "an error is one line"
+    above = tmp_path / "ctxguard.yaml"
+    assert warned.startswith(f"ctxguard: {above} is not read: its folder is not the working directory; name the file")
+
+
 def test_the_environment_comes_before_the_file_and_an_option_before_both(configured, monkeypatch):
     monkeypatch.setenv("CTXGUARD_STABILIZER__BUDGET", "650")
     run = cli("stabilize", configured, "-r", "text")

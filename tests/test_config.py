@@ -193,6 +193,38 @@ def test_value_out_of_range_is_one_line_that_names_the_setting(values):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("pii:\n  strategy:\n    EMAIL: hide\n", "3: pii: strategy.EMAIL must be 'redact', 'pseudonymize', 'hash' or"),
+        (
+            "pii:\n  strategy: hide\n",
+            "2: pii: strategy must be 'redact', 'pseudonymize', 'hash' or 'partial' or a valid",
+        ),
+        ("pii:\n  deny: [x]\n", "2: pii: deny must be a valid mapping (`name: value`), not ['x']"),
+        ("pii:\n  deny: {A: [7]}\n", "2: pii: deny.A.0 must be a valid string, not 7"),
+        ("pii:\n  allow: x\n", "2: pii.allow: x: no such file or directory; list it, ['x'], or name a file"),
+        ("pii: []\n", "1: pii must be a valid mapping (`name: value`), not []"),
+        ("pii:\n  tools: {x: maybe}\n", "2: pii: tools.x must be a valid boolean, not 'maybe'"),
+        (
+            "stabilizer:\n  headroom: x\n",
+            "2: stabilizer: headroom must be a valid integer or a valid number or 'measured'",
+        ),
+        ("max_lines: many\n", "1: max_lines must be a valid integer, not 'many'"),
+        (
+            "pii:\n  rules:\n    - {name: own, label: OWN, pattern: 'x{0,3}'}\n",
+            "3: pii: rules: pattern of rule own matches an empty text; write {1,64} for *, ? or {0,64}",
+        ),
+    ],
+)
+def test_a_wrong_value_is_told_by_its_line_in_plain_words(tmp_path, written, told):
+    (tmp_path / "ctxguard.yaml").write_text(written)
+    with pytest.raises(ConfigError) as caught:
+        load_context_config()
+    assert str(caught.value).startswith(f"ctxguard.yaml:{told}")
+    assert not any(word in str(caught.value) for word in ("\n", "literal", "dict[", "nput should"))
+
+
 def test_compaction_target_must_be_below_its_threshold():
     assert CompactionConfig(max_tokens=500, target_tokens=200).target_tokens == 200
     with pytest.raises(ConfigError, match="must be below max_tokens"):

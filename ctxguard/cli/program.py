@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
@@ -107,6 +108,12 @@ app = command_group(
 )
 
 
+def _noted(record: logging.LogRecord) -> bool:
+    """Print what the configuration warns of, for every command alike; a filter, since handlers would add up."""
+    note(record.getMessage())
+    return True
+
+
 def _version(asked: bool) -> None:
     if asked:
         out(f"ctxguard {__version__}")
@@ -126,6 +133,7 @@ def options(
 def main() -> None:
     """Run the command line; any error that a user can cause is one line on standard error and exit code 2."""
     speak_utf8()
+    logging.getLogger("ctxguard.config").addFilter(_noted)
     try:
         status = app(prog_name="ctxguard", standalone_mode=False)
         sys.stdout.flush()

@@ -379,25 +379,30 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
 
 
 def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
-    details = error.errors(include_url=False)
-    lines = [_line(detail, model) for detail in details]
-    cause = details[0].get("ctx", {}).get("error")
-    place = [str(step) for step in details[0]["loc"]]
-    if isinstance(cause, ConfigError) and cause.setting and place[-1:] != [cause.setting]:
-        place.append(cause.setting)
-    setting = ".".join(place) or None
-    return ConfigError("; ".join(lines), setting=setting)
+    faults: dict[tuple[str, ...], list[ErrorDetails]] = {}
+    for detail in error.errors(include_url=False):
+        # without the types that pydantic tried one after the other
+        place = (str(step) for step in detail["loc"] if "[" not in str(step) and step not in ("int", "float"))
+        faults.setdefault(tuple(place), []).append(detail)
+    # if a value fits none of several types, what counts is the one in which the fault lies deepest
+    deepest = [place for place in faults if not any(other[: len(place)] == place != other for other in faults)]
+    told, cause = deepest[0], faults[deepest[0]][0].get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError) and cause.setting and told[-1:] != (cause.setting,):
+        told = (*told, cause.setting)
+    lines = (_line(".".join(place), faults[place], model) for place in deepest)
+    return ConfigError("; ".join(lines), setting=".".join(told) or None)
 
 
-def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    name = ".".join(map(str, detail["loc"]))
+def _line(name: str, details: Sequence[ErrorDetails], model: type[BaseModel]) -> str:
+    detail = details[0]
     if detail["type"] == "extra_forbidden":
         return f"unknown setting {name!r}{home_of(name, model) or nearest_of(name, model.model_fields)}"
     cause = detail.get("ctx", {}).get("error")
     if isinstance(cause, ValueError):
         return f"{name}: {cause}" if name else str(cause)
-    message = detail["msg"][:1].lower() + detail["msg"][1:]
-    return f"{name}: {message}, not {detail['input']!r}"
+    wanted = " or ".join(one["msg"].removeprefix("Input should be ").partition(", unable")[0] for one in details)
+    wanted = wanted.partition(" or instance")[0].replace("dictionary", "mapping (`name: value`)")
+    return f"{name} must be {wanted}, not {detail['input']!r}"
 
 
 def home_of(name: str, model: type[BaseModel]) -> str:

@@ -94,14 +94,8 @@ class Scores:
 
 
 def _row(score: Score) -> dict[str, float]:
-    return {
-        "gold": score.gold,
-        "found": score.predicted,
-        "precision": round(score.precision, 4),
-        "recall": round(score.recall, 4),
-        "f1": round(score.f(1), 4),
-        "f2": round(score.f(2), 4),
-    }
+    rates = {"precision": score.precision, "recall": score.recall, "f1": score.f(1), "f2": score.f(2)}
+    return {"gold": score.gold, "found": score.predicted, **{name: round(rate, 4) for name, rate in rates.items()}}
 
 
 def read_gold(path: str | Path) -> Iterator[Example]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Final, NamedTuple, TypeAlias
 
+from ctxguard.pii.detect.echo import Names, is_part_of_name
 from ctxguard.pii.detect.match import NO_WORD
 from ctxguard.pii.detectors import Rules
 from ctxguard.pii.mask.json_text import JsonToken, is_json, json_tokens, touching
@@ -65,13 +66,25 @@ Reason: TypeAlias = tuple[Place, str, str]
 def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
     """Return for each finding in the text of a file which rule made it, and the near misses, which lack one thing.
 
-    A number that lacks a word is a near miss if its check digits are right: any number lacks the word of some rule.
+    A number that lacks a word is a near miss if its check digits are right: any number lacks the word of some rule. The
+    rule of a known name is `the echo of 3:12`, the place that made it known.
     """
     reasons: list[Reason] = []
+    introduced: list[tuple[str, Place]] = []
+    names = Names()
     checked = {rule.name for rule in rules.rules if rule.validate is not None}
+    echoing = {rule.name for rule in rules.rules if rule.echo}
     first = 1
     for record in _records(text):
         judged = list(_judged(rules, record))
+        own = [span for span, rule, faults in judged if rule in echoing and not faults]
+        introduced += zip(
+            [record[span.start : span.end] for span in own], _placed(record, first, iter(own)), strict=True
+        )
+        names.learn(value for value, _ in introduced)
+        for span in rules.known(record, names):
+            known_as = (place for value, place in introduced if is_part_of_name(record[span.start : span.end], value))
+            judged += [(span, f"the echo of {place.line}:{place.column}", ()) for place in islice(known_as, 1)]
         found = resolve(span for span, _, faults in judged if not faults)
         known: set[tuple[int, str]] = set()
         for span, rule, faults in judged:

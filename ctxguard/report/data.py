@@ -168,7 +168,7 @@ class ReportData:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Problems that cost more or lose more than they should, each with its remedy."""
-        return tuple(filter(None, (_cuts_in_a_row(self.details), _bounded_people(self.details))))
+        return tuple(filter(None, (warn(self.details) for warn in (_cuts_in_a_row, _bounded_people, _assumed_window))))
 
     @property
     def unread_told(self) -> str:
@@ -266,6 +266,14 @@ def _cuts_in_a_row(details: Mapping[str, object]) -> str:
         f"{latest['cut']} of the latest {latest['calls']} calls were cut, so prompt caches serve little; raise the "
         "budget, or bound tool outputs to a smaller share (output_share)"
     )
+
+
+def _assumed_window(details: Mapping[str, object]) -> str:
+    """Warn that a budget is a share of a window that nobody knows."""
+    window = details.get("window")
+    if not isinstance(window, Mapping) or window["resolved"]:
+        return ""
+    return f"the model's window is not known, {window['tokens']:,} tokens are assumed; name it: window=…, or --window N"
 
 
 def _bounded_people(details: Mapping[str, object]) -> str:

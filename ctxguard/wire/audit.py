@@ -68,8 +68,8 @@ class AuditLog:
         self._lock = Lock()
         given = key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), "")
         if len(given) < _LEAST_KEY:
-            told = f"an audit needs a secret of {_LEAST_KEY} characters or more in {KEY_VARIABLES[0]}, to hash bodies"
-            raise ConfigError(told, setting="key")
+            told = f"an audit needs a secret of {_LEAST_KEY} characters or more, to hash bodies: give --vault-key-file"
+            raise ConfigError(f"{told} FILE, or set {' or '.join(KEY_VARIABLES)}", setting="key")
         self._key = hmac.digest(given.encode(), b"ctxguard audit", hashlib.sha256)
 
     def __call__(self, record: Mapping[str, object], body: bytes | None) -> None:

@@ -53,6 +53,7 @@ def test_what_is_no_vault_of_a_session_is_refused_at_once(take, given):
     with pytest.raises(ConfigError, match=r"vault is one session's, not \w+; get it by Vault.session") as caught:
         take(given)
     assert caught.value.setting == "vault"
+    assert "async" not in str(caught.value)
 
 
 def test_a_function_that_gives_a_vault_late_is_told_so():

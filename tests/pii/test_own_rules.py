@@ -15,7 +15,7 @@ from ctxguard.adapting import stabilize_request
 from ctxguard.cli.options import StabilizerOptions, settings_of
 from ctxguard.config import PiiConfig, load_context_config
 from ctxguard.errors import ConfigError
-from ctxguard.pii import STANDARD, Masker, Rule, RuleSet
+from ctxguard.pii import PEOPLE, STANDARD, Masker, Rule, RuleSet
 from ctxguard.pii.detect.expressions import most_ways
 from ctxguard.pii.own_rules import own_rules, with_own
 from ctxguard.pii.scanning import explain_file_text
@@ -174,7 +174,7 @@ def test_words_are_read_from_files_beside_the_configuration(configured):
     masked = Masker(rules).mask("ACME GmbH, öl & söhne, Acme GmbHs: info@acme.example, info@velo.example")
     assert masked == "[REDACTED_CLIENT], [REDACTED_CLIENT], Acme GmbHs: info@acme.example, [REDACTED_EMAIL]"
     Path("ctxguard.yaml").write_text("pii:\n  deny:\n    CLIENT: none.txt\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"ctxguard\.yaml:3: none\.txt: no such file or directory; name a file"):
+    with pytest.raises(ConfigError, match=r"ctxguard\.yaml:3: pii\.deny\.CLIENT: none\.txt: no such file .*; list it"):
         load_context_config()
 
 
@@ -261,8 +261,11 @@ def test_the_file_that_init_writes_loads_with_and_without_its_comments(tmp_path)
     assert load_context_config("new.yaml").pii == PiiConfig()
     text = Path("new.yaml").read_text(encoding="utf-8")
     settings = re.sub(r"(?m)^( +)# (?=( *[\w'*-]+:| *- |  ))(?!.*\. )", r"\1", text)
+    settings = re.sub(r"(?m)^# (stabilizer:|  \w+:)", r"\1", settings)
     Path("all.yaml").write_text(settings, encoding="utf-8")
-    pii = load_context_config("all.yaml").pii
+    made = load_context_config("all.yaml")
+    assert (made.stabilizer.budget, made.stabilizer.rules) == (8_000, ["standard", "people"])
+    pii = made.pii
     assert all(getattr(pii, name) is not None for name in PiiConfig.model_fields)
     again = cli("pii", "init", "new.yaml")
     assert (again.returncode, again.stderr) == (
@@ -292,6 +295,25 @@ def test_explain_agrees_with_scan_and_prints_no_value():
     } == {line for line in scanned.splitlines() if "in.json" in line}
     assert "4711" not in told + scanned
     assert "velo" not in told + scanned
+
+
+@pytest.mark.parametrize(
+    ("text", "echoes"),
+    [
+        ("I'm Zora Xerx.\nXerx called; Zora, too.\n", {"2:1": "1:5", "2:14": "1:5"}),
+        ("ZORA XERX called.\nI'm Zora Xerx.\n", {"1:1": "2:5"}),
+        ('{"first_name": "Zora", "last_name": "Xerx", "note": "Xerx"}', {"1:54": "1:38"}),
+        ('{"last_name": "Zruz"}\n{"note": "see Zruz"}\n', {"2:15": "1:16"}),
+        ("first_name,last_name\nZora,Xerx\n\nXerx paid.\n", {"4:1": "2:6"}),
+        ("contact: Ms. Xerx\nowner: Zruz\nZruz is out\n", {}),  # a field of one's own makes no name known
+    ],
+)
+def test_explain_says_of_which_name_a_finding_is_the_echo(text, echoes):
+    rules = with_own(STANDARD | PEOPLE, PiiConfig(fields={"owner": "PERSON"}))
+    told = {f"{place.line}:{place.column}": rule for place, rule, fault in explain_file_text(text, rules) if not fault}
+    assert {place: rule for place, rule in told.items() if "echo" in rule} == {
+        place: f"the echo of {origin}" for place, origin in echoes.items()
+    }
 
 
 def test_own_rules_come_first_where_two_find_the_same():

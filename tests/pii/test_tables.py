@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ctxguard.pii import STANDARD, mask_pii
+from ctxguard.pii import PEOPLE, STANDARD, mask_pii
 
 TABLES = {
     "lists": '[["order", "ssn"], ["219099999", "{0}"], ["219099998", "{1}"]]',
@@ -65,3 +65,50 @@ def test_a_table_in_arguments_is_masked_and_parses():
 )
 def test_what_only_begins_like_tables_holds_none(piece):
     assert STANDARD.find(piece * 3_000 + " order 536228741") == ()
+
+
+SURNAMES = [
+    "d'Arc",
+    "l'Hôpital",
+    "O'Neil",
+    "al-Rashid",
+    "D’Angelo",
+    "N'Diaye",
+    "el-Sayed",
+    "de los Santos",
+    "ter Quol-Zruz",
+]
+RECORDS = {
+    "csv": "id,first_name,last_name\n17,Zora,{0}\n",
+    "quoted csv": '"id","last_name"\n"17","{0}"\n',
+    "markdown": "| id | last_name |\n|---|---|\n| 17 | {0} |\n",
+    "aligned": "id  last_name\n17  {0}\n",
+    "object": '{{"last_name": "{0}", "id": 17}}',
+    "lists": '[["id", "last_name"], [17, "{0}"]]',
+    "columns and rows": '{{"columns": ["id", "last_name"], "rows": [[17, "{0}"]]}}',
+    "html": "<table><tr><th>id</th><th>last_name</th></tr><tr><td>17</td><td>{0}</td></tr></table>",
+    "insert": "INSERT INTO u (id, last_name) VALUES (17, '{1}');",
+    "escaped insert": "INSERT INTO u (id, last_name) VALUES (17, '{2}');",
+    "insert on lines": "INSERT INTO u\n  (id, last_name)\nVALUES\n  (16, 'Xerx'),\n  (17, '{1}');",
+    "copy": "COPY u (id, last_name) FROM stdin;\n17\t{0}\n\\.\n",
+    "yaml": "last_name: {0}\nid: 17\n",
+    "form": "Last name: {0}\n",
+    "dict": "{{'last_name': \"{0}\", 'id': 17}}",
+}
+
+
+@pytest.mark.parametrize("form", RECORDS)
+@pytest.mark.parametrize("surname", SURNAMES)
+def test_a_surname_with_an_apostrophe_or_a_hyphen_is_found_in_every_record(form, surname):
+    written = (surname, surname.replace("'", "''"), surname.replace("'", "\\'"))
+    for before in ("", "Zora "):
+        text = RECORDS[form].format(*(before + one for one in written))
+        masked = mask_pii(text, STANDARD | PEOPLE)
+        assert not any(
+            part in masked for part in surname.replace("’", "'").replace("'", " ").split() if len(part) > 3
+        ), masked
+
+
+@pytest.mark.parametrize("value", ["camelCase", "iPhone", "x-apiKey", "lastName", "e-mailAddress"])
+def test_an_identifier_is_no_name(value):
+    assert mask_pii(f"id,last_name\n17,{value}\n", STANDARD | PEOPLE) == f"id,last_name\n17,{value}\n"

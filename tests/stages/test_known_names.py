@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.checks import NoPII
 from ctxguard.pii import PEOPLE, STANDARD, Masker, Span, Vault, new_key
+from ctxguard.pii.detect.echo import Names
 from ctxguard.policies import agent_stages
 from ctxguard.stages import MaskPII
 from ctxguard.stores import MemoryStore
@@ -156,6 +157,81 @@ def test_on_the_wire_names_go_out_masked_and_come_back():
     assert not any(word in sent for word in ("Wanda", "Xerx", "Elm", "62704"))
 
 
+PARTICLES = ["van der", "ten", "de la", "de los", "de las", "dos", "da", "von der", "zu", "di", "della", "du", "bin"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(PARTICLES),
+    st.sampled_from(["Pieter", "Ana", "Ludvika"]),
+    st.sampled_from(["Quolberg", "Zruz", "Vrangwijk"]),
+    st.sampled_from(["name,email\n{},b@example.com\n", "My name is {}.", '{{"full_name": "{}"}}']),
+    st.sampled_from(
+        [str, str.title, str.upper, lambda who: who.title().replace(" D", " d"), lambda who: who.replace(" v", " V")]
+    ),
+)
+def test_a_known_name_with_particles_is_masked_whole_where_it_comes_again(particle, first, last, introduced, spelled):
+    who = f"{first} {particle} {last}"
+    session = Masker(BOTH, escape=False).session()
+    assert who not in session.text(introduced.format(who))
+    assert session.text(f"Yesterday {spelled(who)} wrote to us.") == "Yesterday [REDACTED_PERSON] wrote to us."
+
+
+@pytest.mark.parametrize("who", ["van der Quolberg", "d'Xerque", "de la Zruz", "von Quolberg"])
+def test_a_surname_that_begins_with_a_particle_is_masked_whole_where_it_comes_again(who):
+    names = Names([who])
+    for text in (f"ask {who} now", f"ask {who.upper()} now", f"ask {who[:1].upper()}{who[1:]} now"):
+        assert next(names.find(text)) == (4, 4 + len(who)), text
+
+
+@pytest.mark.parametrize(
+    "text", ["the Pieter van", "Pieter van der Bergen", "Pieter van die Berg", "Pieter van der berg"]
+)
+def test_part_of_a_name_with_particles_is_not_the_whole_name(text):
+    assert all(text[start:end] in ("Pieter", "Berg") for start, end in Names(["Pieter van der Berg"]).find(text))
+
+
+WORDS = ("Will", "Mark", "Grace", "Young", "Green", "Brown")
+"""Names that are words, too: alone they are names only where the words beside them say so."""
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.permutations(WORDS),
+    st.sampled_from(
+        (
+            "first_name,last_name,email\n{0},{1},b@example.com\n",
+            '{{"first_name": "{0}", "last_name": "{1}"}}',
+            '{{"last_name": "{1}", "first_name": "{0}"}}',
+            "First name: {0}\nLast name: {1}\n",
+        )
+    ),
+    st.sampled_from(("{0} {1}", "{1}, {0}")),
+)
+def test_first_and_last_name_of_separate_fields_are_found_together(drawn, record, written):
+    first, last, *_ = drawn
+    session = Masker(BOTH, escape=False).session()
+    session.text(record.format(first, last))
+    masked = session.text(f"Yesterday {written.format(first, last)} came to us.")
+    assert masked == f"Yesterday {written.format(*2 * ['[REDACTED_PERSON]'])} came to us."
+
+
+@pytest.mark.parametrize(
+    ("text", "until", "found"),
+    [
+        ("Young at heart", None, 0),
+        ("The Green party, the Will", None, 0),
+        ("Area Green Belt", None, 0),
+        ("Will Young", None, 2),
+        ("Will Young", 1, 0),  # `Young` was not known then
+        ("WILL YOUNG", None, 2),
+        ("Young, Will", None, 2),
+    ],
+)
+def test_a_common_word_is_a_name_beside_a_name_that_was_known_then(text, until, found):
+    assert len(list(Names(["Will", "Green", "Young"]).find(text, until=until))) == found
+
+
 def test_a_detector_of_ones_own_is_asked_once_about_a_text():
     asked = []
 
@@ -248,12 +324,3 @@ def test_the_place_of_a_cut_is_one_in_the_history_also_where_results_were_missin
     at = result.report.cut.at
     assert history[at].kind == "assistant"
     assert any(artifact is history[at] for artifact in result.artifacts), "a cut keeps the exchange that caused it"
-
-
-@pytest.mark.parametrize(
-    "name", ["Pieter van der Berg", "Ana de la Cruz", "Otto von und zu Stein", "Luigi della Valle"]
-)
-def test_a_name_with_particles_comes_again_whole(name):
-    stabilizer = Stabilizer(2_000, stages=agent_stages(rules=(STANDARD, PEOPLE)))
-    said = stabilizer.stabilize([Artifact("user", f"name,email\n{name},b@example.org\n\n{name} wrote.")])
-    assert said.artifacts[0].text.endswith("\n\n[REDACTED_PERSON] wrote.")

@@ -223,7 +223,8 @@ def test_the_key_file_of_the_vault_keys_the_record_too(monkeypatch, tmp_path):
     Path("body.json").write_bytes(guarded.prepare(chat()).body)
     assert cli("audit", "verify", "audit.jsonl", "body.json", "--vault-key-file", "vault.key").returncode == 0
     without = cli("audit", "verify", "audit.jsonl", "body.json")
-    assert (without.returncode, "CTXGUARD_AUDIT_KEY" in without.stderr) == (2, True)
+    assert without.returncode == 2
+    assert "give --vault-key-file FILE, or set CTXGUARD_AUDIT_KEY or CTXGUARD_VAULT_KEY" in without.stderr
     monkeypatch.setenv("CTXGUARD_VAULT_KEY", key)
     assert cli("audit", "verify", "audit.jsonl", "body.json").returncode == 0
     monkeypatch.setenv("CTXGUARD_AUDIT_KEY", KEY)  # it comes first, so here it is another one
@@ -243,7 +244,7 @@ def test_another_key_verifies_nothing(monkeypatch):
     with pytest.raises(AuditError, match="1 such lines prove nothing"):
         list(AuditLog("audit.jsonl").sent(body))
     monkeypatch.delenv("CTXGUARD_AUDIT_KEY")
-    with pytest.raises(ConfigError, match="16 characters or more in CTXGUARD_AUDIT_KEY"):
+    with pytest.raises(ConfigError, match=r"16 characters or more, .* CTXGUARD_AUDIT_KEY"):
         AuditLog("audit.jsonl")
 
 

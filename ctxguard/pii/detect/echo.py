@@ -14,6 +14,7 @@ from ctxguard.pii.detect.normalize import view_of
 from ctxguard.pii.rules.words import words
 
 _WORD: Final = re.compile(r"[^\W\d_]+")
+_LETTER: Final = re.compile(r"\w")
 _NEVER_IN_A_NAME: Final = re.compile(r"[\d@_/\\:=]|[^\W\d_]\.[^\W\d_]{2}")
 _BETWEEN: Final = re.compile(r"[ \t\n.,'’-]{1,3}")
 _SHORTEST: Final = 3  # letters of a name's word: shorter ones are common words
@@ -31,6 +32,9 @@ _BEFORE: Final = re.compile(r"(?<![^\W_])(?:(?P<word>[^\W\d_]{1,20}) |[^\W\d_]\.
 _OF_THING: Final = re.compile(r" ?[\d&#|-]| [^\W\d_a-zß-öø-ÿ]")
 _BEHIND: Final = re.compile(r"['’]s?(?![^\W_])| (?P<word>[^\W\d_]+)")
 _NEAR: Final = 24  # characters before a name
+# The words beside a part of a name: `Mark Young`, `Young, Mark`.
+_NAME_BEFORE: Final = re.compile(r"(?<![^\W_])([^\W\d_a-zß-öø-ÿ][^\W\d_]{1,20}),? \Z")
+_NAME_BEHIND: Final = re.compile(r",? ([^\W\d_a-zß-öø-ÿ][^\W\d_]{1,20})(?![^\W_])")
 
 
 class Names:
@@ -62,8 +66,7 @@ class Names:
             start = text.find(word) if forms else -1
             while start >= 0:
                 end = max((_end(text, start, form) for form in forms), default=0)
-                is_common = text[start:end].lower() in _COMMON
-                if end and not _is_glued(text, start) and not (is_common and not _is_somebody(text, start, end)):
+                if end and not (start and _LETTER.match(text, start - 1)) and self._is_one(text, start, end, until):
                     yield start, end
                 start = text.find(word, start + len(word))
 
@@ -72,6 +75,17 @@ class Names:
         if len(self._beginning) <= _FEW:
             return [word for word in self._beginning if word in text]
         return self._beginning.keys() & set(_WORD.findall(text))
+
+    def _is_one(self, text: str, start: int, end: int, until: int | None) -> bool:
+        """Return whether a known name is one at a place: it is no common word, or the words beside it say so.
+
+        A known name beside it says so, too: `Mark Young`, from the fields of a first and a last name.
+        """
+        if text[start:end].lower() not in _COMMON or _is_somebody(text, start, end):
+            return True
+        beside = (_NAME_BEFORE.search(text, max(0, start - _NEAR), start), _NAME_BEHIND.match(text, end))
+        numbers = (self._forms.get((_capital(one[1]),)) for one in beside if one is not None)
+        return any(number is not None and (until is None or number < until) for number in numbers)
 
     def back_to(self, count: int) -> None:
         """Forget all but the first `count` forms."""
@@ -88,17 +102,16 @@ class Names:
 
 def _end(text: str, start: int, form: tuple[str, ...]) -> int:
     """Return the end of a form that begins at an offset; 0 if none does."""
-    end = start
-    for number, word in enumerate(form):
-        gap = _BETWEEN.match(text, end) if number else None
-        if number and gap is None:
+    end = start + len(form[0])
+    for number, word in enumerate(form[1:], 2):
+        if (gap := _BETWEEN.match(text, end)) is None:
             return 0
-        end = end if gap is None else gap.end()
-        if not text.startswith(word, end):
+        end = gap.end() + len(word)
+        there = text[gap.end() : end]
+        # an inner word may be a particle, which is written in any case: `Ana de la Cruz`
+        if there != word and (number == len(form) or there.lower() != word.lower()):
             return 0
-        end += len(word)
-    behind = text[end : end + 1]
-    return 0 if behind.isalnum() or behind == "_" else end
+    return 0 if _LETTER.match(text, end) else end
 
 
 def _is_somebody(text: str, start: int, end: int) -> bool:
@@ -140,14 +153,12 @@ def _capital(word: str) -> str:
 
 
 def _spellings(form: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """Return the spellings: capitalized, in capitals; if several words, also with small particles, and all small."""
+    """Return the spellings: capitalized, in capitals; if several words, also with a small first word, and all small.
+
+    A small first word is a particle: `van der Berg`. See `_end` for the words behind it.
+    """
     spelled = {form, tuple(word.upper() for word in form)}
     if len(form) > 1:
-        spelled.add(tuple(word.lower() if word.lower() in _NEVER_ALONE else word for word in form))
-        spelled.add(tuple(word.lower() for word in form))
+        is_particle = len(form[0]) == 1 or form[0].lower() in _NEVER_ALONE
+        spelled |= {tuple(map(str.lower, form)), (form[0].lower() if is_particle else form[0], *form[1:])}
     return spelled
-
-
-def _is_glued(text: str, start: int) -> bool:
-    before = text[start - 1 : start] if start else ""
-    return before.isalnum() or before == "_"

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from ctxguard.pii.detect.people import Place
 
-_STRING: Final = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.|'')*+'"
+# `'O''Neil'`, and `'D’Angelo'`, whose apostrophe is normalized to that of ASCII.
+_STRING: Final = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.|''|(?<=[^\W\d_])'(?=[^\W\d_]))*+'"
 _VALUES: Final = re.compile(rf"\s*+((?:{_STRING}|\([^()]*+\)|[^\"'(),\[\]]|[\"'(])*?)\s*+(?:,|[\])]?\Z)")
 _FIELDS: Final = re.compile(r"([^\t\n]*)(?:\t|\n|\Z)")
 _TAGGED: Final = re.compile(r"<t[dh]\b[^<>]*+>((?:[^<]|<(?!/?t[dhr]\b))*+)", re.IGNORECASE)

@@ -10,7 +10,9 @@ from ctxguard.pii.rules.words import words
 
 Place: TypeAlias = tuple[int, int]
 """Start and end offset in a text."""
-_WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+# `O'Neil`, `al-Rashid`; in SQL also `O''Neil` and `O\'Neil`.
+_WORD: Final = re.compile(r"[^\W\d_]+(?:(?:\\?['’]|''|-)[^\W\d_]+)*")
+_PIECES: Final = re.compile(r"\W+")
 _BETWEEN: Final = re.compile(r"\.?[ \t]{1,3}|, ?(?=[A-Z])|\.(?=[^\W\d_])|[ \t]?&[ \t]|\.?\+(?=[^\W\d_])")
 _ENDS: Final = frozenset("'’\"“”.,;:!?()[]<>{}|*`\\\n\t–—-/&+=")
 _GLUE: Final = re.compile(r"[\w@/=+%#$]|\.\w|-\w|:/")
@@ -76,11 +78,11 @@ def _words(value: str, place: int, *, takes_lower: bool) -> tuple[list[str], int
         folded = word.lower()
         is_particle = folded in _PARTICLES and not word[0].isupper()
         if not is_particle:
-            if folded in _NO_NAME or (word[0].islower() and not takes_lower) or _is_mixed(word):
+            is_small = word.islower()  # unlike `d'Arc`
+            is_ending = is_small and (not takes_lower or (found and not is_lower))
+            if is_ending or folded in _NO_NAME or _is_mixed(word):
                 break
-            if word[0].islower() and (found and not is_lower):
-                break
-            is_lower = word[0].islower()
+            is_lower = is_small
             found.append(word)
             end = match.end() + (len(word) == 1 and value[match.end() : match.end() + 1] == ".")
         gap = _BETWEEN.match(value, match.end())
@@ -100,8 +102,7 @@ def _words(value: str, place: int, *, takes_lower: bool) -> tuple[list[str], int
 
 def _is_mixed(word: str) -> bool:
     """Return whether a word is an identifier (`camelCase`, `NºCol`) and not a name (`McNeil`, `DeVito`)."""
-    inner = word[1:]
-    return (word[0].islower() and inner != inner.lower()) or "º" in word
+    return "º" in word or any(piece[:1].islower() and not piece.islower() for piece in _PIECES.split(word))
 
 
 UP: Final = "[A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĖĘĚĞĢĪİĶĹĻĽŁŃŅŇŌŐŒŔŘŚŞŠŤŪŮŰŲŹŻŽ]"

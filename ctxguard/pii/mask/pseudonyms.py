@@ -62,8 +62,7 @@ class MemoryPseudonyms:
         self._first = first
         self._given: list[tuple[tuple[str, str], str, Original]] = []
         self._counts: Counter[str] = Counter()
-        self._placeholders: dict[tuple[str, str], str] = {}
-        self._numbers: dict[tuple[str, str], int] = {}
+        self._placeholders: dict[tuple[str, str], tuple[int, str]] = {}
         self._originals: dict[str, Original] = {}
 
     def __repr__(self) -> str:
@@ -94,18 +93,15 @@ class MemoryPseudonyms:
 
     def known(self, label: str, original: Original, *, until: int | None = None) -> str | None:
         """Return the placeholder of a value; None if it has none among the first `until`."""
-        key = (label, normalized(label, original.value))
-        number = self._numbers.get(key)
-        return None if number is None or (until is not None and number >= until) else self._placeholders[key]
+        number, known = self._placeholders.get((label, normalized(label, original.value)), (0, None))
+        return None if until is not None and number >= until else known
 
     def placeholder(self, label: str, original: Original) -> str:
         """Return the placeholder of a value; a new one if it has none."""
         key = (label, normalized(label, original.value))
-        known = self._placeholders.get(key)
-        if known is None:
-            known = pseudonym(label, self._first + self._counts[label])
-            self._give(key, known, original)
-        return known
+        if key not in self._placeholders:
+            self._give(key, pseudonym(label, self._first + self._counts[label]), original)
+        return self._placeholders[key][1]
 
     def original(self, placeholder: str) -> Original | None:
         """Return the value of a placeholder, or None if it was never assigned."""
@@ -116,12 +112,11 @@ class MemoryPseudonyms:
         while len(self) > count:
             key, placeholder, _ = self._given.pop()
             self._counts[key[0]] -= 1
-            del self._placeholders[key], self._numbers[key], self._originals[placeholder]
+            del self._placeholders[key], self._originals[placeholder]
 
     def _give(self, key: tuple[str, str], placeholder: str, original: Original) -> None:
         self._counts[key[0]] += 1
-        self._placeholders[key] = placeholder
-        self._numbers[key] = len(self._given)
+        self._placeholders[key] = len(self._given), placeholder
         self._originals[placeholder] = original
         self._given.append((key, placeholder, original))
 

@@ -149,8 +149,8 @@ def session_vault(vault: object) -> SessionVault | None:
     """Return the vault of a session, or None; reject anything else, such as the vault of all sessions."""
     if vault is None or isinstance(vault, SessionVault):
         return vault
-    told = f"vault is one session's, not {type(vault).__name__}; get it by Vault.session('its name'); must not be async"
-    raise ConfigError(told, setting="vault")
+    told = f"vault is one session's, not {type(vault).__name__}; get it by Vault.session('its name')"
+    raise ConfigError(f"{told}; must not be async" if hasattr(vault, "cr_code") else told, setting="vault")
 
 
 class SessionVault(GivesBack):

@@ -80,9 +80,6 @@ class _Box:
         self._cipher = AESGCM(hmac.digest(key, b"ctxguard vault seal", hashlib.sha256))
         self.id = hmac.digest(key, b"ctxguard vault key id", hashlib.sha256)[:_KEY_ID_BYTES]
 
-    def __repr__(self) -> str:
-        return "_Box()"
-
     def seal(self, plain: bytes, about: bytes) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
         return self.id + nonce + self._cipher.encrypt(nonce, plain, about)

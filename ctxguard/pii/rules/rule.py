@@ -90,7 +90,8 @@ def _faults(rule: Rule) -> Iterator[tuple[str, str]]:
     for setting in EXPRESSIONS:
         source = getattr(rule, setting)
         try:
-            re.compile(source)
+            if re.compile(source).match("") and setting == "pattern" and source:
+                yield setting, f"pattern of rule {rule.name} matches an empty text; write {{1,64}} for *, ? or {{0,64}}"
         except (re.error, OverflowError, RecursionError) as error:
             where = f"{error.msg} at position {error.pos}" if isinstance(error, re.error) else str(error)
             yield setting, f"{setting} of rule {rule.name} is not a regular expression: {where} in {source!r}"

@@ -203,6 +203,7 @@ def test_a_window_of_ones_own_and_an_unknown_one():
     guard = ContextGuard(Stabilizer("50%"), on_report=reports.append)
     agent_with(FunctionModel(Scripted().answer), capabilities=[guard]).run_sync("Question")
     assert reports[-1].details["window"] == {"tokens": 128_000, "source": "fallback", "resolved": False}
+    assert [told for told in reports[-1].warnings if "window is not known, 128,000 tokens are assumed" in told]
 
 
 def test_what_cannot_fit_is_said():
