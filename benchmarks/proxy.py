@@ -6,7 +6,7 @@
     python benchmarks/proxy.py --streams 200                             # 200 streamed answers at once, through each
     python benchmarks/proxy.py --session claude.jsonl --budget 80%       # the requests of one session of a real client
 
-`make clients CLIENTS="claude --save FOLDER"` writes such a session.
+`make clients CLIENTS="--save FOLDER claude"` writes such a session.
 
 The provider, both proxies and the client are processes of their own; the guarding one is `ctxguard serve`. Requests go to
 both proxies in turn. Each belongs to one of several conversations that grow by a question and an answer, as those of chats

@@ -371,6 +371,7 @@ def main():
             control = ran(label, client, None, given, parallel=parallel)
             print(control.row(control, 0), flush=True)
             if given.save and parallel == 1:
+                given.save.mkdir(parents=True, exist_ok=True)
                 lines = map(json.dumps, control.provider.loop)
                 (given.save / f"{label}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             least_prefix = KEPT if parallel == 1 else KEPT_IN_PARALLEL
