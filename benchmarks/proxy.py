@@ -4,6 +4,9 @@
     python benchmarks/proxy.py --requests 20000 --rate 300 --size 4000    # does the memory of the process stay flat?
     python benchmarks/proxy.py --alone 20000 --size 4000                 # the same of the guard in this process
     python benchmarks/proxy.py --streams 200                             # 200 streamed answers at once, through each
+    python benchmarks/proxy.py --session claude.jsonl --budget 80%       # the requests of one session of a real client
+
+`make clients CLIENTS="--save FOLDER claude"` writes such a session.
 
 The provider, both proxies and the client are processes of their own; the guarding one is `ctxguard serve`. Requests go to
 both proxies in turn. Each belongs to one of several conversations that grow by a question and an answer, as those of chats
@@ -74,7 +77,25 @@ def provider_app():
         asked = await request.json()
         return StreamingResponse(pieces(), 200, STREAM) if asked.get("stream") else JSONResponse(answer)
 
-    return Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])
+    async def messages(request):
+        await request.body()
+        events = (f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in anthropic_events())
+        return StreamingResponse(events, 200, STREAM)
+
+    routes = [("/v1/chat/completions", chat), ("/v1/messages", messages)]
+    return Starlette(routes=[Route(path, one, methods=["POST"]) for path, one in routes])
+
+
+def anthropic_events():
+    """Walk the events of an answer that calls a tool, as Anthropic streams it."""
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {}}
+    yield {"type": "message_start", "message": {"id": "m", "role": "assistant", "usage": {"input_tokens": 9}}}
+    yield {"type": "content_block_start", "index": 0, "content_block": call}
+    for piece in ('{"file_', 'path": "', "/work/", "file_1.", 'py"}'):
+        yield {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": piece}}
+    yield {"type": "content_block_stop", "index": 0}
+    yield {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}}
+    yield {"type": "message_stop"}
 
 
 def passing_app(upstream):
@@ -102,8 +123,8 @@ def serve(role, port, upstream):
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="error", access_log=False)
 
 
-def started(role, port, upstream=""):
-    own = [__file__, "--serve", role] if role != "guarding" else ["-m", "ctxguard", "serve", "--budget", "32000"]
+def started(role, port, upstream, budget):
+    own = [__file__, "--serve", role] if role != "guarding" else ["-m", "ctxguard", "serve", "--budget", budget]
     return subprocess.Popen([sys.executable, *own, "--port", str(port), "--upstream", upstream])
 
 
@@ -147,6 +168,12 @@ def processor_time(process):
     stat = Path(f"/proc/{process.pid}/stat")
     fields = stat.read_text().rpartition(")")[2].split() if stat.exists() else ["0"] * 13
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def exact_processor_time(process):
+    """Return the seconds of processor time that the threads of a process have taken, to the nanosecond (Linux)."""
+    tasks = Path(f"/proc/{process.pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def memory(pid):
@@ -211,7 +238,8 @@ def begun(given):
     ports = (given.port, given.port + 1, given.port + 2)
     upstream = f"http://127.0.0.1:{given.port}"
     return ports, [
-        started(*one) for one in zip(("provider", "passing", "guarding"), ports, ("", upstream, upstream), strict=True)
+        started(*one, given.budget)
+        for one in zip(("provider", "passing", "guarding"), ports, ("", upstream, upstream), strict=True)
     ]
 
 
@@ -267,6 +295,36 @@ def at_once(given):
         )
 
 
+def session(given):
+    """Send each request of a recorded session once through both proxies, and print the processor time that it takes."""
+    asked = [json.loads(line) for line in Path(given.session).read_text(encoding="utf-8").splitlines()]
+    ports, processes = begun(given)
+    taken = {port: [] for port in ports[1:]}
+    try:
+        with httpx.Client(trust_env=False, timeout=60) as client:
+            waited_for(client, ports)
+            for number, (path, body) in enumerate(asked):
+                places = list(zip(ports[1:], processes[1:], strict=True))
+                for port, process in places if number % 2 else places[::-1]:
+                    before = exact_processor_time(process)
+                    answer = client.post(f"http://127.0.0.1:{port}{path}", json=body)
+                    assert answer.status_code == 200, answer.text
+                    time.sleep(0.05)  # what follows the answer counts, too
+                    taken[port].append(exact_processor_time(process) - before)
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+    sizes = [len(json.dumps(body)) // 1_000 for _, body in asked]
+    print(
+        f"{len(asked)} requests of {sizes[0]:,} to {sizes[-1]:,} kB, budget {given.budget}; load {os.getloadavg()[0]:.1f}"
+    )
+    print(f"{'processor ms':<16}{'p50':>8}{'p95':>8}{'first':>8}")
+    for name, port in zip(("passing on", "guarding"), ports[1:], strict=True):
+        print(f"{name:<16}{share(taken[port], 50):>8.1f}{share(taken[port], 95):>8.1f}{1_000 * taken[port][0]:>8.1f}")
+
+
 def beside(given, conversations):
     """Send requests to both proxies, and print what they take."""
     (_, passing, guarding), processes = begun(given)
@@ -312,6 +370,8 @@ def main():
     parser.add_argument("--port", type=int, default=18_790, help="first of three ports on loopback")
     parser.add_argument("--alone", type=int, default=0, help="requests to the guard alone, in this process")
     parser.add_argument("--streams", type=int, default=0, help="streamed answers at once")
+    parser.add_argument("--session", help="file of JSON lines, each with the path and the body of a request")
+    parser.add_argument("--budget", default="32000", help="of the guarding proxy")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--upstream", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -319,7 +379,9 @@ def main():
         serve(given.serve, given.port, given.upstream)
         return
     conversations = [Conversation(number, given.size) for number in range(given.conversations)]
-    if given.streams:
+    if given.session:
+        session(given)
+    elif given.streams:
         at_once(given)
     elif given.alone:
         alone(given.alone, conversations)

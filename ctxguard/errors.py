@@ -86,7 +86,7 @@ _HARDLY_ROOM: Final = 0.9
 _BOUNDED: Final = "have it bounded: on_overflow='bound', or --on-overflow bound"
 _REMEDIES: Final = {
     "system": "shorten the system prompt",
-    "pinned": "unpin something",
+    "pinned": "unpin something, or send fewer or shorter tool schemas among the messages",
     "task": f"shorten the first user message, set keep_task=False, or {_BOUNDED}",
     "last user message": f"shorten the last user message, or {_BOUNDED}",
     "user": f"shorten the last user message, or {_BOUNDED}",
@@ -106,7 +106,7 @@ class BudgetExceededError(CtxguardError):
             `recent messages`, and `tools and instructions`; they add up to `needed`.
         kept_free: tokens of the given budget that are kept free, by purpose: `headroom`, or a `refused prompt` if the
             provider had refused one as too long.
-        fixed: tokens of the system prompt, the instructions and the tools, which every request of the conversation has.
+        fixed: tokens that every request of the conversation has: system prompt, instructions, tools, what is pinned.
         is_too_small: whether these alone take more than nine tenths of the budget, so that no shorter history helps.
     """
 
@@ -117,7 +117,7 @@ class BudgetExceededError(CtxguardError):
         self.budget = budget
         self.parts = dict(parts)
         self.kept_free = {name: tokens for name, tokens in (kept_free or {}).items() if tokens}
-        self.fixed = self.parts.get(BESIDE, 0) + self.parts.get("system", 0)
+        self.fixed = sum(self.parts.get(name, 0) for name in (BESIDE, "system", "pinned"))
         self.is_too_small = self.fixed > _HARDLY_ROOM * budget
         largest = max(self.parts, key=lambda name: self.parts[name], default="")
         given = budget + sum(self.kept_free.values())

@@ -149,6 +149,10 @@ class Format(ABC):
         """Return the place of the tools in a body."""
         return self.tools
 
+    def bringing(self, body: Body) -> list[Body]:  # noqa: ARG002 - the signature of all formats
+        """Return the messages that define tools for the whole conversation."""
+        return []
+
     def settings(self, body: Body) -> tuple[dict[str, object], list[Body]]:
         """Return the settings of a body, and those of them that the model sees as schemas."""
         rest = {

@@ -112,6 +112,10 @@ class ResponsesAdapter(Format):
             return [] if history is None else [{"role": "user", "content": history}]
         return list(super().native(body))
 
+    def bringing(self, body: Body) -> list[Body]:
+        """Return the items that define tools for the whole conversation."""
+        return [item for item in records_of(self.native(body)) if item.get("type") == "additional_tools"]
+
     def written(self, body: Body, native: object) -> dict[str, object]:
         """Return the body with other input, in its original form."""
         items: list[Any] = list(native)  # type: ignore[call-overload]  # what `write` returned

@@ -99,6 +99,12 @@ class ReportData:
         return tools.get("tokens_before", 0) - tools.get("tokens_after", 0)
 
     @property
+    def fixed(self) -> int:
+        """Tokens that every request of the conversation has: instructions, tools, system prompt, and what is pinned."""
+        fixed = (each for each in self._draft.history if each.pinned or each.kind is Kind.SYSTEM)
+        return self._draft.overhead + self._draft.counter.artifacts(fixed)
+
+    @property
     def ok(self) -> bool:
         """Whether every check holds."""
         return all(check.ok for check in self.checks)

@@ -64,6 +64,7 @@ class Caches:
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
         self.answered: Recent[bytes, Answered] = Recent(_REMEMBERED)
+        self.sent: Recent[bytes, bool] = Recent(_REMEMBERED)
         self._values = Values()
 
     def opening(self, kind: Format, body: Body, owner: Owner) -> bytes:
@@ -86,6 +87,9 @@ class Prompt:
         body: Its body, in the client's form.
         model: The model that it names.
         opened: The hash of its opening, see `Caches.opening`.
+
+    Attributes:
+        is_first: Whether it continues no request that was sent before.
     """
 
     def __init__(self, caches: Caches, kind: Format, body: Body, model: str, opened: bytes) -> None:
@@ -101,6 +105,7 @@ class Prompt:
         self._before = self._continued if self._extends else caches.answered.get(opened)
         self._age = 0.0 if self._before is None else monotonic() - self._before.at
         self.is_expired = self._is_cut = False
+        self.is_first = not any(map(caches.sent.get, self._prefixes[:-1]))
 
     def _extended(self, chain: blake2b, member: object) -> bytes:
         chain.update(self._caches.bytes(member))
@@ -111,6 +116,7 @@ class Prompt:
         lifetime = CACHES.get(PROVIDERS.get(self._kind.api, "anthropic"), (0, 0, 300.0))[2]
         self.is_expired = self._age > (_LONGER if _FOR_AN_HOUR.search(asked) else lifetime)
         self._is_cut = not report.observed and report.cut is not None and report.cut.rebilled > 0
+        self._caches.sent.put(self._prefixes[-1], value=True)
 
     def anchored(self, artifacts: Iterable[Artifact]) -> list[Artifact]:
         """Return the artifacts of the history; replies have the input tokens that were reported for their requests."""

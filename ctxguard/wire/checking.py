@@ -153,8 +153,11 @@ class BodyTexts:
             for place, text, use in texts_of(kind.searched(rest))
             if use is Use.TEXT and check.found(text, Use.TEXT)
         )
-        overhead = beside.growth + count_sent({**rest, kind.history: []}, kind, counter).tokens
-        return cls(kind, body, check, counter, beside, overhead, details=details)
+        bringing = kind.bringing(body)
+        overhead = count_sent({**rest, kind.history: bringing}, kind, counter).tokens
+        if bringing:  # the chain estimates them, as messages
+            overhead = max(0, overhead - counter.artifacts(kind.read(bringing)))
+        return cls(kind, body, check, counter, beside, beside.growth + overhead, details=details)
 
     def written(self, changes: Mapping[Path, object], _instructions: str, native: Any) -> Mapping[str, object]:  # noqa: ANN401
         """Return the body as it is sent, in which no rule matches.

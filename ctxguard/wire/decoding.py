@@ -134,17 +134,13 @@ def decoded_request(body: bytes, encoding: str, most: int) -> bytes:
     if not can_decode(encoding):
         remedy = f": {install_command('proxy')}" if encoding in _DECODERS else "; gzip, deflate, br and zstd are"
         raise WireError(f"bodies that are compressed as {encoding[:20]!r} are not read here{remedy}", status=415)
-    found: list[bytes] = []
-    size = 0
+    found = bytearray()
     try:
         for piece in decoder(encoding)(body):
-            found.append(piece)
-            size += len(piece)
-            if size > most:
-                raise WireError(
-                    f"the body has more than {most:,} bytes after decompression; raise max_body (serve: --max-body)",
-                    status=413,
-                )
+            found += piece
+            if len(found) > most:
+                told = f"the body has more than {most:,} bytes after decompression; raise max_body (serve: --max-body)"
+                raise WireError(told, status=413)
     except DecodingError:
         raise WireError(f"the body is not compressed as {encoding}, as its header says") from None
-    return b"".join(found)
+    return bytes(found)

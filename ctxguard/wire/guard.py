@@ -23,6 +23,7 @@ from ctxguard.adapting.per_run import OnReport, tell, valid_listener
 from ctxguard.checks.no_pii import shown_place
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import FIXED_SHARE, ConfigError, CtxguardError, HistoryError, WireError, sensible_budget
+from ctxguard.formats.counting import count_sent
 from ctxguard.formats.format import Format
 from ctxguard.formats.registry import format_of
 from ctxguard.pii import Vault
@@ -201,7 +202,7 @@ class Guard:
 
     Attributes:
         metrics: Counts of events.
-        refusals: The message of the latest refusal, by the name of its error.
+        refusals: The message of the latest refusal, by the name of its error and its status.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -229,7 +230,7 @@ class Guard:
         self._credentials = settings.get("credentials", Credentials())
         self._threads = Threads(settings.get("vault"))
         self.metrics: Metrics = Metrics()
-        self.refusals: dict[str, str] = {}
+        self.refusals: dict[tuple[str, str], str] = {}
         self._caches = Caches(self.metrics)
         read = settings.get("recall", False)
         self._read_back = None if read is False else ReadBack(None if read is True else opened(read), self.metrics)
@@ -291,7 +292,7 @@ class Guard:
                 raise refusal from None
             prepared = Prepared(request.body)
         yield from self.recording(request.path, request.headers, prepared)
-        self._note(prepared, request.headers.get(SESSION_HEADER))
+        self._note(prepared, request, retry)
         return prepared
 
     def recording(
@@ -365,22 +366,29 @@ class Guard:
         is_enabled = get(body.get("thinking"), "type") == "enabled"
         return is_enabled if self._keeps_thinking is None else self._keeps_thinking
 
-    def _note(self, prepared: Prepared, session: str | None) -> None:
+    def note_refusal(self, name: str, status: int, message: str) -> None:
+        """Count a request that is not sent, and remember why."""
+        self.metrics.add("refused", error=name, status=str(status))
+        self.refusals[name, str(status)] = self.shown(message)
+
+    def _note(self, prepared: Prepared, request: WireRequest, retry: Retry | None) -> None:
         """Count the outcome of a request, and hand its report to the application."""
-        report = prepared.report
+        report, is_clients = prepared.report, _is_clients(request, retry)
         if report is None:
             self.metrics.add("passed_unread", int(bool(prepared.body) and prepared.is_redacted is None))
             self.metrics.add("masked_requests", int(bool(prepared.is_redacted)))
             return
         self.metrics.add("input.tokens", prepared.tokens, side="sent")
-        self.metrics.add("input.tokens", report.tokens_before, side="received")
-        brief = report.brief()
-        self.metrics.add("cuts", brief["cut"])
-        self.metrics.add("rebilled.tokens", report.cut.rebilled if report.cut and not report.observed else 0)
-        for kind in (prepared.hidden or {}).keys() - {"LITERAL"}:
+        self.metrics.add("input.tokens", is_clients * report.tokens_before, side="received")
+        if report.cut is not None:
+            # for the chain, a conversation that comes in late had every cut before; nobody was billed for these prompts
+            is_first = prepared.prompt is not None and prepared.prompt.is_first
+            self.metrics.add("cuts", int(report.cut.fresh or is_first))
+            self.metrics.add("rebilled.tokens", 0 if report.observed or is_first else report.cut.rebilled)
+        for kind in (prepared.hidden or {}).keys() - {"LITERAL"} if is_clients else ():
             self.metrics.add("masked_kinds", kind=kind)
-        self.metrics.add("masked_requests", int(brief["masked"] > 0))
-        tell(self.on_report, report, session)
+        self.metrics.add("masked_requests", int(is_clients and report.brief()["masked"] > 0))
+        tell(self.on_report, report, request.headers.get(SESSION_HEADER))
 
     def _enforced(self, request: WireRequest, retry: Retry | None) -> Generator[Ask, object, Prepared]:
         kind = format_of(request.method, request.path)
@@ -391,12 +399,12 @@ class Guard:
             headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
             request = replace(request, body=decoded_request(request.body, encoding, self.max_body), headers=headers)
         if len(request.body) > self.max_body:
-            raise WireError(
-                f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body", status=413
-            )
+            told = f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body"
+            raise WireError(told, status=413)
         upload = divided(request.headers, request.body) if uploads else None
         has_texts = has_texts or upload is not None
-        self.metrics.add("requests", api="texts" if has_texts else "unknown" if kind is None else kind.api)
+        api = "texts" if has_texts else "unknown" if kind is None else kind.api
+        self.metrics.add("requests", int(_is_clients(request, retry)), api=api)
         if kind is None and not request.body:
             self._refuse_part(request)
             return Prepared(b"")
@@ -445,17 +453,16 @@ class Guard:
         if self.passes_unread(request.path):
             return Prepared(request.body)
         shown = shown_place(request.path, self._detectors)
-        raise WireError(
-            f"{request.method} requests to this path are of no kind that ctxguard reads; to send them on unread and "
-            f"unmasked, name the path: on_unreadable=[{shown!r}] (serve: --on-unreadable {shown})",
-            status=403,
-        )
+        told = f"{request.method} requests to this path are of no kind that ctxguard reads; to send them on unread and"
+        name = f"on_unreadable=[{shown!r}] (serve: --on-unreadable {shown})"
+        raise WireError(f"{told} unmasked, name the path: {name}", status=403)
 
     def _stabilized(
         self, kind: Format, request: WireRequest, body: Mapping[str, object], retry: Retry | None
     ) -> Generator[Ask, object, Prepared]:
         owner = self._owner(kind, request)
         is_incremental, thread = self._thread(kind, body, owner)
+        self.metrics.add("unknown_threads", int(thread.redacts and _is_clients(request, retry)))
         keeps = self._keeps(body, retry)
         opening = self._caches.opening(kind, body, owner)
         is_held_out = not is_incremental and int.from_bytes(opening[:4]) < self._holdout * (1 << 32)
@@ -467,9 +474,9 @@ class Guard:
         stabilizer = chain.stabilizer.with_(counter=self._counters.of(model))
         billed_to = labels_of(model, owner)
         if is_held_out:
-            self.metrics.add("held_out")
+            self.metrics.add("held_out", int(_is_clients(request, retry)))
             stabilizer, billed_to = stabilizer.with_(budget=_UNLIMITED, headroom=0), {**billed_to, "group": "holdout"}
-        window = window_for(stabilizer, None, model)
+        window, asked = window_for(stabilizer, None, model), body
         if reading is not None:
             body = yield from reading.begun(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
@@ -483,13 +490,15 @@ class Guard:
             tightened=tightened,
             anchored=anchored,
         )
+        if reading is not None:  # neither the tool nor what was hidden of earlier answers came from the client
+            report.tokens_before = count_sent(asked, kind, stabilizer.counter).tokens
         if prompt is not None:
             prompt.sent(report, request.body)
         hidden = None if sent is None else self._hidden.of(sent)  # else the original is sent
         told: dict[str, Any] = {"billed_to": billed_to, "prompt": prompt, "hidden": hidden}
         if sent is None:
-            return Prepared(request.body, report, None, tokens, report.budget, **told)
-        self._warn_of_fixed(report, texts.overhead, stabilizer.budget_for(window, with_headroom=True))
+            return Prepared(request.body, report, None, report.tokens_before, report.budget, **told)
+        self._warn_of_fixed(report, stabilizer.budget_for(window, with_headroom=True))
         if self._cache_control and kind.api == "anthropic":
             sent = with_breakpoints(sent)
         reply = self._reply(kind, body, report, owner, thread)
@@ -503,14 +512,11 @@ class Guard:
         previous, conversation = (body.get(key) for key in ("previous_response_id", "conversation"))
         is_incremental = kind.api == "responses" and bool(previous or conversation)
         held = {"previous": previous, "conversation": conversation} if is_incremental else {}
-        thread = self._threads.of(owner, **held)
-        self.metrics.add("unknown_threads", int(thread.redacts))
-        return is_incremental, thread
+        return is_incremental, self._threads.of(owner, **held)
 
-    def _warn_of_fixed(self, report: Report, overhead: int, budget: int) -> None:
+    def _warn_of_fixed(self, report: Report, budget: int) -> None:
         """Warn once if the system prompt and the tools leave little of the budget for the history."""
-        fixed = overhead + report.tokens_by_kind().get("system", (0, 0))[0]
-        if fixed > FIXED_SHARE * budget and "fixed parts" not in self._warned:
+        if "fixed parts" not in self._warned and (fixed := report.fixed) > FIXED_SHARE * budget:
             self._warned.add("fixed parts")
             _LOG.warning(
                 "the system prompt and the tools take %d of %d tokens (%d%%); the smallest sensible budget is %d",
@@ -521,9 +527,8 @@ class Guard:
         """Return the sender of a request, by everything in it that may be a credential."""
         session = request.headers.get(SESSION_HEADER)
         if session is not None and not self.takes_sessions:
-            raise WireError(
-                f"{SESSION_HEADER}: several workers without a shared store cannot keep sessions; give --store"
-            )
+            told = "several workers without a shared store cannot keep sessions; give --store"
+            raise WireError(f"{SESSION_HEADER}: {told}")
         headers = {name: value for name, value in request.headers.items() if name != SESSION_HEADER}
         return Owner(self._credentials.digest(headers, request.query, kind.base(request.path)), session)
 
@@ -548,12 +553,15 @@ class Guard:
         )
 
 
+def _is_clients(request: WireRequest, retry: Retry | None) -> bool:
+    """Return whether a client sends a request, and not the guard: to go on after a read-back, or once more."""
+    return request.turn is None and retry is None
+
+
 def _unread_paths(given: object) -> tuple[str, ...]:
     if given == "refuse":
         return ()
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(p, str) and p for p in given):
-        raise ConfigError(
-            f"on_unreadable is 'refuse' or a list of paths such as ['/v1/files'], not {given!r}",
-            setting="on_unreadable",
-        )
+        told = f"on_unreadable is 'refuse' or a list of paths such as ['/v1/files'], not {given!r}"
+        raise ConfigError(told, setting="on_unreadable")
     return tuple(given)

@@ -70,9 +70,8 @@ def smaller_budget(status: int, answer: bytes, *, tokens: int, budget: int) -> i
     text = _text(answer)
     if status not in RETRIED_STATUSES or _TOO_LONG.search(text) is None:
         return None
-    share = _share_beside_reply(text)
-    if share is None:
-        share = _share(text, status)
+    beside = _share_beside_reply(text)
+    share = _share(text, status) if beside is None else beside
     return max(1, int(share * min(tokens or budget, budget))) if 0 < share < 1 else None
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ctxguard.adapting.fields import member_at
+from ctxguard.adapting.fields import member_at, parse_json
 from ctxguard.errors import WireError
 from ctxguard.formats.format import records_of
 from ctxguard.wire.events import EventSplitter, data_of
@@ -73,26 +72,27 @@ def usage_of(answer: object) -> dict[str, int]:
     return {**found, "written": counts["written"]} if used else {}
 
 
+@dataclass(slots=True, eq=False)
 class Billed:
     """Find the token counts that a provider reports in a response as it passes, and add them up.
 
-    Args:
+    Attributes:
         metrics: Receives the counts.
         labels: The labels of the counts, see `labels_of`.
         prompt: The prompt that was answered, if caches are watched.
-
-    Attributes:
+        is_hidden: Whether the response only continues an earlier one, so that for the client they are one.
         told: The tokens that the response reported.
     """
 
-    def __init__(
-        self, metrics: Metrics, labels: Mapping[str, str] = MappingProxyType({}), prompt: Prompt | None = None
-    ) -> None:
-        self._metrics, self._labels, self._prompt = metrics, labels, prompt
-        self.told: Mapping[str, int] = {}
-        self._begun, self._is_lost = b"", False
-        self._splitter: EventSplitter | None = None
-        self._most: dict[str, int] = {}
+    metrics: Metrics
+    labels: Mapping[str, str] = field(default_factory=dict)
+    prompt: Prompt | None = None
+    is_hidden: bool = False
+    told: Mapping[str, int] = field(default_factory=dict, init=False)
+    _most: dict[str, int] = field(default_factory=dict, init=False)
+    _begun: bytes = field(default=b"", init=False)
+    _is_lost: bool = field(default=False, init=False)
+    _splitter: EventSplitter | None = field(default=None, init=False)
 
     def feed(self, chunk: bytes) -> None:
         """Search some of the body."""
@@ -113,23 +113,16 @@ class Billed:
         if self._splitter is not None:
             self._note([self._splitter.close() + b"\n\n"])
         else:
-            self._note_whole()
+            for one in records_of(parse_json(self._begun.decode("utf-8", "replace"))):  # Gemini streams a list, too
+                self._take(one)
         for kind, count in self._most.items():
-            self._metrics.add("billed.tokens", count, **self._labels, kind=kind)
+            self.metrics.add("billed.tokens", count, **self.labels, kind=kind)
         if self._most:
-            self._metrics.add("billed.answers", **self._labels)
-            self.told = dict(self._most)
-            if self._prompt is not None:
-                self._prompt.answered(self._most)
+            self.metrics.add("billed.answers", int(not self.is_hidden), **self.labels)
+            self.told = self._most
+            if self.prompt is not None:
+                self.prompt.answered(self._most)
         self._begun, self._most, self._splitter = b"", {}, None
-
-    def _note_whole(self) -> None:
-        try:
-            answer = json.loads(self._begun or b"null")
-        except (ValueError, RecursionError):
-            return
-        for one in records_of(answer):  # some streams of Gemini are one list
-            self._take(one)
 
     def _note(self, events: Iterable[bytes]) -> None:
         for event in filter(None, map(data_of, events)):

@@ -162,8 +162,8 @@ class _Forward:
         try:
             body = await self._body_in_time(scope, receive)
         except WireError as error:
-            self.guard.metrics.add("refused", error="WireError")
-            await client.refuse(status_of(error), type(error).__name__, str(error), closes=True)
+            self.guard.note_refusal("WireError", error.status, str(error))
+            await client.refuse(error.status, "WireError", str(error), closes=True)
             return
         answering = asyncio.ensure_future(self._forwarded(scope, body, client))
         leaving = asyncio.ensure_future(_left(receive))
@@ -211,7 +211,7 @@ class _Forward:
         try:
             request = self._request(scope, body)
         except httpx.InvalidURL:
-            self.guard.metrics.add("refused", error="WireError")
+            self.guard.note_refusal("WireError", 400, "the path of the request cannot be sent on")
             await client.refuse(400, "WireError", "the path of the request cannot be sent on")
             return
         try:
@@ -235,7 +235,8 @@ class _Forward:
         if isinstance(error, httpx.TimeoutException):
             return 504, "upstream_timeout", "the provider did not answer in time"
         host = asked.copy_with(userinfo=None, path="/", query=None)
-        return 502, "upstream_unreachable", f"cannot reach {host} ({type(error).__name__}): is it up? see --upstream"
+        told = f"cannot reach {host} ({type(error).__name__}): is it up, and is this its address?"
+        return 502, "upstream_unreachable", told
 
     async def _passed_on(self, answer: httpx.Response, client: _Client, request: httpx.Request) -> None:
         """Pass a response on as it arrives."""
@@ -252,7 +253,7 @@ class _Forward:
                 place, is_elsewhere = "a place that is not a URL", True
             if is_elsewhere:  # the client would follow the redirect, and send its data to the provider directly
                 self._failed("upstream_redirects", 502)
-                await client.refuse(502, "upstream_redirects", f"the provider redirects to {place}; see --upstream")
+                await client.refuse(502, "upstream_redirects", f"the provider redirects to {place}; name that address")
                 return
             answer.headers["location"] = request.extensions[_PREFIX] + target.raw_path.decode()
         headers = [(name.lower(), value) for name, value in answer.headers.raw if name.lower() not in _HOP_BY_HOP]

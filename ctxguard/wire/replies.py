@@ -25,21 +25,8 @@ OnItem = Callable[[str, Mapping[str, str]], object]
 _KEPT_TYPES: Final = frozenset({"reasoning", "thinking", "redacted_thinking", "compaction"})
 _KEPT: Final = frozenset(
     {
-        "call_id",
-        "encrypted_content",
-        "id",
-        "model",
-        "name",
-        "reasoning",
-        "reasoningContent",
-        "reasoning_content",
-        "reasoning_details",
-        "role",
-        "signature",
-        "thinking",
-        "thoughtSignature",
-        "toolUseId",
-        "type",
+        *("call_id", "encrypted_content", "id", "model", "name", "role", "signature", "thoughtSignature", "toolUseId"),
+        *("reasoning", "reasoningContent", "reasoning_content", "reasoning_details", "thinking", "type"),
     }
 )
 """Keys of values that are sent back to the provider unchanged, or refer to something."""

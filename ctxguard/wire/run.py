@@ -196,6 +196,9 @@ def summary(metrics: Metrics) -> Iterator[str]:
     """Yield the lines of the summary."""
     requests, refused = metrics.get("requests"), metrics.get("refused")
     came, sent = (metrics.get("input.tokens", side=side) for side in ("received", "sent"))
+    if not requests and not refused:
+        yield "0 requests: the client did not use the guard; what it asked a model was not guarded"
+        return
     yield f"{counted(requests, 'request')}{f', {refused} refused' if refused else ''}"
     if came:
         yield f"input tokens: {came:,} came in, {sent:,} were sent ({sent / came:.0%})"
@@ -210,8 +213,8 @@ def summary(metrics: Metrics) -> Iterator[str]:
         each, rest = whole / held, (billed - whole) / max(1, others)
         yield f"held out: {counted(held, 'request')} of {each:,.0f} input tokens each, the others {rest:,.0f}"
     if rebilled := metrics.get("rebilled.tokens"):
-        yield f"cuts kept {came - sent - rebilled:,} input tokens out, net of {rebilled:,} that were billed again"
+        yield f"saved: {came - sent - rebilled:,} input tokens, net of {rebilled:,} billed again after changes"
     masked, cuts = metrics.get("masked_requests"), metrics.get("cuts")
     yield f"personal data was masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"
     if read := metrics.get("read_backs"):
-        yield f"the model read back {counted(read, 'time')} what was shortened or had left"
+        yield f"the model read back {counted(read, 'time')} what was shortened or had left; what was sent includes this"

@@ -10,7 +10,7 @@ import copy
 import logging
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, Unpack
 
@@ -149,7 +149,7 @@ class _Way(NamedTuple):
         prepared: Any = yield from self._prepared(asked, self.guard.preparing(asked))
         while True:
             sent = _guarded(_library(self.request), self.request, prepared)
-            answer = self._metered((yield Ask(self.send, (sent,))), prepared)
+            answer = self._metered((yield Ask(self.send, (sent,))), prepared, is_hidden=asked.turn is not None)
             if not prepared.may_be_sent_again(answer.status_code) or not can_decode(encoding_of(answer)):
                 return prepared, answer
             refused: Any = yield Ask(self.read, (answer, self.guard.max_answer))
@@ -165,9 +165,9 @@ class _Way(NamedTuple):
             return (yield from flow)
         return (yield Ask(asyncio.to_thread, (drive, flow)))
 
-    def _metered(self, answer: Any, prepared: Prepared) -> Any:  # noqa: ANN401
+    def _metered(self, answer: Any, prepared: Prepared, *, is_hidden: bool) -> Any:  # noqa: ANN401
         """Return an answer whose reported tokens are counted as it passes."""
-        billed = Billed(self.guard.metrics, prepared.billed_to, prepared.prompt)
+        billed = Billed(self.guard.metrics, prepared.billed_to, prepared.prompt, is_hidden=is_hidden)
         answer.extensions[_BILLED] = billed
         if answer.is_stream_consumed:
             billed.feed(answer.content)
@@ -194,10 +194,12 @@ def _exchanged(
     asked: WireRequest | None = _asked(request, (yield Ask(getattr(request, read))))
     answer: Any = None
     billed: Counter[str] = Counter()
+    told: Mapping[str, str] | None = None
     try:
         while asked is not None:
             prepared, answer = yield from way.answered(asked)
-            _without_ours(answer).headers.update(prepared.headers)
+            told = prepared.headers if told is None else told  # what the client asked; it sees no other request
+            _without_ours(answer).headers.update(told)
             if not _is_read(answer, prepared, guard, path):
                 return answer
             if _is_stream(answer):
@@ -300,8 +302,7 @@ def _refused(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any
         guard.metrics.add("failures", cause=name)
     else:
         name, code = type(error).__name__, name_of(error)
-        guard.metrics.add("refused", error=name)
-        guard.refusals[name] = guard.shown(str(error))
+        guard.note_refusal(name, status, str(error))
     _LOG.warning("request refused with status %d: %s", status, name)
     headers = {"content-type": "application/json", ERROR_HEADER: name}
     return library.Response(status, headers=headers, content=error_body(code, str(error), status=status, path=path))

@@ -356,6 +356,7 @@ def main():
     parser.add_argument("--parallel", type=int, default=4, help="calls at a time, for clients that take several")
     parser.add_argument("--timeout", type=int, default=400, metavar="SECONDS")
     parser.add_argument("--show", action="store_true", help="print what each client printed")
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="keep the requests of each run without the guard")
     given = parser.parse_args()
     given.bin = str(Path(given.bin).resolve())
     titles = f"{HEAD} | refused | seconds | verdict".split(" | ")
@@ -369,6 +370,10 @@ def main():
         for parallel in (1, given.parallel) if client.is_parallel else (1,):
             control = ran(label, client, None, given, parallel=parallel)
             print(control.row(control, 0), flush=True)
+            if given.save and parallel == 1:
+                given.save.mkdir(parents=True, exist_ok=True)
+                lines = map(json.dumps, control.provider.loop)
+                (given.save / f"{label}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             least_prefix = KEPT if parallel == 1 else KEPT_IN_PARALLEL
             budgets = given.budgets if parallel == 1 else "64000,smallest"
             for asked in budgets.split(","):

@@ -218,6 +218,7 @@ def test_the_chain_counts_a_session_as_the_body_is_counted(api, steps, lines, pa
 
 
 @pytest.mark.recordings
+@pytest.mark.timeout(2_400 if ALL else 300)
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize(("messages", "tools"), list(recorded()))
 def test_a_recorded_session_is_never_refused_from_what_must_stay_up(api, messages, tools):

@@ -65,6 +65,7 @@ def used():
         ):
             client.post("/v1/chat/completions", json=broken, headers=headers)
         client.post(f"/v1/other/{MAIL}", json={"text": MAIL}, headers=headers)
+        client.post("/v1/chat/completions", content=b"{broken", headers=headers)
         yield client, upstream
 
 
@@ -118,7 +119,7 @@ def test_the_page_shows_the_sums_of_metrics_and_holds_no_value():
         "refused": sums(text, "refused_total"),
         "input tokens came in": came,
         "input tokens sent": sent,
-        "saved, net of what cuts billed again": came - sent - sums(text, "rebilled_tokens_total"),
+        "saved, net of what was billed again": came - sent - sums(text, "rebilled_tokens_total"),
         "cuts": sums(text, "cuts_total"),
         "requests in which values were masked": sums(text, "masked_requests_total"),
         "input tokens reported": sums(text, "billed_tokens_total", kind="input"),
@@ -131,8 +132,10 @@ def test_the_page_shows_the_sums_of_metrics_and_holds_no_value():
         kinds = ("input", "cached", "written", "output")
         told = [sums(text, "billed_tokens_total", model=model, kind=kind) for kind in kinds]
         assert rows[model] == [str(told[0] // 3_000), *map(str, told)]
-    for name, count in re.findall(r'^ctxguard_refused_total\{error="(\w+)"\} (\d+)', text, re.MULTILINE):
-        ((told, shown_count),) = [row for row in shown.rows if row[0].startswith(name)]
+    refused = re.findall(r'^ctxguard_refused_total\{error="(\w+)",status="(\d+)"\} (\d+)', text, re.MULTILINE)
+    assert [status for name, status, _ in refused if name == "WireError"] == ["400", "403"]
+    for name, status, count in refused:
+        ((told, shown_count),) = [row for row in shown.rows if row[0].startswith(f"{name}, status {status}")]
         assert shown_count == count
         assert len(told) > len(name) + 20, "a refusal says what helps"
     for kind in ("EMAIL", "CREDIT_CARD"):

@@ -187,3 +187,26 @@ def test_a_port_in_use_is_named_in_one_line_that_says_what_to_do():
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == f"ctxguard: 127.0.0.1:{port}: address already in use; name another port or host\n"
+
+
+def test_a_client_that_did_not_use_the_guard_is_told_apart_from_one_that_did(run):
+    _, told, status = run("print('hello')")
+    assert status == 0
+    assert "0 requests: the client did not use the guard" in told
+    assert "personal data" not in told
+
+
+def test_a_provider_that_is_down_names_no_option_that_run_lacks(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    source = """
+        body = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi."}]}
+        try:
+            ask(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)
+        except urllib.error.HTTPError as error:
+            print(error.code, error.read().decode())
+    """
+    out, told, _ = run(source, OPENAI_BASE_URL=f"http://127.0.0.1:{port}/v1")
+    assert out.startswith("502 ")
+    assert f"cannot reach http://127.0.0.1:{port}" in out
+    assert "--" not in out + told
