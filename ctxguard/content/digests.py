@@ -22,7 +22,7 @@ _LEAST_BEGINNING: Final = 16
 _LARGE: Final = 16_384
 """Characters of YAML of which only the beginning is read."""
 _LINE: Final = 120  # characters of a line in a digest
-_SHORT: Final = 60  # characters of a value that a digest may contain
+_SHORT: Final = 60  # characters of a value that a digest contains; of a longer one, the beginning
 _LOGS: Final = (FileType.CONSOLE, FileType.LOG, FileType.TEXT)
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 
@@ -62,7 +62,7 @@ def _tree(text: str, file_type: FileType) -> object:
 def _of_tree(tree: object, max_tokens: int, count: Count) -> list[str]:
     """Return the size of a list, and values with their keys, in their order, so that what belongs together stays so.
 
-    Ids and other names are chosen before short values such as a city; each value of a key is told once.
+    Ids and other names are chosen before other values, such as a city; each value of a key is told once.
     """
     size = _size_of(tree)
     left = max_tokens - count(f"{size}; ")
@@ -92,14 +92,15 @@ def _size_of(tree: object) -> str:
 
 
 def _values(tree: object) -> Iterator[tuple[str, str, bool]]:
-    """Walk the short values of a tree with their keys, and whether they are names, and the names within long texts."""
+    """Walk the values of a tree with their keys, and whether they are names; of long texts, names or the beginning."""
     for pair in walk(tree):
         key, node = pair
         names = list(names_under([pair]))
-        if isinstance(node, (dict, list, bool)) or node is None or len(str(node)) > _SHORT:
+        text = str(node).lower() if isinstance(node, bool) else str(node)
+        if isinstance(node, (dict, list)) or node is None or (names and len(text) > _SHORT):
             yield from ((label, name, True) for label, name in names)
-        elif str(node).strip() and not str(node).startswith("…"):
-            yield key, " ".join(str(node).split()), bool(names)
+        elif text.strip() and not text.startswith("…"):
+            yield key, clipped(text, _SHORT), bool(names)
 
 
 def _beginning(text: str, available: int, count: Count) -> str:

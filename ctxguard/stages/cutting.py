@@ -200,13 +200,10 @@ class Cutter:
 
     def _with_views(self, state: WindowState, numbers: Sequence[int], number: int, goal: int) -> WindowState:
         """Return the state with outputs that are not recent as short views, oldest first, until the goal is reached."""
-        for other in numbers:
-            if state.total <= goal:
-                break
-            if other <= number - _RECENT:
-                state = self._bounded(
-                    state, other, self._outputs(other, number), _VIEW, number, "older output, shortened at a cut"
-                )
+        for other in (n for n in numbers if n <= number - _RECENT):
+            if state.total > goal:
+                outputs = self._outputs(other, number)
+                state = self._bounded(state, other, outputs, _VIEW, number, "older output, shortened at a cut")
         return state
 
     def _bounded(

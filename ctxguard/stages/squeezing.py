@@ -125,19 +125,13 @@ def water_level(tokens: Iterable[int], room: int, floor: int) -> int:
 def squeezed_to(
     artifact: Artifact, cap: int, draft: Draft, *, is_open: bool, handle: str | None = None, at: Artifact | None = None
 ) -> Artifact:
-    """Return an artifact shortened to `cap` tokens, first its content, then its arguments, as far as possible."""
-    squeezed = bounded(artifact, cap, draft, at=at, handle=handle)
+    """Return an artifact shortened to `cap` tokens as far as possible: the longest of its content and its arguments."""
     count = draft.counter
-    if is_open or count.artifact(squeezed) <= cap:
-        return squeezed
-    excess = count.artifact(squeezed) - cap
-    calls = []
-    for call in squeezed.calls:
-        room = count.text(call.arguments)
-        shorter = _shorter_call(call, max(4, room - excess), draft)
-        excess -= room - count.text(shorter.arguments)
-        calls.append(shorter)
-    return squeezed.revised(calls=tuple(calls)) if squeezed.calls else squeezed
+    if artifact.calls and not is_open:
+        sizes = [count.text(artifact.text), *(count.text(call.arguments) for call in artifact.calls)]
+        limit = water_level(sizes, sum(sizes) - count.artifact(artifact) + cap, _FLOORS[1] // 2)
+        artifact = artifact.revised(calls=tuple(_shorter_call(call, limit, draft) for call in artifact.calls))
+    return bounded(artifact, cap, draft, at=at, handle=handle)
 
 
 def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft) -> ToolCall:

@@ -233,7 +233,9 @@ def _about(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
 
 
 def _is_path(text: str) -> bool:
-    return "/" in text and _PLAIN.fullmatch(text) is not None and names_in(text) == (text,)
+    # A long one is judged by its last folders: a name has at most `LONGEST` characters.
+    end = text if len(text) <= LONGEST else text[-LONGEST:].partition("/")[2]
+    return len(text) <= 2 * LONGEST and "/" in text and _PLAIN.fullmatch(text) is not None and names_in(end) == (end,)
 
 
 def _shown(value: str) -> str:

@@ -54,6 +54,29 @@ def test_names_are_what_a_later_step_would_repeat(text, names):
     assert names_in(text) == names
 
 
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("A7" * 150, "A7A7"),
+        ("iVBORw0KGgo" * 40, "iVBORw0KGgo"),
+        ("the customer wants the window seat and nothing else, and says so again and again", "the customer wants"),
+        (True, "true"),
+        (False, "false"),
+        (0.0, "0.0"),
+        ("short", "short"),
+    ],
+)
+def test_each_kind_of_value_of_json_is_told_with_its_key(value, told):
+    for tree in ({"roaming": value, "n": 5}, [{"roaming": value, "n": 5}], {"of": {"roaming": [value]}, "n": 5}):
+        assert f"roaming {told}" in digest(json.dumps(tree), 100, count=COUNT)
+
+
+def test_long_values_are_told_after_names_and_short_ones():
+    text = json.dumps({"note": "word " * 80, "id": "A-4711", "city": "Rome"})
+    assert "A-4711" in digest(text, 8, count=COUNT)
+    assert "note" not in digest(text, 8, count=COUNT)
+
+
 def test_the_rarest_names_come_in_their_order():
     names = labeled_names("id_1 name_a id_2 name_a id_3 name_a", 3)
     assert names == (("", "id_1"), ("", "id_2"), ("", "id_3"))

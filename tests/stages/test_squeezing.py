@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 
 import pytest
 from builders import assistant, exchange, user
 
-from ctxguard import Artifact, BudgetExceededError, Stabilizer
+from ctxguard import Artifact, BudgetExceededError, Stabilizer, ToolCall
 from ctxguard.files.results import recall_tool
 from ctxguard.stores import MemoryStore
 
@@ -119,3 +120,34 @@ def test_a_larger_budget_is_never_refused_where_a_smaller_one_was_enough(seed, o
             break
     assert served == 40
     assert refused == []
+
+
+PAGE = "\n".join(f"line {n} of the page, written at length" for n in range(400))
+
+
+def written(said, *contents):
+    """Return the message that the model is left with, in a window that its calls exceed."""
+    calls = tuple(
+        ToolCall("write", json.dumps({"path": f"{n}.md", "content": c}), f"c{n}") for n, c in enumerate(contents)
+    )
+    results = [Artifact("tool", "done", answers=call.id) for call in calls]
+    history = [user("Write the page."), Artifact("assistant", said, calls=calls), *results]
+    result = Stabilizer.from_policy("agent", 1_000, counter="estimate").stabilize(history)
+    assert result.report.tokens_after <= 1_000
+    return result.artifacts[1]
+
+
+@pytest.mark.parametrize("contents", [(PAGE,), (PAGE, PAGE), ("short", PAGE), (PAGE, "short", "short, too")])
+def test_of_a_message_the_longest_texts_are_squeezed_and_short_ones_stay(contents):
+    said = "Now I write the whole page, with all changes at once."
+    message = written(said, *contents)
+    assert message.text == said
+    for call, content in zip(message.calls, contents, strict=True):
+        arguments = json.loads(call.arguments)
+        assert len(call.arguments) < len(PAGE) / 2 if content is PAGE else arguments["content"] == content
+
+
+def test_short_arguments_stay_when_the_text_of_their_message_is_squeezed():
+    message = written(PAGE, "short")
+    assert 0 < len(message.text) < len(PAGE)
+    assert json.loads(message.calls[0].arguments)["content"] == "short"

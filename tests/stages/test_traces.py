@@ -89,6 +89,18 @@ def test_a_number_has_the_name_of_its_parameter_and_a_path_needs_none():
     assert step_of("Bash", None, command="make it", timeout=30_000).what == '"make it"'
 
 
+@pytest.mark.parametrize("tool", ["Read", "Edit", "view_image"])
+@pytest.mark.parametrize("length", [20, 110, 118, 119, 120, 121, 130, 180, 235])
+def test_a_long_path_is_told_whole_with_its_file_name(tool, length):
+    path = f"/home/{'packages/' * 30}"[: length - len("/migrate_ids.exs")].rstrip("/") + "/migrate_ids.exs"
+    assert step_of(tool, None, file_path=path, offset=3).what == path
+
+
+def test_a_blob_with_slashes_is_no_path():
+    step = step_of("upload", None, data="iVBORw0KGgo/AAAANSUhEUg" * 60)
+    assert len(step.what) < 80
+
+
 def test_ids_of_a_result_stand_behind_their_keys_and_prices_do_not():
     result = json.dumps(
         {"id": "A-17", "legs": [{"flight_number": "HAT041", "price": 137}, {"flight_number": "HAT077"}]}
