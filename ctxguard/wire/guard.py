@@ -23,9 +23,9 @@ from ctxguard.adapting.per_run import OnReport, tell, valid_listener
 from ctxguard.checks.no_pii import shown_place
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import FIXED_SHARE, ConfigError, CtxguardError, HistoryError, WireError, sensible_budget
-from ctxguard.formats.counting import count_sent
 from ctxguard.formats.format import Format
 from ctxguard.formats.registry import format_of
+from ctxguard.formats.requests import count_sent
 from ctxguard.pii import Vault
 from ctxguard.report import Report
 from ctxguard.report.telemetry import Metrics
