@@ -243,8 +243,9 @@ def covered(values: list[float], share: float) -> float:
 
 
 def main() -> None:
-    folders = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
-    folder = Path(folders[0]) if folders else DATA
+    folder = next((Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")), DATA)
+    if not (folder / "requests.jsonl.gz").exists():
+        sys.exit(f"no recorded requests in {folder}: name the folder that holds requests.jsonl.gz")
     rows = compared(read_usage(folder / "requests.jsonl.gz"))
     if "--measured" in sys.argv:
         for name, entry in measured(rows).items():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from ctxguard.adapting.adapter import request_flow
+from ctxguard.adapting.adapter import request_flow, require_stabilizer
 from ctxguard.adapting.registry import Adapter
 from ctxguard.adapting.request import Request
 from ctxguard.adapting.tools import RecallToolFactory
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.chat import OpenAIAdapter
-from ctxguard.formats.requests import Requests
+from ctxguard.formats.requests import Requests, tools_beyond_estimate
 from ctxguard.formats.responses import ResponsesAdapter
 
 if TYPE_CHECKING:
@@ -93,10 +93,12 @@ def stabilize_input(
         HistoryError: an item cannot be read.
         BudgetExceededError: the mandatory messages do not fit.
     """
-    adapter = cast("Adapter[Sequence[MessageT]]", ResponsesAdapter(incremental=incremental))
+    kind = ResponsesAdapter(incremental=incremental)
+    adapter = cast("Adapter[Sequence[MessageT]]", kind)
     request = Request(items, instructions, tools or ())
+    overhead = tools_beyond_estimate({"input": items}, kind, require_stabilizer(stabilizer).counter)
     done, report = yield from request_flow(
-        stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False
+        stabilizer, adapter, request, window=window, keep_thinking=keep_thinking, is_editable=False, overhead=overhead
     )
     return list(done.messages), report
 

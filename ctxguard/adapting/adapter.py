@@ -34,6 +34,7 @@ def request_flow(
     overflowed: bool = False,
     is_editable: bool = True,
     recount: Callable[[Request[Native]], int] | None = None,
+    overhead: int = 0,
 ) -> Generator[Ask, object, tuple[Request[Native], Report]]:
     """Stabilize a request, as a generator that yields an `Ask` for all I/O. The request and all in it are not changed.
 
@@ -51,6 +52,7 @@ def request_flow(
         is_editable: Whether the caller sends the returned instructions and tools; if it sends its own, a rule that
             matches in them fails the check `NoPII`.
         recount: Counts the request as it is written.
+        overhead: Tokens of the request that nothing else here counts; negative if the chain counts too many.
 
     Returns:
         The stabilized request, and the report.
@@ -61,6 +63,7 @@ def request_flow(
     """
     require_stabilizer(stabilizer)
     texts = RequestTexts.of(request, stabilizer, is_editable=is_editable, window=window, recount=recount)
+    texts.overhead = max(0, texts.overhead + overhead)
     chain = with_adapter_stages(stabilizer, adapter, keep_thinking=keep_thinking)
     tightened = {"window": window} if overflowed else None
     sent, report, _ = yield from texts_flow(chain, adapter, request.messages, texts, window=window, tightened=tightened)

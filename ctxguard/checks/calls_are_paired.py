@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Draft
@@ -38,28 +39,32 @@ class CallsArePaired:
                     abandoned.add(calls.unanswered())
                     calls = _Calls()
                 if artifact.calls:
-                    calls.add((f"artifacts[{position}].calls[{n}]", call) for n, call in enumerate(artifact.calls))
+                    calls.add(((position, n), call) for n, call in enumerate(artifact.calls))
             elif calls.take(artifact):
                 continue
             elif artifact.answers is not None and abandoned.take(artifact):
                 yield Finding("a tool result does not follow its call", f"artifacts[{position}]")
             elif not (self.allow_bare and artifact.answers is None and _is_of_transcript(artifact)):
                 yield Finding("a tool result answers no open call", f"artifacts[{position}]")
-        for place, _ in abandoned.unanswered():
-            yield Finding("a tool call has no result", place)
+        for (position, n), _ in abandoned.unanswered():
+            yield Finding("a tool call has no result", f"artifacts[{position}].calls[{n}]")
+
+
+_Placed: TypeAlias = tuple[tuple[int, int], ToolCall]
+"""A call after the number of its artifact and its own number there."""
 
 
 class _Calls:
     """The calls that have no result yet, with their places: `by_id` is empty only if none was added."""
 
     def __init__(self) -> None:
-        self.by_id: dict[str | None, deque[tuple[str, ToolCall]]] = {}
+        self.by_id: dict[str | None, deque[_Placed]] = {}
 
-    def add(self, placed: Iterable[tuple[str, ToolCall]]) -> None:
+    def add(self, placed: Iterable[_Placed]) -> None:
         for place, call in placed:
             self.by_id.setdefault(call.id, deque()).append((place, call))
 
-    def unanswered(self) -> list[tuple[str, ToolCall]]:
+    def unanswered(self) -> list[_Placed]:
         return [one for calls in self.by_id.values() for one in calls]
 
     def take(self, result: Artifact) -> bool:

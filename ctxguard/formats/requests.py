@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ctxguard.adapting.adapter import request_flow, stabilize_native, window_for
+from ctxguard.adapting.adapter import request_flow, require_stabilizer, stabilize_native, window_for
 from ctxguard.adapting.editing import are_same_objects, copy_with
 from ctxguard.adapting.fields import get, member_at
 from ctxguard.adapting.request import Request
@@ -103,6 +103,14 @@ def count_sent(body: Mapping[str, object], kind: Format, count: ArtifactCounter)
         count.counter.accuracy,
         (*tools.uncounted, *_beyond(body), *_links(read.artifacts)),
     )
+
+
+def tools_beyond_estimate(body: Mapping[str, object], kind: Format, count: ArtifactCounter) -> int:
+    """Return the tokens of tools defined among the messages, less those that a chain estimates: it sees messages."""
+    if not (bringing := kind.bringing(body)):
+        return 0
+    exact, without = (count_sent({kind.history: items}, kind, count).tokens for items in (bringing, []))
+    return exact - without - count.artifacts(kind.read(bringing))
 
 
 _STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content", "preset", "prompt")
@@ -242,6 +250,7 @@ class Requests:
             window=window_for(stabilizer, window, request.get("model") or request.get("modelId")),
             keep_thinking=keep_thinking,
             recount=lambda done: count_sent(written(done), kind, stabilizer.counter).tokens,
+            overhead=tools_beyond_estimate(request, kind, require_stabilizer(stabilizer).counter),
         )
         return written(done), report
 

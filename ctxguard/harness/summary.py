@@ -135,6 +135,6 @@ def advice(report: ReplayReport) -> Iterator[str]:
             )
         if own.cut_share is not None and own.cut_share > MANY_CUTS:
             yield (
-                f"{run.label}: {own.cut_share:.0%} of the calls cut: the budget is close to the mandatory messages; "
+                f"{run.label}: {own.cut_share:.0%} of the calls cut: the budget is small for this history; "
                 "raise it or lower target"
             )

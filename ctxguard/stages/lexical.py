@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
-from math import log1p
+from math import log
 from typing import Final, TypeAlias
 
 Document: TypeAlias = tuple[str, ...]
@@ -26,6 +26,8 @@ _MOST_TERMS: Final = 64
 """Terms of a query that are looked up, the rarest; a pasted log would otherwise match half of the index."""
 _MOST_FOUND: Final = 2_000
 """Most documents that are scored for a query, those with its rarest terms: the limit of the work of a turn."""
+_LEAST: Final = 0.01
+"""Weight of a word that half of the documents contain: it decides only where no other word does."""
 PASSAGE: Final = 400
 """Characters of a passage of a long text, about."""
 _ENDINGS: Final = re.compile(r"(?<=[a-z]{3})(?:ies|ing|ed|es|s|y|e)$")
@@ -53,7 +55,7 @@ class LexicalIndex:
     So an earlier copy of a question does not rank above its answer. Documents are added one at a time, numbered from 0.
 
     k1 = 1.2 and b = 0.75, the usual values (https://en.wikipedia.org/wiki/Okapi_BM25); English endings are removed, so
-    that most forms of a word match.
+    that most forms of a word match. A word in half of the documents or more hardly counts: every question has it.
     """
 
     def __init__(self) -> None:
@@ -92,7 +94,7 @@ class LexicalIndex:
 
     def _rarity(self, term: str) -> float:
         found = len(self._found.get(term, ()))
-        return log1p((len(self._sizes) - found + 0.5) / (found + 0.5))
+        return max(_LEAST, log((len(self._sizes) - found + 0.5) / (found + 0.5)))
 
     def _read(self) -> None:
         """Index the words of the documents that were added since the last query."""

@@ -13,7 +13,7 @@ from ctxguard.adapting.tool_schemas import tools_of_call
 from ctxguard.artifacts import Field
 from ctxguard.checks.no_pii import scan, shown_place
 from ctxguard.errors import CheckFailedError
-from ctxguard.formats.requests import count_sent
+from ctxguard.formats.requests import count_sent, tools_beyond_estimate
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.tokens.text_cache import TextCache
 from ctxguard.wire.texts import Use, Values, texts_of
@@ -153,10 +153,8 @@ class BodyTexts:
             for place, text, use in texts_of(kind.searched(rest))
             if use is Use.TEXT and check.found(text, Use.TEXT)
         )
-        bringing = kind.bringing(body)
-        overhead = count_sent({**rest, kind.history: bringing}, kind, counter).tokens
-        if bringing:  # the chain estimates them, as messages
-            overhead = max(0, overhead - counter.artifacts(kind.read(bringing)))
+        overhead = count_sent({**rest, kind.history: []}, kind, counter).tokens
+        overhead = max(0, overhead + tools_beyond_estimate(body, kind, counter))
         return cls(kind, body, check, counter, beside, beside.growth + overhead, details=details)
 
     def written(self, changes: Mapping[Path, object], _instructions: str, native: Any) -> Mapping[str, object]:  # noqa: ANN401

@@ -54,7 +54,7 @@ class Guarding:
     """How requests are guarded, apart from the chain."""
 
     on_unreadable: str = "refuse"
-    strategy: Literal["pseudonymize", "redact"] = "pseudonymize"
+    strategy: Literal["pseudonymize", "redact"] | None = None
     max_body: int = 50_000_000
     max_answer: int = 50_000_000
     store: str | None = None
@@ -187,12 +187,13 @@ def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConf
     from ctxguard.wire.guard import Guard
     from ctxguard.wire.sessions import Credentials
 
+    pii = load_context_config(chain.config).pii
     vault, place = guarding.vault(known.store), guarding.store or known.store
     if guarding.recall and workers > 1 and place is None:
         raise ConfigError("--recall with several workers needs --store URL, which they share", setting="recall")
     return Guard(
         chain.stabilizer(known, default=DEFAULT_BUDGET, changes={"mode": guarding.mode}),
-        strategy=guarding.strategy,
+        strategy=guarding.strategy or pii.strategy or "pseudonymize",
         on_unreadable="refuse" if guarding.on_unreadable == "refuse" else guarding.on_unreadable.split(","),
         max_body=guarding.max_body,
         max_answer=guarding.max_answer,
@@ -201,7 +202,7 @@ def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConf
         takes_sessions=workers == 1 or vault is not None,
         cache_control=guarding.cache_control,
         holdout=guarding.holdout,
-        tools=load_context_config(chain.config).pii.tools or {},
+        tools=pii.tools or {},
         recall=guarding.recall and (place is None or open_store(place)),
         audit=None if guarding.audit is None else _audit_log(guarding.audit, guarding.vault_key_file),
     )

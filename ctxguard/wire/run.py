@@ -64,7 +64,7 @@ def run(
     with _logged(log) as warnings, _served(app, listening):
         threading.Thread(target=guard.warm).start()  # not a daemon: the interpreter must not end while it loads
         status = _waited([program, *arguments, *command[1:]], environment)
-    for line in (*warnings, *summary(guard.metrics)):
+    for line in (*warnings, *summary(guard.metrics, observed=guard.stabilizer.mode == "observe")):
         note(line)
     raise typer.Exit(status)
 
@@ -192,8 +192,8 @@ def _waited(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return 128 - status if status < 0 else status
 
 
-def summary(metrics: Metrics) -> Iterator[str]:
-    """Yield the lines of the summary."""
+def summary(metrics: Metrics, *, observed: bool = False) -> Iterator[str]:
+    """Yield the lines of the summary; if the guard only observed, it changed nothing."""
     requests, refused = metrics.get("requests"), metrics.get("refused")
     came, sent = (metrics.get("input.tokens", side=side) for side in ("received", "sent"))
     if not requests and not refused:
@@ -215,6 +215,7 @@ def summary(metrics: Metrics) -> Iterator[str]:
     if rebilled := metrics.get("rebilled.tokens"):
         yield f"saved: {came - sent - rebilled:,} input tokens, net of {rebilled:,} billed again after changes"
     masked, cuts = metrics.get("masked_requests"), metrics.get("cuts")
-    yield f"personal data was masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"
+    told = "nothing was changed; enforced, personal data would be" if observed else "personal data was"
+    yield f"{told} masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"
     if read := metrics.get("read_backs"):
         yield f"the model read back {counted(read, 'time')} what was shortened or had left; what was sent includes this"

@@ -380,6 +380,21 @@ def test_scores_find_rare_words_and_do_not_depend_on_what_was_asked_before():
     assert index_of().matches("x") == {}
 
 
+def test_questions_from_a_template_do_not_recall_each_other():
+    """They share all words but the ones that matter, and half of the messages have the shared ones."""
+    history = [Artifact("system", "You help.")]
+    cuts = recalled = 0
+    stabilizer = Stabilizer(2_000, stages=[*BEFORE, *windowed(0.5, threshold=0.4), OrderByAuthority()])
+    for turn in range(60):
+        history.append(Artifact("user", f"Question {turn}: customer c{turn} asks about the order A-{turn}. " * 6))
+        report = stabilizer.stabilize(history).report
+        cuts += report.cut is not None and report.cut.fresh
+        recalled += any(decision.action == "recalled" for decision in report.decisions)
+        history.append(Artifact("assistant", f"A-{turn} is on truck {turn}. " * 9))
+    assert cuts < 20
+    assert recalled < 20
+
+
 def test_a_very_long_query_is_answered_by_its_rarest_words():
     query = " ".join(f"filler{n}" for n in range(500)) + " common word7"
     scores = index_of(*((f"word{n} common, and three more",) for n in range(50))).matches(query)

@@ -1,4 +1,7 @@
-"""Tools are fixed parts wherever a request defines them: counted as tools, warned of, refused with a code of their own."""
+"""Tools are fixed parts wherever a request defines them: counted as tools, warned of, refused with a code of their own.
+
+The same holds for a program that calls `stabilize_request` and for a request on the wire.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from ctxguard.errors import BudgetExceededError
 from ctxguard.tokens import count_request
 from ctxguard.wire import Guard, Transport
 from ctxguard.wire.guard import WireRequest
+from ctxguard_openai import stabilize_input, stabilize_request
 
 ABOUT = {"type": "string", "description": "What it is about. " * 9}
 TOOLS = [
@@ -54,21 +58,38 @@ def counted(raw):
     return count_request(json.loads(raw), api="responses").tokens
 
 
+def on_the_wire(place, stabilizer):
+    prepared = Guard(stabilizer).prepare(asked(place))
+    return counted(prepared.body), prepared.report
+
+
+def in_a_program(place, stabilizer):
+    body, report = stabilize_request(json.loads(asked(place).body), stabilizer)
+    return counted(json.dumps(body)), report
+
+
+def as_input(place, stabilizer):
+    body = json.loads(asked(place).body)
+    items, report = stabilize_input(body["input"], stabilizer, tools=body.get("tools"))
+    return counted(json.dumps({**body, "input": items})), report
+
+
 @pytest.mark.parametrize("place", PLACES)
-def test_no_budget_is_exceeded_and_the_report_counts_the_body(place):
+@pytest.mark.parametrize("sent_by", [on_the_wire, in_a_program, as_input])
+def test_no_budget_is_exceeded_and_the_report_counts_the_body(place, sent_by):
     whole, sent, refused = counted(asked(place).body), 0, 0
     for percent in range(50, 130, 2):
         budget = whole * percent // 100
         try:
-            prepared = Guard(Stabilizer(budget, headroom=0, shorten_tools=False)).prepare(asked(place))
+            tokens, report = sent_by(place, Stabilizer(budget, model="gpt-5", headroom=0, shorten_tools=False))
         except BudgetExceededError as error:
             refused += 1
             assert error.needed > budget
             continue
         sent += 1
-        assert counted(prepared.body) <= budget
-        assert abs(prepared.report.tokens_after - counted(prepared.body)) <= 8
-        assert abs(prepared.report.tokens_before - whole) <= 8
+        assert tokens <= budget
+        assert abs(report.tokens_after - tokens) <= 8
+        assert abs(report.tokens_before - whole) <= 8
     assert sent > 10
     assert refused > 3
 

@@ -83,6 +83,20 @@ def test_a_client_is_guarded_by_the_usual_variables_for_several_providers(run):
     assert "Traceback" not in told
 
 
+def test_a_guard_that_observes_says_that_it_changed_nothing(run):
+    source = f"""
+        body = {{"model": "gpt-5", "messages": [{{"role": "user", "content": "Find {MAIL}."}}]}}
+        ask(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)
+    """
+    openai = WireProvider(steps=0)
+    with provider_at(openai) as one:
+        _, told, status = run(source, options=["--mode", "observe"], OPENAI_BASE_URL=f"{one}/v1/")
+    assert status == 0, told
+    assert MAIL in json.dumps(openai.bodies)
+    assert "personal data was masked" not in told
+    assert "nothing was changed; enforced, personal data would be masked in 1 request; 0 cuts" in told
+
+
 SHOW = "print(json.dumps([sys.argv[1:], dict(os.environ)]))"
 
 

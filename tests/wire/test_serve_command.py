@@ -16,9 +16,12 @@ import pytest
 from typer.testing import CliRunner
 from wire_server import WireProvider, provider_at
 
+from ctxguard.cli.options import StabilizerOptions, settings_of
 from ctxguard.cli.program import app
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.pii import new_key
+from ctxguard.wire.asked import WireRequest
+from ctxguard.wire.cli import Guarding, guard_of
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
@@ -82,6 +85,26 @@ def test_it_masks_by_the_rules_that_are_named_and_says_so(tmp_path):
         told = process.communicate(timeout=30)[1]
     assert provider.bodies[0]["messages"][0]["content"] == "My name is <PERSON_1>."
     assert "masked by the rules standard, people" in told
+
+
+@pytest.mark.parametrize(
+    ("configured", "chosen", "sent"),
+    [
+        (None, None, "<EMAIL_1>"),
+        ("redact", None, "[REDACTED_EMAIL]"),
+        ("redact", "pseudonymize", "<EMAIL_1>"),
+        ("{EMAIL: redact, '*': pseudonymize}", None, "[REDACTED_EMAIL]"),
+        (None, "redact", "[REDACTED_EMAIL]"),
+    ],
+)
+def test_the_strategy_is_that_of_the_command_line_else_that_of_the_configuration(tmp_path, configured, chosen, sent):
+    config = tmp_path / "ctxguard.yaml"
+    config.write_text("stabilizer: {}\n" if configured is None else f"pii:\n  strategy: {configured}\n")
+    chain = StabilizerOptions(config=config)
+    guard = guard_of(chain, Guarding(strategy=chosen), settings_of(config, says_none=True), workers=1)
+    body = json.dumps({"model": "gpt-5", "messages": [{"role": "user", "content": MAIL}]}).encode()
+    prepared = guard.prepare(WireRequest("POST", "/v1/chat/completions", {}, body))
+    assert json.loads(prepared.body)["messages"][0]["content"] == sent
 
 
 def test_without_a_budget_it_is_a_share_of_the_window_of_each_model(tmp_path):
