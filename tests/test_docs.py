@@ -176,6 +176,12 @@ def test_pages_use_public_names_alone():
     assert not private
 
 
+def test_every_row_of_a_table_is_in_a_table(site):
+    pages = [page for page in site.rglob("*.html") if "<table" in page.read_text(encoding="utf-8")]
+    assert len(pages) > 20
+    assert not [page.name for page in pages if re.search(r"<p>\s*\|", page.read_text(encoding="utf-8"))]
+
+
 def test_every_command_is_in_the_reference(site):
     page = (site / "reference" / "cli.html").read_text(encoding="utf-8")
     commands = list(run_path(str(DOCS / "scripts" / "reference.py"))["leaves"](get_command(app)))
