@@ -273,5 +273,9 @@ def test_two_cards_with_a_blank_between_them_are_found(second):
 @pytest.mark.parametrize("others", [2, 3, 5, 8])
 def test_a_row_of_groups_of_four_is_no_card(others):
     row = "2031 " * others
-    for text in (f"{row}4111 1111 1111 1111 end", f"begin 4111 1111 1111 1111 {row}", f"{row}4111 1111 1111 1111 {row}"):
+    for text in (
+        f"{row}4111 1111 1111 1111 end",
+        f"begin 4111 1111 1111 1111 {row}",
+        f"{row}4111 1111 1111 1111 {row}",
+    ):
         assert STANDARD.find(text) == ()
