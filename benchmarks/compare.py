@@ -126,6 +126,8 @@ def main() -> None:
             print(f"skipped {outcome}", file=sys.stderr)
         else:
             calls += outcome
+    if not calls:
+        sys.exit("no model call exceeds the budget: name recordings, or a smaller --budget")
     calls = list({(call.name, call.budget, call.place): call for call in calls}.values())
     if arguments.save:
         Path(arguments.save).write_text("".join(json.dumps(asdict(call)) + "\n" for call in calls), encoding="utf-8")

@@ -3,7 +3,7 @@
 ```
 CtxguardError
 ├── BudgetExceededError      the mandatory messages do not fit into the budget
-├── HistoryError             the history cannot be read: what is wrong, and at which message
+├── HistoryError             the history cannot be read: what is wrong, and where
 │   └── PairingError         calls and results do not pair, and repair was turned off
 ├── SessionFileError         a session file cannot be read: which file, which line
 ├── ConfigError              a setting is unknown, out of range or contradicts another
@@ -11,13 +11,13 @@ CtxguardError
 ├── DetectorError            a PII detector failed or was too slow
 ├── VaultError               a vault entry cannot be opened: wrong key, corrupt record
 ├── StoreError               the store cannot be opened, read or written
-├── PromptError              a prompt template cannot be used: which file, and what is wrong with it
+├── PromptError              a prompt template cannot be used: which file, and why
 │   └── PromptNotFoundError  the template, or one that it includes, is not there
-├── SummarizerError          a summarizer cannot be used in this call, such as an async one in a sync call
+├── SummarizerError          a summarizer cannot be used as given (async in a sync call)
 ├── TokenizerError           the named tokenizer is not available without the network
 ├── AdapterError             no adapter of that name, or a message an adapter cannot take
 ├── AuditError               the record of a request cannot be written, so it was not sent
-└── WireError                an HTTP request cannot be read, or is too large, so it was not sent
+└── WireError                an HTTP request cannot be read, or is too large; not sent
 ```
 
 Every error carries its data as attributes; its message says what is wrong, where, and what to do.

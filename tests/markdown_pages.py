@@ -90,7 +90,7 @@ class Reader:
                 expected.append(line)
                 continue
             if command is not None:
-                said = self._run(command)
+                said = [line for part in command.split(" && ") for line in self._run(part)]
                 assert not expected or matches(said, expected), (
                     f"{self.page.name}:{where}: `{command}` said\n" + "\n".join(said)
                 )

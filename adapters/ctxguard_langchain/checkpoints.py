@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.types import Send
 from pydantic import BaseModel
 
 from ctxguard.pii import STANDARD, Masker, SessionVault
@@ -19,8 +21,8 @@ class MaskedSerializer(JsonPlusSerializer):
 
     What is stored has placeholders; what is loaded has the values again, each in its first spelling (`ADA@x.org` may
     come back as `ada@x.org`), or the placeholder where the vault has lost the value. Texts are masked in dicts, lists,
-    tuples, sets, messages and other pydantic models, and dataclasses. Keys, numbers, other objects, the names of
-    threads, and the metadata of a run, which checkpointers write without a serializer, are not.
+    tuples, sets, messages and other pydantic models, dataclasses, and what a `Send` carries. Keys, numbers, other
+    objects, the names of threads, and the metadata of a run, which checkpointers write without a serializer, are not.
 
     Args:
         vault: of one session; all threads of the checkpointer share it.
@@ -67,4 +69,7 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 -
         return value.model_copy(update={name: _changed(getattr(value, name), change) for name in names})
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{f.name: _changed(getattr(value, f.name), change) for f in fields(value) if f.init})
+    if isinstance(value, Send):
+        sent = value = copy(value)
+        sent.arg = _changed(sent.arg, change)
     return value

@@ -1,7 +1,8 @@
-"""ctxguard for pytest: check recorded sessions against the laws, `pytest --ctxguard-sessions=recordings/`.
+"""ctxguard for pytest: check recorded sessions against the laws.
 
-The fixture `assert_stable` replays sessions and fails at the first call that violates a law; `ctxguard_session` runs a
-test once for each session of the option. Nothing else of ctxguard is imported until they are used.
+`pytest --ctxguard-sessions=recordings/` names them. The fixture `assert_stable` replays sessions and fails at the first
+call that violates a law; `ctxguard_session` runs a test once for each session of the option. Nothing else of ctxguard
+is imported until they are used.
 """
 
 from __future__ import annotations

@@ -126,7 +126,10 @@ class ForRun:
     def bounded(
         self, output: Artifact, tool: str, *, session: object = None
     ) -> Generator[Ask, object, Artifact | None]:
-        """Return a tool's output masked and bounded; None if it is no larger than `max_result_tokens`."""
+        """Return a tool's output masked and bounded; None if it is no larger than `max_result_tokens`.
+
+        A vault gives its values back, so that the history stays raw.
+        """
         limit = self.options.max_result_tokens
         if limit is None or not self.bounds_outputs or self.stabilizer.counter.artifact(output) <= limit:
             return None
@@ -134,7 +137,10 @@ class ForRun:
         if not any(step.action == "bounded" for step in result.report.decisions[-1].steps):
             return None
         tell(self.options.on_report, result.report, session, tool=tool)
-        return result.artifacts[-1]
+        sent = result.artifacts[-1]
+        # The rest of the stored history has its values as well. A placeholder in it would be taken for a planted one.
+        vault = self.vault
+        return sent if vault is None else sent.edit(lambda _, text: vault.unmask(text))
 
 
 class PerRun(Generic[Context]):

@@ -50,7 +50,7 @@ def shortened_tools(
             no longer be recognized.
 
     Returns:
-        The tools themselves if they are small enough: by an estimate that needs no vocabulary.
+        The tools, unchanged if they are small enough by an estimate that needs no vocabulary.
     """
     limit, text = int(TOOLS_SHARE * budget), _as_text(tools)
     if _size(text) <= limit:

@@ -11,7 +11,7 @@ from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY, demo_session
 from ctxguard.report import Decision
 
-BAR = 26
+BAR = 22
 SHOWN = 46
 """Characters of a line that are shown: what half of a page takes, or a phone."""
 ROLES = {"system": "purple", "user": "blue", "assistant": "green", "tool": "amber", "trail": "pink"}
@@ -31,10 +31,8 @@ def draw(report: Report, width: int) -> str:
         width, f"One support session, {len(demo_session().native)} messages, a budget of {report.budget:,} tokens"
     )
     y = bars(picture, report, picture.top + 26)
-    legend(picture, y + 18)
-    y = table(picture, chosen(report), y + 54)
-    checks = ", ".join(check.name for check in report.checks if check.ok)
-    return picture.drawn(picture.note(y + 22, f"checked in the result: {checks}"))
+    legend(picture, y + 16)
+    return picture.drawn(table(picture, chosen(report), y + 42) + 8)
 
 
 def bars(picture: Picture, report: Report, y: float) -> float:
@@ -52,8 +50,8 @@ def bars(picture: Picture, report: Report, y: float) -> float:
             picture.box(x, y + 7, max(tokens * scale - 0.6, 0.4), BAR, ROLES[role])
             x += tokens * scale
         picture.line([(limit, y + 4), (limit, y + BAR + 10)], "red", **{"stroke-width": "2"})
-        y += 56
-    picture.text(limit + 8, y - 31, f"budget: {report.budget:,}", size=12, color="red")
+        y += 50
+    picture.text(limit + 8, y - 27, f"budget: {report.budget:,}", size=12, color="red")
     return y - 10
 
 
@@ -77,7 +75,7 @@ def legend(picture: Picture, y: float) -> None:
 
 
 def chosen(report: Report) -> list[Decision]:
-    """Return a decision of each kind: masked words, a dropped log, a shortened output, the trail, the last question."""
+    """Return a decision of each kind: masked words, a dropped log, a shortened output, the trail."""
     told = report.decisions
     came = [d for d in told if d.position is not None]
     said = next(d for d in came if d.action == "masked" and d.artifact.kind == "user")
@@ -85,19 +83,19 @@ def chosen(report: Report) -> list[Decision]:
     largest = max((d for d in came if d.action == "dropped"), key=lambda d: d.tokens_before)
     shortened = max((d for d in came if d.action in SHORTENED), key=lambda d: d.tokens_before)
     trail = next(d for d in told if d.position is None)
-    return [came[0], said, hidden, largest, shortened, trail, came[-1]]
+    return [said, hidden, largest, shortened, trail]
 
 
 def table(picture: Picture, told: list[Decision], y: float) -> float:
     """Write what was recorded beside what the model sees, on a phone above it; return where it ends."""
-    right, row, below = (picture.width / 2 + 10, 32, 0) if picture.is_wide else (LEFT + 12, 50, 18)
+    right, row, below = (picture.width / 2 + 10, 26, 0) if picture.is_wide else (LEFT + 12, 50, 18)
     headings = (
         ("recorded", "what the model sees") if picture.is_wide else ("recorded, and what the model sees of it", "")
     )
     for x, heading in zip((LEFT, right), headings, strict=True):
         picture.text(x, y, heading, size=12, weight="600", color="grey")
     for decision in told:
-        picture.box(LEFT, y + 12, 5, row - 8, ROLES[role_of(decision)])
+        picture.box(LEFT, y + 12, 5, row - 6, ROLES[role_of(decision)])
         left, seen = sides(decision)
         picture.pieces(LEFT + 12, y + 28, left)
         picture.pieces(right, y + 28 + below, seen)

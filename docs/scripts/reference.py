@@ -254,5 +254,5 @@ def _help_part(part: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text whose angle brackets are no markup."""
-    return text.replace("<", "&lt;")
+    """Return a text whose angle brackets are no markup, and whose options are code."""
+    return re.sub(r"(?<![\w`-])--[a-z][a-z-]*", r"`\g<0>`", text.replace("<", "&lt;"))

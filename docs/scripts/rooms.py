@@ -121,7 +121,7 @@ def budget(width: int) -> str:
         x, end = first + share * scale, top + step * len(BUDGET) - 12
         spans = [(top - 6, end)]
         if above:  # the labels stand between the bars
-            spans = [(top + above + n * step - 4, top + above + n * step + tall + 4) for n in range(len(BUDGET))]
+            spans = [(top + above + n * step, top + above + n * step + tall + 4) for n in range(len(BUDGET))]
         for begin, stop in spans:
             picture.line([(x, begin), (x, stop)], color, **{"stroke-dasharray": "5 4"})
         picture.text(x + shift, end + 14, words, size=11.5, color=color)

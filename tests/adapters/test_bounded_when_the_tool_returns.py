@@ -8,6 +8,8 @@ from inspect import signature
 import pytest
 
 from ctxguard import Stabilizer
+from ctxguard.pii import Vault, new_key
+from ctxguard.stores import MemoryStore
 
 ROWS = "\n".join(f"row {n}: the order of ann@example.com left the warehouse" for n in range(400))
 BUDGET = 1_500
@@ -19,7 +21,7 @@ def search(query: str) -> str:
     return ROWS if query == "long" else "one row"
 
 
-async def in_langchain(reports, query, limit=LIMIT, **settings):
+async def in_langchain(reports, query, limit=LIMIT, vault=None, **settings):
     agents = pytest.importorskip("langchain.agents")
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage
@@ -32,12 +34,15 @@ async def in_langchain(reports, query, limit=LIMIT, **settings):
 
     calls = [{"name": "search", "args": {"query": query}, "id": "1"}]
     model = Model(messages=iter([AIMessage("", tool_calls=calls), AIMessage("fine")]))
-    guard = ContextGuardMiddleware(Stabilizer(BUDGET, **settings), max_result_tokens=limit, on_report=reports.append)
+    guard = ContextGuardMiddleware(
+        Stabilizer(BUDGET, **settings), vault=vault, max_result_tokens=limit, on_report=reports.append
+    )
     agent = agents.create_agent(model, [search], middleware=[guard])
-    await agent.ainvoke({"messages": [("user", "Go")]}, {"configurable": {"thread_id": "s1"}})
+    done = await agent.ainvoke({"messages": [("user", "Go")]}, {"configurable": {"thread_id": "s1"}})
+    return done["messages"][2].content
 
 
-async def in_pydantic_ai(reports, query, limit=LIMIT, **settings):
+async def in_pydantic_ai(reports, query, limit=LIMIT, vault=None, **settings):
     ai = pytest.importorskip("pydantic_ai")
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
@@ -50,8 +55,9 @@ async def in_pydantic_ai(reports, query, limit=LIMIT, **settings):
 
     if "conversation_id" not in signature(ai.Agent.run).parameters:
         pytest.skip("this PydanticAI has no name for a conversation")
-    guard = ContextGuard(Stabilizer(BUDGET, **settings), max_result_tokens=limit, on_report=reports.append)
-    await ai.Agent(FunctionModel(scripted), capabilities=[guard], tools=[search]).run("Go", conversation_id="s1")
+    guard = ContextGuard(Stabilizer(BUDGET, **settings), vault=vault, max_result_tokens=limit, on_report=reports.append)
+    done = await ai.Agent(FunctionModel(scripted), capabilities=[guard], tools=[search]).run("Go", conversation_id="s1")
+    return done.all_messages()[2].parts[0].content
 
 
 DOORS = (in_langchain, in_pydantic_ai)
@@ -89,3 +95,14 @@ async def test_what_is_not_bounded_is_not_told(door, query, settings):
     reports = []
     await door(reports, query, **settings)
     assert [report.tool for report in reports] == [None, None]
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_the_history_stays_raw_with_a_vault(door):
+    pytest.importorskip("cryptography", reason="cryptography is not installed (extra vault)")
+    vault = Vault(MemoryStore(), key=new_key()).session("s")
+    output = await door([], "long", vault=vault)
+    assert "ann@example.com" in output
+    assert "<EMAIL_1>" not in output, "the next call would take it for one that the tool planted"
+    assert len(output) < len(ROWS) / 4
+    assert vault.original("<LITERAL_1>") is None

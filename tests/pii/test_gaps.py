@@ -247,3 +247,35 @@ def test_a_key_that_happens_to_have_no_digit_is_one(key):
 )
 def test_names_that_begin_like_keys_are_none(name):
     assert mask_pii(f"see {name} there") == f"see {name} there"
+
+
+@pytest.mark.parametrize("sign", [" ", "-"])
+@pytest.mark.parametrize("card", ["4111 1111 1111 1111", "5500-0000-0000-0004"])
+@pytest.mark.parametrize(
+    "around", ["Order 1384{s}{} please", "{}{s}2026", "9876{s}{}{s}1227 831", "12.11.2026 {}", "+33 6 12 34 56 78 {}"]
+)
+def test_a_group_of_four_beside_a_card_does_not_hide_it(around, card, sign):
+    text = around.format(card, s=sign)
+    found = [text[span.start : span.end] for span in STANDARD.find(text) if span.label == "CREDIT_CARD"]
+    if sign == "-" and "{s}" in around:  # a hyphen and a digit make a number part of a longer one
+        assert found == []
+    else:
+        assert found == [card]
+    assert STANDARD.find(text) == STANDARD.scan(text)
+
+
+@pytest.mark.parametrize("second", ["4111 1111 1111 1111", "5500-0000-0000-0004"])
+def test_two_cards_with_a_blank_between_them_are_found(second):
+    text = f"paid by 5105 1051 0510 5100 {second} today"
+    assert [span.label for span in STANDARD.find(text)] == ["CREDIT_CARD", "CREDIT_CARD"]
+
+
+@pytest.mark.parametrize("others", [2, 3, 5, 8])
+def test_a_row_of_groups_of_four_is_no_card(others):
+    row = "2031 " * others
+    for text in (
+        f"{row}4111 1111 1111 1111 end",
+        f"begin 4111 1111 1111 1111 {row}",
+        f"{row}4111 1111 1111 1111 {row}",
+    ):
+        assert STANDARD.find(text) == ()

@@ -14,6 +14,7 @@ pytest.importorskip("cryptography", reason="cryptography is not installed (extra
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Send
 
 from ctxguard.errors import ConfigError
 from ctxguard.pii import Vault, new_key
@@ -96,6 +97,19 @@ def test_a_conversation_is_resumed_as_it_was():
     stored = repr([dict(saver.storage), dict(saver.writes), dict(saver.blobs)])
     assert not [one for one in (MAIL, CARD) if one in stored]
     assert_is_whole(compiled)
+
+
+def test_what_a_graph_sends_to_a_node_is_masked_too():
+    got = []
+    made = StateGraph(State)
+    made.add_node("work", lambda given: got.append(given["answer"]))
+    made.add_conditional_edges(START, lambda _: [Send("work", {"answer": f"write to {MAIL}"})], ["work"])
+    made.add_edge("work", END)
+    saver = InMemorySaver(serde=serializer())
+    made.compile(checkpointer=saver, interrupt_before=["work"]).invoke({"answer": "begin"}, THREAD)
+    assert MAIL not in repr([dict(saver.storage), dict(saver.writes), dict(saver.blobs)])
+    made.compile(checkpointer=saver).invoke(None, THREAD)
+    assert got == [f"write to {MAIL}"]
 
 
 def test_what_the_vault_has_lost_stays_a_placeholder():
