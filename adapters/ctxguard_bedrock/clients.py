@@ -1,4 +1,4 @@
-"""A boto3 client for `bedrock-runtime` whose every conversation is guarded as it is sent, streams included."""
+"""A boto3 client for `bedrock-runtime` that guards each conversation as it is sent, streams included."""
 
 from __future__ import annotations
 

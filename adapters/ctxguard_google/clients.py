@@ -1,4 +1,4 @@
-"""A google-genai client whose every request is guarded as it is sent."""
+"""A google-genai client that guards each request as it is sent."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _LEAST_BEGINNING: Final = 16
 _LARGE: Final = 16_384
 """Characters of YAML of which only the beginning is read."""
 _LINE: Final = 120  # characters of a line in a digest
-_SHORT: Final = 60  # characters of a value that a digest contains; of a longer one, the beginning
+_SHORT: Final = 60  # characters of a value that a digest contains, from its beginning
 _LOGS: Final = (FileType.CONSOLE, FileType.LOG, FileType.TEXT)
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 

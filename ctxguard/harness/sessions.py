@@ -22,7 +22,7 @@ _REQUESTS: Final = ("system", "systemInstruction", "system_instruction", "config
 """Keys of records that an adapter takes as a whole, if one recognizes them."""
 AS_DATA: Final = (
     "write them as OpenAI's or Anthropic's API takes them (LangChain: convert_to_openai_messages), "
-    "or hand the objects to ctxguard.adapters.stabilize_native"
+    "or hand the objects to ctxguard.guard"
 )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 MOST_TEXT: Final = 3_000
-"""Characters of a text that a page shows; of a longer one the beginning and the end."""
+"""Characters of a text that a page shows. Longer texts are shown by their beginning and end."""
 _HEAD: Final = 2_000  # characters of a long text that are shown from its start
 _PLACEHOLDER: Final = re.compile(r"\[REDACTED[A-Z_]*\]|&lt;[A-Z][A-Z_]*_\d+&gt;")
 Row = tuple[Decision, str | None, str | None]

@@ -166,7 +166,7 @@ def _called(call: ToolCall, result: Artifact | None, handle: str | None) -> Trai
 
 
 def _ids_in(text: str, told: str) -> str:
-    """Return the ids in a JSON result that are not in `told`, with their keys, in at most 120 characters."""
+    """Return the ids in a JSON result that the text `told` does not contain, with keys, in at most 120 characters."""
     try:
         tree = parse_start(text[:_RESULT]) if text.lstrip()[:1] in ("{", "[") else ""
     except (ValueError, RecursionError):

@@ -44,7 +44,7 @@ class Window(int):
         return own
 
     def to_dict(self) -> dict[str, object]:
-        """Return its data for a report."""
+        """Return the size, its source, and whether the model was recognized, for a report."""
         return {"tokens": int(self), "source": self.source, "resolved": self.source != "fallback"}
 
 

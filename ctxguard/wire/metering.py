@@ -1,4 +1,4 @@
-"""Meter the tokens that providers report in their responses, as these pass: by model, credential, and session."""
+"""Add up the tokens that providers report in their responses, by model, credential, and session."""
 
 from __future__ import annotations
 

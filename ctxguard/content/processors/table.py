@@ -188,7 +188,7 @@ def _rows(first: int, count: int) -> str:
 
 
 def read_table(source: Source, limits: Limits) -> TableProcessor:
-    """Read a CSV or TSV text; of one above 600,000 characters, the first and the last 131,072."""
+    """Read a CSV or TSV text; if it exceeds 600,000 characters, only its first and last 131,072."""
     plain = _with_line_feeds(source)
     delimiter = find_delimiter(plain.text[:65_536])
     try:

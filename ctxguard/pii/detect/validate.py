@@ -265,7 +265,7 @@ def _is_range(value: str) -> bool:
 
 
 def international_phone(value: str, wanted: str = "valid") -> int:
-    """Return how many characters after a `+` are a phone number of that country, 0 if none.
+    """Return how many characters are a phone number that begins with `+` and a country code, 0 if none.
 
     Args:
         value: the candidate, from its `+` on.
