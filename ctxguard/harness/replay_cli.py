@@ -19,7 +19,6 @@ from ctxguard.harness.engine import (
     ReplayCheckpoint,
     Results,
     Setting,
-    Spread,
     Tally,
     cores,
     run,
@@ -153,17 +152,11 @@ def _run(names: list[str], plan: Plan, running: Running, processes: int, size: i
             if checkpoint is not None:
                 checkpoint.note(done, latest)
 
-        run(sources, plan, processes=processes, results=results, after=after, spread=_spread(running.engine))
+        on_ray = spread_on_ray if running.engine == "ray" else None
+        run(sources, plan, processes=processes, results=results, after=after, spread=on_ray)
     if checkpoint is not None:
         checkpoint.remove()
     return results
-
-
-def _spread(engine: str | None) -> Spread | None:
-    if engine != "ray":
-        return None
-
-    return spread_on_ray
 
 
 def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...]:
@@ -177,4 +170,6 @@ def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...
     def make(chosen: Mapping[str, str | int | float]) -> Stabilizer:
         return chain.stabilizer(known, changes=chosen)
 
-    return swept(make, parse_sweep(sweep), options)
+    several = (chain.budget or "").replace(" ", "")
+    budgets = f"budget={several} " if "," in several else ""
+    return swept(make, parse_sweep(f"{budgets}{sweep or ''}"), options)
