@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 pytest.importorskip("langchain", reason="langchain is not installed (extra langchain)")
+pytest.importorskip("agents", reason="the Agents SDK is not installed (extra openai-agents)")
 pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed (extra pydantic-ai)")
 
 from agents import Agent as OpenAIAgent

@@ -5,6 +5,10 @@ from __future__ import annotations
 import base64
 
 import pytest
+
+pytest.importorskip("langchain_core", reason="LangChain is not installed (extra langchain)")
+pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed (extra pydantic-ai)")
+
 from langchain_core.messages import HumanMessage
 from pydantic_ai import BinaryContent
 from pydantic_ai.messages import ModelRequest, UserPromptPart
