@@ -7,7 +7,7 @@ may be added within a version; renaming or removing one requires a new version.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -240,10 +240,10 @@ def load_baseline(path: str | Path) -> ReplayReport:
         ) from error
 
 
-def parse_tolerances(given: Mapping[str, str] | None) -> dict[str, Tolerance]:
-    """Return the default tolerances, changed by those that a user named; reject unknown figures."""
+def parse_tolerances(given: Iterable[str]) -> dict[str, Tolerance]:
+    """Return the default tolerances, changed by those that a user gave, such as `bill=2%`; reject unknown figures."""
     known = dict(TOLERANCES)
-    for name, text in (given or {}).items():
+    for name, _, text in (each.partition("=") for each in given):
         if name not in known:
             raise ConfigError(f"no figure {name!r} is compared; compared are {', '.join(known)}", setting="tolerance")
         try:
@@ -251,7 +251,7 @@ def parse_tolerances(given: Mapping[str, str] | None) -> dict[str, Tolerance]:
         except ValueError:
             by = -1.0
         if not 0 <= by < float("inf"):
-            raise ConfigError(f"a tolerance is a number from 0 on, or a percentage, not {text!r}", setting="tolerance")
+            raise ConfigError(f"a tolerance is FIGURE=N, such as bill=2%, not {name}={text}", setting="tolerance")
         known[name] = replace(known[name], by=by)
     return known
 

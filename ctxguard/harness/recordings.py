@@ -18,7 +18,9 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, BinaryIO, Final, TypeAlias, TypeVar, cast
+
+from pydantic import Field
 
 from ctxguard.adapting.registry import OBJECT_ADAPTERS
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, SessionFileError, reason_of
@@ -139,15 +141,20 @@ class Recording:
         path: the file as the user named it.
         line: the line it begins on, counted from 1.
         place: its number among the sessions of the file, from 0; used as the name of a session without an id.
-        data: the JSON text, UTF-8.
+        data: the JSON text, UTF-8; not part of the progress of a replay.
         read: bytes of all files that had been read by then; shows the progress of a replay.
     """
 
     path: str
     line: int
     place: int
-    data: bytes
+    data: Annotated[bytes, Field(exclude=True)] = b""
     read: int = field(default=0, compare=False)
+
+    @property
+    def location(self) -> tuple[str, int, int]:
+        """Where it is: file, line, and number."""
+        return self.path, self.line, self.place
 
 
 @dataclass(frozen=True, slots=True)
