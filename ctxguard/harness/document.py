@@ -222,22 +222,13 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
 def load_baseline(path: str | Path) -> ReplayReport:
     """Return the report of an earlier replay from its JSON file; raise if there is none in it."""
     try:
-        text = Path(path).read_bytes()
+        return ReplayReport.model_validate_json(Path(path).read_bytes())
     except OSError as error:
-        raise ConfigError(
-            f"the baseline {path} cannot be read ({reason_of(error)}); write one with --output report.json",
-            setting="baseline",
-        ) from error
-    try:
-        return ReplayReport.model_validate_json(text)
+        why = f"cannot be read ({reason_of(error)})"
     except (ValidationError, RecursionError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "nested too deeply"}
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise ConfigError(
-            f"the baseline {path} is not a replay report of schema version 1 ({where}: {str(first['msg']).lower()}); "
-            "write one with --output report.json",
-            setting="baseline",
-        ) from error
+        where = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else ""
+        why = f"is not a replay report of schema version 1 ({where or 'the file'})"
+    raise ConfigError(f"the baseline {path} {why}; write one with --output report.json", setting="baseline")
 
 
 def parse_tolerances(given: Iterable[str]) -> dict[str, Tolerance]:

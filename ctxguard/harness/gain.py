@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.harness.fidelity import end_of_pieces, text_of
-from ctxguard.settings import extra
+from ctxguard.settings import extra, install_command
 
 if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
@@ -41,7 +41,7 @@ SEES: Final = (
     "Prefix counts the prompts that keep the one before up to its newest exchange, whose outputs may shrink once; "
     "the bill counts what that costs.",
 )
-"""The strengths and blind spots of each judge: every report lists them."""
+"""The strengths and blind spots of each judge."""
 _SHINGLE: Final = 8
 """Words in a row that count as copied; with three, the repeated words of a table would count for rows that are gone."""
 _WORD: Final = compiled(r"\w+")
@@ -114,6 +114,11 @@ class Gain:
 def is_installed() -> bool:
     """Return whether the compressor is installed."""
     return find_spec("pyppmd") is not None
+
+
+def judges() -> tuple[str, ...]:
+    """Return what each judge can see and cannot see, which every report lists, and what was not measured."""
+    return SEES if is_installed() else (*SEES, f"Gain was not measured: {install_command('gain')}")
 
 
 @lru_cache(maxsize=1)

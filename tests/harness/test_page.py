@@ -46,7 +46,7 @@ def shown(cut, results):
     told, _ = results.tallies[0].worst[0]
     seen = _Seen(call=3, cuts=[cut])
     model = session_model(told, PriceModel())
-    more = {"session": model, "is_open": True, "most_cuts": 30, "charts": (), "note": "", "rows": ()}
+    more = {"session": model, "is_open": True, "most_cuts": 30, "charts": (), "rows": ()}
     return render("session.html", _FILTERS, seen=seen, **more)
 
 
