@@ -17,7 +17,7 @@ from ctxguard.errors import BudgetExceededError
 from ctxguard.harness.fidelity import Fidelity, Need, Support
 from ctxguard.harness.gain import Bits, Gain, newest_exchange, newest_sent
 from ctxguard.harness.judging import Figures, Judge, Verdict, maskers_of
-from ctxguard.harness.pricing import PlainTrim, PriceModel, common_prefix
+from ctxguard.harness.pricing import PriceModel, RollingWindow, common_prefix
 from ctxguard.harness.requests import WireReader
 from ctxguard.harness.sessions import RecordedSession
 from ctxguard.report import Report
@@ -225,9 +225,10 @@ class _Player:
         self.overhead = overhead + counter.tools(session.tools)
         costs = list(map(counter.artifact, recorded.artifacts))
         self.tokens = list(accumulate(costs, initial=self.overhead))
-        self.trim = PlainTrim(recorded.artifacts, costs, chain.budget_for(), self.overhead)
         self.result = result
         result.budget = chain.budget_for()
+        self.window = RollingWindow(recorded.artifacts, costs, result.budget - self.overhead)
+        self.window_before: list[int] = []
         self.previous: list[Artifact] | None = None
         self.history_before = 0
         self.called_at: float | None = None
@@ -317,7 +318,7 @@ class _Player:
             overhead = after - counted(artifacts)  # tool schemas and framing stand before the messages
             shared = overhead + counted(artifacts[:same])
         bill = self.prices.price(after, 0 if is_cold else shared)
-        tokens, same_trimmed = self.trim.call(end)
+        tokens, same_trimmed = self._trimmed(end)
         trimmed = self.prices.price(tokens, 0 if is_cold else same_trimmed)
         own.bill += bill
         own.bill_trimmed += trimmed
@@ -325,3 +326,13 @@ class _Player:
         own.bill_unmanaged += unmanaged
         self.previous, self.history_before = artifacts, self.tokens[end]
         return bill, trimmed, unmanaged
+
+    def _trimmed(self, end: int) -> tuple[int, int]:
+        """Return the tokens of a rolling window's prompt, and how many it shares with the previous one."""
+        before, kept = self.window_before, self.window.kept(end)
+        self.window_before = kept or []
+        if kept is None:  # not even the newest exchange fits: it would be cut to the budget
+            return self.result.budget, 0
+        artifacts, same = self.recorded.artifacts, common_prefix(before, kept)
+        whole, shared = (self.counter.artifacts(artifacts[n] for n in part) for part in (kept, kept[:same]))
+        return self.overhead + whole, self.overhead + shared if before else 0
