@@ -45,8 +45,8 @@ from ctxguard.stabilizer import Stabilizer
 MOST_SKIPPED: Final = 1_000  # that a report lists, so that memory is bounded
 MOST_SESSIONS: Final = 100
 """Sessions of each run that a report lists."""
-_BATCH_BYTES: Final = 1 << 18  # of a batch for a worker, and
-_BATCH: Final = 16  # recordings in it: few enough to keep all workers busy at the end
+_BATCH: Final = 4
+"""Recordings that a worker is given at a time: few enough to keep all workers busy at the end, and memory small."""
 AHEAD: Final = 3
 """Batches that wait for each process: enough to keep it busy, without filling memory."""
 SMALL: Final = 1 << 20
@@ -217,20 +217,6 @@ def replayed(batch: Sequence[Source], plan: Plan) -> list[Outcome]:
     return [_replayed(source, plan) for source in batch]
 
 
-def _batches(sources: Iterator[Source]) -> Iterator[list[Source]]:
-    """Yield recordings in batches, none of which is large."""
-    batch: list[Source] = []
-    size = 0
-    for source in sources:
-        batch.append(source)
-        size += len(source.data) if isinstance(source, Recording) else 0
-        if size >= _BATCH_BYTES or len(batch) >= _BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
 def _in_processes(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
     """Replay in separate processes; reading waits if they are behind."""
     try:
@@ -252,7 +238,7 @@ def in_order(
     result: Callable[[Task], list[Outcome]],
 ) -> Replayed:
     """Replay in workers, and yield the outcomes in the order of the recordings; reading waits for workers."""
-    batches = _batches(sources)
+    batches = iter(lambda: list(islice(sources, _BATCH)), [])
     waiting = deque((batch, submit(batch)) for batch in islice(batches, workers * AHEAD))
     while waiting:
         batch, task = waiting.popleft()
