@@ -250,14 +250,14 @@ def facts_held(arguments) -> dict[str, float]:
 
 
 def sessions_of(arguments) -> Iterator[tuple[str, object, int]]:
-    from ctxguard.harness.recordings import Skipped, opened, recordings
+    from ctxguard.harness.recordings import Skipped, open_session, recordings
 
     taken: dict[str, int] = defaultdict(int)
     for recording in chain(invented(arguments), recordings(name for name in arguments.sessions if name != INVENTED)):
         source = Path(getattr(recording, "path", "")).name.split(".")[0]
         if arguments.source and not any(name in source for name in arguments.source):
             continue
-        session = recording if isinstance(recording, Skipped) else opened(recording)
+        session = recording if isinstance(recording, Skipped) else open_session(recording)
         if isinstance(session, Skipped):
             continue
         if arguments.half and half_of(source, session.id, arguments.by) != arguments.half:

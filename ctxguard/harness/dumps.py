@@ -32,7 +32,7 @@ def is_dumped(value: object) -> bool:
     )
 
 
-def translated(record: object) -> object:
+def translate_dumps(record: object) -> object:
     """Return a parsed recording with dumped messages converted; anything else unchanged."""
     if isinstance(record, Mapping):
         for key in ("messages", "input", "history", "message_history"):

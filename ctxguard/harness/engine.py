@@ -36,7 +36,7 @@ from ctxguard import __version__
 from ctxguard.errors import ConfigError, CtxguardError, reason_of
 from ctxguard.harness.judging import Figures
 from ctxguard.harness.pricing import PriceModel
-from ctxguard.harness.recordings import Recording, Skipped, Source, played
+from ctxguard.harness.recordings import Recording, Skipped, Source, play_session
 from ctxguard.harness.replay import SessionReplay, replay_settings
 from ctxguard.harness.sessions import RecordedSession
 from ctxguard.settings import extra
@@ -183,7 +183,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _replayed(source: Source, plan: Plan) -> Outcome:
+def _replay(source: Source, plan: Plan) -> Outcome:
     def play(recording: Recording, session: RecordedSession) -> list[SessionReplay]:
         stabilizers = [setting.stabilizer for setting in plan.settings]
         path, line = recording.path, recording.line
@@ -192,11 +192,11 @@ def _replayed(source: Source, plan: Plan) -> Outcome:
             raise CtxguardError("no model call: calls are replayed up to each assistant message")
         return result
 
-    return played(source, play, adapter=plan.adapter)
+    return play_session(source, play, adapter=plan.adapter)
 
 
 def _inline(sources: Iterator[Source], plan: Plan, _processes: int) -> Replayed:
-    return ((source, _replayed(source, plan)) for source in sources)
+    return ((source, _replay(source, plan)) for source in sources)
 
 
 _plan: Plan
@@ -209,12 +209,12 @@ def _begin(plan: Plan) -> None:
 
 
 def _work(batch: Sequence[Source]) -> list[Outcome]:
-    return replayed(batch, _plan)
+    return replay_batch(batch, _plan)
 
 
-def replayed(batch: Sequence[Source], plan: Plan) -> list[Outcome]:
+def replay_batch(batch: Sequence[Source], plan: Plan) -> list[Outcome]:
     """Replay a batch of recordings."""
-    return [_replayed(source, plan) for source in batch]
+    return [_replay(source, plan) for source in batch]
 
 
 def _in_processes(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
@@ -259,7 +259,7 @@ def spread_on_ray(sources: Iterator[Source], plan: Plan, workers: int) -> Replay
     """
     with _cluster(workers) as ray:
         shared = ray.put(plan)
-        task = ray.remote(max_retries=RETRIES, num_cpus=1)(replayed)
+        task = ray.remote(max_retries=RETRIES, num_cpus=1)(replay_batch)
         yield from in_order(
             sources, workers, lambda batch: task.remote(batch, shared), lambda future: _result(ray, future)
         )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.harness.document import ReplayReport, RunModel, SessionModel
 from ctxguard.harness.engine import Plan, Results, Tally
-from ctxguard.harness.recordings import Recording, Skipped, played
-from ctxguard.harness.replay import served
+from ctxguard.harness.recordings import Recording, Skipped, play_session
+from ctxguard.harness.replay import served_contexts
 from ctxguard.harness.sessions import RecordedSession
 from ctxguard.harness.summary import advice, cost_of_a_call, money, pareto, saved_by, share
 from ctxguard.report import Report
@@ -126,11 +126,11 @@ def _replayed(recording: Recording, *, stabilizer: Stabilizer, adapter: str | No
 
     def play(_: Recording, session: RecordedSession) -> _Seen:
         seen = _Seen()
-        for call, context in served(session, stabilizer):
+        for call, context in served_contexts(session, stabilizer):
             seen(call, context.report)
         return seen
 
-    found = played(recording, play, adapter=adapter)
+    found = play_session(recording, play, adapter=adapter)
     return None if isinstance(found, Skipped) else found
 
 

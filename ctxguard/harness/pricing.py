@@ -112,9 +112,8 @@ def _of_table(model: str, path: Path) -> PriceModel:
     try:
         table = _TABLE.validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValidationError) as error:
-        why = (
-            f"cannot be read ({reason_of(error)}); it is YAML, MODEL: {{{', '.join(_Prices.model_fields)}}} in numbers"
-        )
+        form = f"MODEL: {{{', '.join(_Prices.model_fields)}}}, in numbers"
+        why = f"cannot be read ({reason_of(error)}); name a YAML file, {form}"
         raise ConfigError(f"the price table {path} {why}", setting="prices") from error
     if model not in table:
         known = ", ".join(table) or "nothing"
@@ -169,8 +168,8 @@ class RollingWindow:
         self._fixed = [n for n, artifact in enumerate(artifacts) if artifact.kind in AUTHORITY]
         units = (exchange.positions for exchange in exchanges(artifacts))
         self._units = [unit for unit in units if artifacts[unit[0]].kind not in AUTHORITY]
-        users = (n if artifacts[unit[0]].kind is Kind.USER else None for n, unit in enumerate(self._units))
-        self._openers = list(accumulate(users, lambda latest, n: latest if n is None else n))
+        users = (n if artifacts[unit[0]].kind is Kind.USER else -1 for n, unit in enumerate(self._units))
+        self._openers = list(accumulate(users, max))
 
     def kept(self, end: int) -> list[int] | None:
         """Return the positions of a prompt after `end` messages; None if no valid one fits."""
@@ -179,11 +178,11 @@ class RollingWindow:
         used, best = self._cost(fixed), None
         for number in reversed(range(len(units))):
             opener = self._openers[number]
-            begin = [] if opener is None or opener == number else units[opener]
+            begin = units[opener] if 0 <= opener < number else []
             used += self._cost(units[number])
             if used > self._available:
                 break
-            if used + self._cost(begin) <= self._available and (opener is not None or number == 0):
+            if used + self._cost(begin) <= self._available and (opener >= 0 or number == 0):
                 best = [begin, *units[number:]]
         return None if best is None else sorted(chain(fixed, *best))
 

@@ -87,7 +87,7 @@ class SessionReplay:
         return (sum(own.findings.values()), own.refused / calls, round(lost, 6), own.cuts / calls, own.tokens_before)
 
 
-class Held(NamedTuple):
+class Measures(NamedTuple):
     """Measures of a context: support and bits, None if not measurable, and characters of the newest outputs."""
 
     support: Support | None
@@ -107,9 +107,9 @@ class Recorded:
         self.measure = cache(Fidelity)
         self._needs = cache(self._needed)
 
-    def held(
+    def measures(
         self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter, measure: Fidelity
-    ) -> Held:
+    ) -> Measures:
         """Measure how much of the next message's needs a context contains, for a history that exceeds the budget.
 
         Args:
@@ -120,7 +120,7 @@ class Recorded:
             measure: of support.
         """
         newest = newest_sent(self.artifacts[:end], context, available, count)
-        return Held(self.support(end, context, measure), self.gain(end, context, available, count), newest)
+        return Measures(self.support(end, context, measure), self.gain(end, context, available, count), newest)
 
     def support(self, end: int, context: Sequence[Artifact], measure: Fidelity) -> Support | None:
         """Return next-action support of a context; None where the next message needs nothing."""
@@ -154,7 +154,7 @@ def replay(session: RecordedSession, stabilizer: Stabilizer, *, prices: PriceMod
     return result
 
 
-def served(session: RecordedSession, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
+def served_contexts(session: RecordedSession, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
     """Yield the served calls of a replay without judging, which takes a fraction of the time: number and context."""
     recorded = Recorded(session)
     chain = with_adapter_stages(stabilizer, session.adapter)
@@ -287,9 +287,9 @@ class _Player:
     def _holds(self, end: int, artifacts: list[Artifact], *, is_pressed: bool) -> None:
         own, recorded, available = self.result.figures, self.recorded, self.result.budget - self.overhead
         held = (
-            recorded.held(end, artifacts, available, self.counter, self.measure)
+            recorded.measures(end, artifacts, available, self.counter, self.measure)
             if is_pressed
-            else Held(recorded.support(end, artifacts, self.measure))
+            else Measures(recorded.support(end, artifacts, self.measure))
         )
         if held.support:
             own.needing += 1

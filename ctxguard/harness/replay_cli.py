@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import typer
 
@@ -26,12 +27,9 @@ from ctxguard.harness.engine import (
 from ctxguard.harness.pricing import price_model
 from ctxguard.harness.recordings import Recording, Source, recordings, total_size
 from ctxguard.harness.replay_output import print_notes, print_report, replay_report
-from ctxguard.harness.settings import parse_sweep, swept
+from ctxguard.harness.settings import label_of, parse_sweep
 from ctxguard.harness.summary import time_left
 from ctxguard.report.printing import ReportFormat, counted, note, out, refuse_overwriting, working
-
-if TYPE_CHECKING:
-    from ctxguard.stabilizer import Stabilizer
 
 
 @spread("replay")
@@ -121,14 +119,17 @@ def _run(
 
 
 def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...]:
-    known = settings_of(chain.config)
-    options = {
+    """Return the settings of every combination of a sweep; a single one without it."""
+    known, values = settings_of(chain.config), parse_sweep(sweep)
+    given = {
         "policy": chain.policy or known.policy,
         "provider": chain.provider or known.provider,
         **{name: getattr(chain, name) for name in ("target", "trail", "on_overflow", "headroom", "rules")},
     }
-
-    def make(chosen: Mapping[str, str | int | float]) -> Stabilizer:
-        return chain.stabilizer(known, changes=chosen)
-
-    return swept(make, parse_sweep(sweep), options)
+    settings = []
+    for combination in product(*values.values()):
+        chosen = dict(zip(values, combination, strict=True))
+        stabilizer = chain.stabilizer(known, changes=chosen)
+        options = {**given, **chosen, "budget": stabilizer.budget_for()}
+        settings.append(Setting(label_of(options), options, stabilizer))
+    return tuple(settings)

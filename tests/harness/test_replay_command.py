@@ -17,7 +17,7 @@ from ctxguard.harness import parse_session, replay
 from ctxguard.harness.document import ReplayReport, compare, load_baseline, schema_json
 from ctxguard.harness.pricing import RollingWindow, price_model
 from ctxguard.harness.recordings import Recording, recordings
-from ctxguard.harness.replay import served
+from ctxguard.harness.replay import served_contexts
 from ctxguard.harness.settings import parse_sweep
 from ctxguard.stabilizer import Stabilizer
 
@@ -328,6 +328,6 @@ def test_a_report_gives_the_page_of_one_call():
 def test_a_walk_that_judges_nothing_serves_the_calls_of_a_replay(budget):
     session = parse_session([*TALK[:9], {"role": "user", "content": "long " * 200}, *TALK[9:]])
     judged = replay(session, Stabilizer(budget)).calls
-    walked = {call: context.report.tokens_after for call, context in served(session, Stabilizer(budget))}
+    walked = {call: context.report.tokens_after for call, context in served_contexts(session, Stabilizer(budget))}
     assert walked == {number: call.after for number, call in enumerate(judged, start=1) if call.after}
     assert (len(walked) < len(judged)) is (budget == 180), "what is refused is left out"
