@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError, reason_of
@@ -105,20 +105,19 @@ class _Prices(BaseModel):
         return PriceModel(model, *costs, self.minimum, self.step, "USD", source, self.lifetime)
 
 
-_TABLE: Final = TypeAdapter(dict[str, _Prices])
-
-
 def _of_table(model: str, path: Path) -> PriceModel:
     try:
-        table = _TABLE.validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValidationError) as error:
-        form = f"MODEL: {{{', '.join(_Prices.model_fields)}}}, in numbers"
-        why = f"cannot be read ({reason_of(error)}); name a YAML file, {form}"
-        raise ConfigError(f"the price table {path} {why}", setting="prices") from error
-    if model not in table:
-        known = ", ".join(table) or "nothing"
-        raise ConfigError(f"the price table {path} has no prices of {model!r}; it has {known}", setting="prices")
-    return table[model].of(model, path.name)
+        table = yaml.safe_load(path.read_text(encoding="utf-8"))
+        known = table if isinstance(table, dict) else {}
+        if model in known:
+            return _Prices.model_validate(known[model]).of(model, path.name)
+        why = f"has no prices of {model!r}; it has {', '.join(map(str, known)) or 'nothing'}"
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        why = f"cannot be read ({reason_of(error)})"
+    except ValidationError as error:
+        why = f"is wrong at {'.'.join(map(str, (model, *error.errors()[0]['loc'])))}"
+    form = f"MODEL: {{{', '.join(_Prices.model_fields)}}}, in numbers"
+    raise ConfigError(f"the price table {path} {why}; name a YAML file, {form}", setting="prices")
 
 
 def _of_library(model: str) -> PriceModel:
