@@ -78,7 +78,7 @@ class _Window:
         handle = None if stage.store is None else self._cutter.handle
         bounds_people = stage.settings.on_overflow == "bound"
         self._squeezer = Squeezer(self._ledger, bounds_people=bounds_people, handle=handle)
-        self._gate = None if stage.recall is None else stage.recall.gate(self._history)
+        self._gate = None if stage.recall is None else stage.recall.gate(self._history, draft)
         self._state = WindowState(fixed=draft.overhead)
         self._latest: tuple[WindowState, int, WindowState] | None = None
 
