@@ -46,14 +46,14 @@ class _Slot:
     """One stage of a chain and its progress in one conversation.
 
     Attributes:
-        stage: the stage.
-        incremental: the same stage if it is incremental, else None. Checked once: `isinstance` with a protocol takes
+        stage: The stage.
+        incremental: The same stage if it is incremental, else None. Checked once: `isinstance` with a protocol takes
             longer than most stages.
-        follower: the state of an incremental stage; None before the first call, and for all other stages.
-        taken: number of artifacts that the follower has taken in.
-        masks: the maskers that were in force when the follower began.
-        given: the artifacts that the stage received in its last call.
-        gave: the artifacts that it returned.
+        follower: The state of an incremental stage; None before the first call, and for all other stages.
+        taken: Number of artifacts that the follower has taken in.
+        masks: The maskers that were in force when the follower began.
+        given: The artifacts that the stage received in its last call.
+        gave: The artifacts that it returned.
     """
 
     stage: Stage
@@ -62,7 +62,7 @@ class _Slot:
     taken: int = 0
     masks: tuple[Callable[[str], str], ...] = ()
     given: tuple[Artifact, ...] = ()
-    gave: tuple[Artifact, ...] = ()
+    returned: tuple[Artifact, ...] = ()
 
     def __post_init__(self) -> None:
         self.incremental = self.stage if isinstance(self.stage, IncrementalStage) else None
@@ -71,19 +71,19 @@ class _Slot:
         """Run the stage; return its draft, and how many leading artifacts are the same as in its last one.
 
         Args:
-            draft: the draft for the stage.
-            same: how many leading artifacts of the draft are the same as in the stage's last call.
+            draft: The draft for the stage.
+            same: How many leading artifacts of the draft are the same as in the stage's last call.
         """
         has_grown = same >= self.taken
         is_continued = self.masks == draft.masks and (has_grown or self._rewind(same))
-        outcome = self._followed(draft, is_continued=is_continued)
+        outcome = self._call_stage(draft, is_continued=is_continued)
         after = (yield from outcome) if isinstance(outcome, Generator) else outcome
         after = _require_draft(after, self.stage)
         same_after = self._same_after(draft, after, same, has_grown=is_continued and has_grown)
-        self.given, self.gave = draft.artifacts, after.artifacts
+        self.given, self.returned = draft.artifacts, after.artifacts
         return _with_stage_named(after, len(draft.changes), self.stage), same_after
 
-    def _followed(self, draft: Draft, *, is_continued: bool) -> StageResult:
+    def _call_stage(self, draft: Draft, *, is_continued: bool) -> StageResult:
         if self.incremental is None:
             return self.stage(draft)
         if not is_continued or self.follower is None:
@@ -101,20 +101,20 @@ class _Slot:
         return True
 
     def _same_after(self, draft: Draft, after: Draft, same: int, *, has_grown: bool) -> int:
-        if after.artifacts is draft.artifacts and self.gave is self.given:
+        if after.artifacts is draft.artifacts and self.returned is self.given:
             return same
         if has_grown and getattr(self.follower, "only_appends", False):
-            return len(self.gave)
-        return _common_prefix(self.gave, after.artifacts)
+            return len(self.returned)
+        return _common_prefix(self.returned, after.artifacts)
 
 
 class Run:
     """One conversation and one chain: the history so far, and the progress of each stage.
 
     Args:
-        stages: the chain.
-        settings: the settings of the whole conversation.
-        key: identifies the chain and its settings.
+        stages: The chain.
+        settings: The settings of the whole conversation.
+        key: Identifies the chain and its settings.
     """
 
     def __init__(self, stages: Sequence[Stage], settings: CallSettings, key: Hashable = None) -> None:
@@ -140,7 +140,7 @@ class Run:
         An object that is already in the history is copied, because reports identify artifacts by identity.
 
         Raises:
-            HistoryError: an item is not an artifact.
+            HistoryError: If an item is not an artifact.
         """
         for artifact in artifacts:
             position = len(self.history)
@@ -168,18 +168,18 @@ class Run:
         self._sent = {end: artifacts for end, artifacts in self._sent.items() if end <= count}
         self._done = min(self._done, count)
 
-    def stabilized(self, *, dry: bool = False) -> Generator[Ask, object, tuple[Draft, Cut | None]]:
+    def stabilize(self, *, dry: bool = False) -> Generator[Ask, object, tuple[Draft, Cut | None]]:
         """Return the draft that the chain produces, and where its prompt stops extending the previous one."""
-        before = yield from self._sent_before()
+        before = yield from self._previous_prompt()
         try:
-            draft = yield from self._drafted(len(self.history), dry=dry)
+            draft = yield from self._run_stages(len(self.history), dry=dry)
         except BudgetExceededError:
             self._remember(len(self.history), None)  # depends on the history alone, so the next call need not try again
             raise
         self._remember(len(self.history), draft.artifacts)
-        return draft, self._cut(draft, before)
+        return draft, self._find_cut(draft, before)
 
-    def _drafted(self, end: int, *, dry: bool) -> Generator[Ask, object, Draft]:
+    def _run_stages(self, end: int, *, dry: bool) -> Generator[Ask, object, Draft]:
         history = tuple(self.history) if end == len(self.history) else tuple(self.history[:end])
         authority = tuple(each for each in self._authority if each[0] < end)
         draft = Draft(history, replace(self.settings, dry=dry), history=history, authority=authority)
@@ -188,20 +188,20 @@ class Run:
             for number, slot in enumerate(self._slots):  # noqa: B007 - tells how far the chain came
                 draft, same = yield from slot.run(draft, same)
         except BudgetExceededError:
-            self._forget_behind(number, draft)
+            self._restart_from(number, draft)
             raise
         except BaseException:
             self._forget()
             raise
         return draft
 
-    def _forget_behind(self, number: int, draft: Draft) -> None:
+    def _restart_from(self, number: int, draft: Draft) -> None:
         """Restart the stages after one that refused its draft, and that one too unless it has taken in everything."""
         has_taken = self._slots[number].taken == len(draft.artifacts)
         begin = number + has_taken
         self._slots[begin:] = [_Slot(slot.stage) for slot in self._slots[begin:]]
 
-    def _sent_before(self) -> Generator[Ask, object, tuple[Artifact, ...] | None]:
+    def _previous_prompt(self) -> Generator[Ask, object, tuple[Artifact, ...] | None]:
         """Return the prompt of the last reply; None if there was no reply, or that call was impossible."""
         end = self._replies[-1] if self._replies else 0
         if not end or end in self._sent:
@@ -214,7 +214,7 @@ class Run:
             run = Run(self.stages, settings)
             run.extend(self.history[:end])
         try:
-            draft = yield from reads_only(run._drafted(end, dry=True))
+            draft = yield from reads_only(run._run_stages(end, dry=True))
         except Exception:  # noqa: BLE001 - that a call was refused then says nothing about this one
             return None
         self._remember(end, draft.artifacts)
@@ -225,7 +225,7 @@ class Run:
         latest = list(self._sent.items())[-1:]
         self._sent = {**dict(latest), end: artifacts}
 
-    def _cut(self, draft: Draft, before: tuple[Artifact, ...] | None) -> Cut | None:
+    def _find_cut(self, draft: Draft, before: tuple[Artifact, ...] | None) -> Cut | None:
         now = draft.artifacts
         same = len(now) if before is None else _equal_prefix(before, now)
         if before is not None and same < len(before):
@@ -313,8 +313,8 @@ class Runs:
         none, it is the run that begins as this history does for longest and ends otherwise, rewound to where they part.
 
         Args:
-            history: the artifacts.
-            key: of the chain and its settings.
+            history: The artifacts.
+            key: Of the chain and its settings.
         """
         with self._lock:
             known = [run for run in self._kept if 0 < len(run.given) <= len(history)]
@@ -328,9 +328,9 @@ class Runs:
                     if run.key == key and is_same(run.given, history):
                         self._kept.remove(run)
                         return run
-            return self._rewound(history, key)
+            return self._rewind_similar(history, key)
 
-    def _rewound(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
+    def _rewind_similar(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
         alike = ((_common_prefix(run.given, history, _is_equal_one), run) for run in self._kept if run.key == key)
         count, run = max(alike, key=itemgetter(0), default=(0, None))
         if run is None or count < _REPLACED * (len(run.given) - count):
@@ -378,9 +378,9 @@ class Context:
     """The context of a session at one moment.
 
     Attributes:
-        artifacts: the context.
-        messages: the same as native messages; the artifacts themselves where the session was given artifacts.
-        report: what was done, and why.
+        artifacts: The context.
+        messages: The same as native messages; the artifacts themselves where the session was given artifacts.
+        report: What was done, and why.
     """
 
     artifacts: list[Artifact]
@@ -392,10 +392,10 @@ class Session:
     """Stabilize one growing conversation; a call costs only what is new. Made by `Stabilizer.session`.
 
     Args:
-        stages: the chain.
-        start: creates a run of a chain, over what an adapter reads or over artifacts.
-        judge: runs the chain over the history of a run, and checks the result.
-        adapter: reads and writes native messages; None means the installed one that knows the first message.
+        stages: The chain.
+        start: Creates a run of a chain, over what an adapter reads or over artifacts.
+        judge: Runs the chain over the history of a run, and checks the result.
+        adapter: Reads and writes native messages; None means the installed one that knows the first message.
     """
 
     def __init__(
@@ -408,7 +408,7 @@ class Session:
         self.adapter = adapter
         self._stages = stages
         self._start = start
-        self._judge = judge
+        self._run_checked = judge
         self._messages: list[object] = []
         self._run: Run | None = None
 
@@ -416,11 +416,11 @@ class Session:
         """Take in the next message of the conversation.
 
         Args:
-            message: an artifact, or a message of an installed adapter, which is found at the first one.
+            message: An artifact, or a message of an installed adapter, which is found at the first one.
 
         Raises:
-            AdapterError: no installed adapter knows it.
-            HistoryError: it cannot be read.
+            AdapterError: If no installed adapter knows it.
+            HistoryError: If it cannot be read.
         """
         self.extend((message,))
 
@@ -459,9 +459,9 @@ class Session:
         """Return the context as of now. The messages that were appended are not changed.
 
         Raises:
-            BudgetExceededError: the mandatory messages do not fit.
+            BudgetExceededError: If the mandatory messages do not fit.
         """
-        result = yield from self._judge(self._run or self._begin([]))
+        result = yield from self._run_checked(self._run or self._begin([]))
         native = result.artifacts if self.adapter is None else self.adapter.write(self._messages, result.artifacts)
         return Context(result.artifacts, native, result.report)
 
@@ -477,10 +477,10 @@ def in_own_objects(
     Parsing a request creates new objects in each call, while the result was computed for the earlier ones.
 
     Args:
-        artifacts: the result, computed for `known`.
-        known: the history of the earlier calls, as the session stores it.
-        given: the same history, as the earlier calls passed it.
-        history: the history of this call, which equals it.
+        artifacts: The result, computed for `known`.
+        known: The history of the earlier calls, as the session stores it.
+        given: The same history, as the earlier calls passed it.
+        history: The history of this call, which equals it.
     """
     if all(map(is_, given, history)):
         return artifacts

@@ -52,20 +52,20 @@ class Stabilizer:
     """Keep conversations inside a budget, paired, masked and stable. Safe to share between threads and sessions.
 
     Args:
-        budget: tokens that the whole request may take (`8_000` or `"8k"`); or a share of the model's input window
+        budget: Tokens that the whole request may take (`8_000` or `"8k"`); or a share of the model's input window
             (`"80%"`) if `model`, the caller or the adapter names the model or the window.
-        stages: your own chain, in order; None means that of the policy `default`, which serves agents and conversations
+        stages: Your own chain, in order; None means that of the policy `default`, which serves agents and conversations
             alike. `from_policy` selects another policy by name, and takes its settings, such as `rules`.
-        checks: the checks of the result; None means `ctxguard.checks.ALL_CHECKS`.
-        keep_recent: number of latest user and assistant messages that are always kept.
-        keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
-        provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`; all but `openai`
+        checks: The checks of the result; None means `ctxguard.checks.ALL_CHECKS`.
+        keep_recent: Number of latest user and assistant messages that are always kept.
+        keep_task: Keep the first user message as the task, unless it takes more than a quarter of the budget.
+        provider: Also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`; all but `openai`
             require the user to speak first, so earlier assistant messages are dropped (`StartWithUser`); `strict` also
             joins messages of the same role in a row (`MergeMessageRuns`), since its templates refuse them.
-        counter: see `ctxguard.tokens.find_counter`.
-        model: name of the model; its vocabulary and framing are used for counting, its measured counting error as
+        counter: See `ctxguard.tokens.find_counter`.
+        model: Name of the model; its vocabulary and framing are used for counting, its measured counting error as
             headroom, and its window if the budget is a share (see `ctxguard.tokens.windows`).
-        headroom: the part of the budget that is kept free for the reply and for errors of our token count: tokens
+        headroom: The part of the budget that is kept free for the reply and for errors of our token count: tokens
             (`1_000`), a share (`0.1`), or `measured`: the error that covers 99 of 100 recorded requests of the model's
             family, reduced to a third once the history contains counts of the provider (`Artifact.reported`). Without a
             `model`, `measured` is nothing, and the report says that the count is not a provider's. If the provider
@@ -74,13 +74,13 @@ class Stabilizer:
         on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
         mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, even if the
             request would have been refused. Adapters, guards, and the proxy follow it.
-        shorten_tools: where whole requests are stabilized, send shorter descriptions of tools if their schemas take
+        shorten_tools: Where whole requests are stabilized, send shorter descriptions of tools if their schemas take
             more than a quarter of the budget, see `docs/tokens.md`. Lists of tools that are only counted never change.
-        **window: settings of the default chain's window: those of `ctxguard.stages.WindowSettings`.
+        **window: Settings of the default chain's window: those of `ctxguard.stages.WindowSettings`.
 
     Raises:
-        ConfigError: a setting is unknown or out of range.
-        TokenizerError: the named counter is not on this machine.
+        ConfigError: If a setting is unknown or out of range.
+        TokenizerError: If the named counter is not on this machine.
     """
 
     def __init__(
@@ -128,12 +128,12 @@ class Stabilizer:
         """Return a stabilizer of a named policy.
 
         Args:
-            policy: one of `ctxguard.policies.POLICIES`.
-            budget: see `Stabilizer`.
-            settings: of the policy (`target`, `rules`, …) or of `Stabilizer`.
+            policy: One of `ctxguard.policies.POLICIES`.
+            budget: See `Stabilizer`.
+            settings: Of the policy (`target`, `rules`, …) or of `Stabilizer`.
 
         Raises:
-            ConfigError: no such policy or setting.
+            ConfigError: If no such policy or setting.
         """
         general = _settings_of(cls) - {"stages"} - set(WINDOW_SETTINGS)
         own = settings_taken(policy, settings, general)
@@ -146,11 +146,11 @@ class Stabilizer:
         """Return the stabilizer that a configuration file describes.
 
         Args:
-            path: the YAML file; None means `ctxguard.yaml` or `config.yaml` in the working directory.
-            settings: as for `from_policy`, including `budget` and `policy`; they override those of the file.
+            path: The YAML file; None means `ctxguard.yaml` or `config.yaml` in the working directory.
+            settings: As for `from_policy`, including `budget` and `policy`; they override those of the file.
 
         Raises:
-            ConfigError: the file cannot be read, or its `stabilizer` section names no budget.
+            ConfigError: If the file cannot be read, or its `stabilizer` section names no budget.
         """
         from ctxguard.config.loading import load_context_config, settings_source
 
@@ -227,21 +227,21 @@ class Stabilizer:
         """Return the stabilized context of a history and the report. The history is not changed.
 
         Args:
-            artifacts: the whole history up to now.
-            tools: tool schemas that are sent along, which are counted.
-            overhead: tokens of everything else that is sent with the artifacts, without the tools.
-            window: the model's context window in tokens, if the budget is a share of it.
+            artifacts: The whole history up to now.
+            tools: Tool schemas that are sent along, which are counted.
+            overhead: Tokens of everything else that is sent with the artifacts, without the tools.
+            window: The model's context window in tokens, if the budget is a share of it.
 
         Raises:
-            BudgetExceededError: the mandatory messages do not fit.
-            HistoryError: an item is not an artifact.
-            CheckFailedError: a check failed and `on_failure="raise"`.
+            BudgetExceededError: If the mandatory messages do not fit.
+            HistoryError: If an item is not an artifact.
+            CheckFailedError: If a check failed and `on_failure="raise"`.
         """
         history = tuple(_require_iterable(artifacts))
         yield from _ask_provider(self.counter.counter, (), tools)
         call = self._settings(tools, overhead, window, history)
         try:
-            return self._with_window((yield from self._stabilized(history, call)), window)
+            return self._with_window((yield from self._stabilize(history, call)), window)
         except BudgetExceededError:
             overflow = call.overflow
             if overflow is None:
@@ -252,7 +252,7 @@ class Stabilizer:
         # the smaller budget was a guess that newer messages exceed: let the provider decide on the whole prompt
         self._overflows.note(history, self.budget_for(window), before=call.budget)
         call = self._settings(tools, overhead, window, history)
-        return self._with_window((yield from self._stabilized(history, call)), window)
+        return self._with_window((yield from self._stabilize(history, call)), window)
 
     astabilize = asynchronous(stabilize)
     """Do the same as `stabilize`, with summarizers or stores that may be async."""
@@ -283,7 +283,7 @@ class Stabilizer:
         history = tuple(_require_iterable(artifacts))
         run = Run(self.stages, self._settings(tools, overhead, window, history))
         run.extend(history)
-        return drive(self._judged(run, dry=True), answer=refuse).report
+        return drive(self._run_checked(run, dry=True), answer=refuse).report
 
     @synchronous
     def brief(self, history: Iterable[object], *, for_: str = "", budget: int = 1_000) -> Generator[Ask, object, Brief]:
@@ -293,14 +293,14 @@ class Stabilizer:
         files with their last use, steps, and what is still open. Masked, and with handles if the chain has a store.
 
         Args:
-            history: artifacts, or messages of an installed adapter. Not changed.
-            for_: what the brief is for, in words, such as the task of a subagent: what matches it is preferred.
-            budget: tokens that the brief may take, 100 or more.
+            history: Artifacts, or messages of an installed adapter. Not changed.
+            for_: What the brief is for, in words, such as the task of a subagent: what matches it is preferred.
+            budget: Tokens that the brief may take, 100 or more.
 
         Raises:
-            AdapterError: no installed adapter knows the messages.
-            ConfigError: the budget is no number of tokens, or too small.
-            HistoryError: the history is empty, or a message cannot be read.
+            AdapterError: If no installed adapter knows the messages.
+            ConfigError: If the budget is no number of tokens, or too small.
+            HistoryError: If the history is empty, or a message cannot be read.
         """
         from ctxguard.compaction.briefs import brief_flow
 
@@ -327,10 +327,10 @@ class Stabilizer:
         """Return a session: one growing conversation whose `context()` only costs what is new.
 
         Args:
-            tools: tool schemas that are sent along, which are counted.
-            overhead: tokens of everything else that is sent with the artifacts, without the tools.
-            window: the model's context window in tokens, if the budget is a share of it.
-            adapter: reads and writes native messages; None means the installed one that knows the first message.
+            tools: Tool schemas that are sent along, which are counted.
+            overhead: Tokens of everything else that is sent with the artifacts, without the tools.
+            window: The model's context window in tokens, if the budget is a share of it.
+            adapter: Reads and writes native messages; None means the installed one that knows the first message.
         """
 
         def start(stages: Sequence[Stage], reads: NativeAdapter | None) -> Run:
@@ -338,7 +338,7 @@ class Stabilizer:
             beside = overhead if reads is None else overhead + self.counter.beside()
             return Run(stages, self._settings(tools, beside, window))
 
-        return Session(self.stages, start, self._judged, adapter)
+        return Session(self.stages, start, self._run_checked, adapter)
 
     def tighten(self, artifacts: Iterable[Artifact], *, budget: int | None = None, window: int | None = None) -> None:
         """Give a conversation a smaller budget from here on, because the provider refused its prompt as too long.
@@ -348,9 +348,9 @@ class Stabilizer:
         processes do not know of the new budget.
 
         Args:
-            artifacts: the history whose prompt was refused.
-            budget: tokens that prompts may take now; None means six tenths of the previous budget.
-            window: the model's context window in tokens, if the budget is a share of it.
+            artifacts: The history whose prompt was refused.
+            budget: Tokens that prompts may take now; None means six tenths of the previous budget.
+            window: The model's context window in tokens, if the budget is a share of it.
         """
         history = tuple(_require_iterable(artifacts))
         before = self._settings(None, 0, window, history).budget
@@ -360,16 +360,16 @@ class Stabilizer:
         """Return the budget in tokens, without the headroom unless requested.
 
         Args:
-            window: the model's context window in tokens, if the budget is a share of it.
-            with_headroom: include the part that is kept free.
+            window: The model's context window in tokens, if the budget is a share of it.
+            with_headroom: Include the part that is kept free.
 
         Raises:
-            ConfigError: the budget is a share and no window is known, or the headroom leaves nothing.
+            ConfigError: If the budget is a share and no window is known, or the headroom leaves nothing.
         """
-        full, kept, _ = self._share_out(window)
+        full, kept, _ = self._split_budget(window)
         return full if with_headroom else full - kept
 
-    def _share_out(self, window: int | None) -> tuple[int, int, int]:
+    def _split_budget(self, window: int | None) -> tuple[int, int, int]:
         """Return the budget in tokens, the part of it that is kept free, and how much of that is released later."""
         if isinstance(self.budget, int):
             tokens = self.budget
@@ -388,11 +388,11 @@ class Stabilizer:
             )
         return found if isinstance(found, Window) else Window(found)
 
-    def _stabilized(self, history: tuple[Artifact, ...], call: CallSettings) -> Generator[Ask, object, Stabilized]:
+    def _stabilize(self, history: tuple[Artifact, ...], call: CallSettings) -> Generator[Ask, object, Stabilized]:
         key = (self.stages, call)
         run = self._runs.take(history, key) or Run(self.stages, call, key)
         run.extend(history[len(run.given) :])
-        result = yield from self._judged(run)
+        result = yield from self._run_checked(run)
         self._runs.keep(run)
         return replace(result, artifacts=in_own_objects(result.artifacts, run.history, run.given, history))
 
@@ -403,7 +403,7 @@ class Stabilizer:
         window: int | None,
         history: Sequence[Artifact] = (),
     ) -> CallSettings:
-        full, kept, regained = self._share_out(window)
+        full, kept, regained = self._split_budget(window)
         overflow = self._overflows.of(history)
         budget = full - kept if overflow is None else min(full - kept, overflow.budget)
         return CallSettings(
@@ -418,17 +418,17 @@ class Stabilizer:
             calibrate=self.headroom != 0,
         )
 
-    def _judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
+    def _run_checked(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
         """Run a chain over the history of a run, verify the result by the checks, and emit telemetry."""
         watch = Watch()
         try:
-            result = yield from self._unobserved(run, dry=dry)
+            result = yield from self._run_unobserved(run, dry=dry)
         except CtxguardError as error:
             if not dry:
                 watch.failed(error)
             if self.mode == "enforce" or dry:
                 raise
-            return self._passed_on(run, error)
+            return self._pass_through(run, error)
         if self.mode == "observe" and not dry:
             result.report.details = {**result.report.details, "mode": "observe"}
             result = Stabilized(list(run.history), result.report)
@@ -436,7 +436,7 @@ class Stabilizer:
             watch.ended(result.report)
         return result
 
-    def _passed_on(self, run: Run, error: CtxguardError) -> Stabilized:
+    def _pass_through(self, run: Run, error: CtxguardError) -> Stabilized:
         """Return a history unchanged, if an error is only observed."""
         given = tuple(run.history)
         draft = Draft(given, run.settings, history=given)
@@ -444,15 +444,15 @@ class Stabilizer:
         report.details = {**self._details, "mode": "observe", "would_have_raised": type(error).__name__}
         return Stabilized(list(given), report)
 
-    def _unobserved(self, run: Run, *, dry: bool) -> Generator[Ask, object, Stabilized]:
+    def _run_unobserved(self, run: Run, *, dry: bool) -> Generator[Ask, object, Stabilized]:
         asked = None if dry else (yield from _ask_provider(self.counter.counter, run.history))
-        draft, cut = yield from run.stabilized(dry=dry)
+        draft, cut = yield from run.stabilize(dry=dry)
         if asked is not None:
             draft = replace(draft, details={**draft.details, "count_tokens": asked})
         draft = replace(draft, details={**draft.details, **self._details})
         tokens = draft.tokens
         if tokens > draft.budget:
-            raise _exceeded(draft)
+            raise _overflow_error(draft)
         results = tuple(_verdict(check, draft) for check in self.checks)
         report = Report(draft, cut=cut, tokens_after=tokens, checks=results)
         if self.on_failure == "raise" and self.mode == "enforce" and not report.ok:
@@ -501,7 +501,7 @@ def _require_iterable(artifacts: Iterable[T]) -> Iterable[T]:
     return artifacts
 
 
-def _exceeded(draft: Draft) -> BudgetExceededError:
+def _overflow_error(draft: Draft) -> BudgetExceededError:
     parts: dict[str, int] = {BESIDE: draft.overhead}
     for artifact in draft.artifacts:
         name = "pinned" if artifact.pinned and artifact.kind not in (Kind.SYSTEM, Kind.TASK) else artifact.kind.value

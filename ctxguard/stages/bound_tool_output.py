@@ -29,10 +29,10 @@ class ToolBounds:
     """Describe how the outputs of one tool are bounded.
 
     Attributes:
-        max_tokens: tokens that a shortened output may have; None means the `share` of the stage.
-        threshold: tokens up to which an output stays whole, where that is more than `max_tokens`.
-        file_type: type of the outputs; None means that it is detected for each.
-        limits: what else a shortened output may not exceed (rows, columns, lines, depth).
+        max_tokens: Tokens that a shortened output may have; None means the `share` of the stage.
+        threshold: Tokens up to which an output stays whole, where that is more than `max_tokens`.
+        file_type: Type of the outputs; None means that it is detected for each.
+        limits: What else a shortened output may not exceed (rows, columns, lines, depth).
     """
 
     max_tokens: int | None = None
@@ -52,15 +52,15 @@ class BoundToolOutput(FollowedStage):
     later.
 
     Args:
-        max_tokens: tokens that an output may have; None means the `share`.
-        share: the largest share of the budget that one output may take.
-        tools: settings by name of the tool: tokens; the name of a truncation preset (`sql_query`) or a
+        max_tokens: Tokens that an output may have; None means the `share`.
+        share: The largest share of the budget that one output may take.
+        tools: Settings by name of the tool: tokens; the name of a truncation preset (`sql_query`) or a
             `TruncationConfig`, whose preview limits hold; a `FileType`, where looking at the output would mislead; or
             `ToolBounds` for all of these.
-        store: where full outputs are saved; markers then name a handle. None saves none.
+        store: Where full outputs are saved; markers then name a handle. None saves none.
 
     Raises:
-        ConfigError: a limit or share is not a number or out of range, or there is no such preset.
+        ConfigError: If a limit or share is not a number or out of range, or there is no such preset.
     """
 
     name = "BoundToolOutput"
@@ -73,9 +73,9 @@ class BoundToolOutput(FollowedStage):
         tools: Mapping[str, int | str | FileType | TruncationConfig | ToolBounds] | None = None,
         store: Store | None = None,
     ) -> None:
-        self.tools = _all_bounds(tools or {})
-        self.max_tokens = _limit(max_tokens, "max_tokens")
-        self.share = _share(share, "share")
+        self.tools = _parse_tools(tools or {})
+        self.max_tokens = _require_limit(max_tokens, "max_tokens")
+        self.share = _require_share(share, "share")
         self.store = opened(store)
 
     def begin(self, draft: Draft, /) -> Follower:
@@ -86,8 +86,8 @@ class BoundToolOutput(FollowedStage):
         """Return the tokens that an output may take.
 
         Args:
-            bounds: the settings of its tool.
-            budget: tokens of the whole context.
+            bounds: The settings of its tool.
+            budget: Tokens of the whole context.
         """
         if bounds.max_tokens is not None:
             return bounds.max_tokens
@@ -98,13 +98,13 @@ class _Bounding(EachFollower):
     """Bound the tool outputs of one conversation, each when it is first seen.
 
     Attributes:
-        names: tools of the latest calls, by call id; results often lack the name of their tool.
-        whole: bounded outputs that are not yet in the store, by the handle of their full text.
+        names: Tools of the latest calls, by call id; results often lack the name of their tool.
+        whole: Bounded outputs that are not yet in the store, by the handle of their full text.
     """
 
     def __init__(self, stage: BoundToolOutput, draft: Draft) -> None:
         self._reasons: dict[int, str] = {}
-        super().__init__(self._bounded, action="bounded", reason=self._reasons)
+        super().__init__(self._bound, action="bounded", reason=self._reasons)
         self.stage = stage
         self.draft = draft
         self.names: dict[str | None, str] = {}
@@ -119,19 +119,19 @@ class _Bounding(EachFollower):
 
     def result(self, draft: Draft) -> StageResult:
         """Return the draft with long outputs bounded; with a store, a generator that saves the full texts."""
-        result = self.revised(draft)
+        result = self.revise(draft)
         if self.stage.store is None or not self.whole or draft.dry:
             return result
-        return self._keep(result, self.stage.store)
+        return self._store_texts(result, self.stage.store)
 
-    def _keep(self, result: Draft, store: Store) -> Generator[Ask, object, Draft]:
+    def _store_texts(self, result: Draft, store: Store) -> Generator[Ask, object, Draft]:
         # Iterate over a copy of the keys: an entry is removed once it is stored, so a failed write is tried again.
         for handle in list(self.whole):
             yield Ask(store.put_new, (NAMESPACE, handle, self.whole[handle].text.encode("utf-8", "surrogatepass")))
             del self.whole[handle]
         return result
 
-    def _bounded(self, artifact: Artifact) -> Artifact:
+    def _bound(self, artifact: Artifact) -> Artifact:
         if artifact.calls:
             self.names = {call.id: call.name for call in artifact.calls}
         if artifact.kind is not Kind.TOOL or artifact.pinned:
@@ -142,7 +142,7 @@ class _Bounding(EachFollower):
         if draft.counter.artifact(artifact) <= max(limit, how.threshold):
             return artifact
         handle = handle_of(artifact.text) if stage.store else None
-        view = bounded(artifact, limit, draft, handle=handle, how=how)
+        view = bound_artifact(artifact, limit, draft, handle=handle, how=how)
         if view is not artifact:
             self._reasons[id(artifact)] = f"over its limit of {limit} tokens"
             if handle is not None:
@@ -150,28 +150,28 @@ class _Bounding(EachFollower):
         return view
 
 
-def _limit(limit: int | None, setting: str) -> int | None:
+def _require_limit(limit: int | None, setting: str) -> int | None:
     return None if limit is None else whole_number(limit, setting, unit="tokens", least=1)
 
 
-def _share(share: object, setting: str) -> float:
+def _require_share(share: object, setting: str) -> float:
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
         raise ConfigError(f"{setting} must be above 0 and at most 1, not {share!r}", setting=setting)
     return share
 
 
-def _all_bounds(tools: object) -> dict[str, ToolBounds]:
+def _parse_tools(tools: object) -> dict[str, ToolBounds]:
     if not isinstance(tools, Mapping):
         raise ConfigError(
             f"tools is a dict of settings by tool, such as {{'search': 500}}, not {tools!r}", setting="tools"
         )
-    found = {tool: _bounds(setting, f"tools[{tool!r}]") for tool, setting in tools.items()}
+    found = {tool: _parse_bounds(setting, f"tools[{tool!r}]") for tool, setting in tools.items()}
     for tool, own in found.items():
-        _limit(own.max_tokens, f"tools[{tool!r}]")
+        _require_limit(own.max_tokens, f"tools[{tool!r}]")
     return found
 
 
-def _bounds(setting: object, name: str) -> ToolBounds:
+def _parse_bounds(setting: object, name: str) -> ToolBounds:
     if isinstance(setting, ToolBounds):
         return setting
     if isinstance(setting, int):
@@ -197,7 +197,7 @@ def handle_of(text: str) -> str:
     return handle_of_content(text)
 
 
-def bounded(
+def bound_artifact(
     artifact: Artifact,
     max_tokens: int,
     draft: Draft,
@@ -212,13 +212,13 @@ def bounded(
     Media and signed parts stay as they are. The view is masked again, because shortening can join digits.
 
     Args:
-        artifact: the artifact to be bounded.
-        max_tokens: tokens it may take.
-        draft: provides the counter and the maskers.
-        at: the artifact whose arrival causes the view, see `Draft.mask`.
-        handle: name under which the full text can be read back.
-        how: the settings of its tool.
-        digests: whether a view of less than 200 tokens lists the names in a text instead of an excerpt.
+        artifact: The artifact to be bounded.
+        max_tokens: Tokens it may take.
+        draft: Provides the counter and the maskers.
+        at: The artifact whose arrival causes the view, see `Draft.mask`.
+        handle: Name under which the full text can be read back.
+        how: The settings of its tool.
+        digests: Whether a view of less than 200 tokens lists the names in a text instead of an excerpt.
     """
     counter = draft.counter
     claimed = counter.artifact(artifact)
@@ -228,9 +228,9 @@ def bounded(
     measured = counter.measured(artifact)
     excess = measured - max_tokens * measured // claimed
     if isinstance(artifact.content, str):
-        room = counter.text(artifact.content) - excess
+        available = counter.text(artifact.content) - excess
         return artifact.revised(
-            content=bounded_text(artifact.content, room, draft, at=at, handle=handle, how=how, digests=digests)
+            content=bound_text(artifact.content, available, draft, at=at, handle=handle, how=how, digests=digests)
         )
     parts: list[Part] = []
     for part in artifact.content:
@@ -239,13 +239,13 @@ def bounded(
         if excess <= 0 or not text or not part.editable:
             parts.append(part)
             continue
-        shown = bounded_text(text, counter.text(text) - excess, draft, at=at, handle=handle, how=how, digests=digests)
+        shown = bound_text(text, counter.text(text) - excess, draft, at=at, handle=handle, how=how, digests=digests)
         excess -= counter.text(text) - counter.text(shown)
         parts.append(Part(part.kind, shown))
     return artifact if tuple(parts) == artifact.content else artifact.revised(content=tuple(parts))
 
 
-def bounded_text(
+def bound_text(
     text: str,
     max_tokens: int,
     draft: Draft,
@@ -261,14 +261,14 @@ def bounded_text(
     for attempt in range(1, 6):
         if limit < 1:
             return ""
-        shown = draft.mask(_view(text, limit, count, handle, how, digests=digests), at=at)
+        shown = draft.mask(_write_view(text, limit, count, handle, how, digests=digests), at=at)
         if draft.counter.text(shown) <= max_tokens:
             return shown
         limit = max_tokens - attempt * (max_tokens // 5 + 1)
     return ""
 
 
-def _view(text: str, limit: int, count: Count, handle: str | None, how: ToolBounds, *, digests: bool) -> str:
+def _write_view(text: str, limit: int, count: Count, handle: str | None, how: ToolBounds, *, digests: bool) -> str:
     if digests and limit < _DIGEST:
         from ctxguard.content.digests import digest_view
 

@@ -13,13 +13,13 @@ class EachFollower:
     """Follow a history with a function that is called once for each artifact, in order.
 
     Args:
-        change: returns the artifact itself or a changed copy. It may depend on earlier artifacts.
-        action: the action that the report names for changed artifacts.
-        reason: the reason, one for all or by `id()` of the original artifact.
+        change: Returns the artifact itself or a changed copy. It may depend on earlier artifacts.
+        action: The action that the report names for changed artifacts.
+        reason: The reason, one for all or by `id()` of the original artifact.
 
     Attributes:
-        only_appends: whether the result for a longer history starts with the result for a shorter one.
-        changed: all artifacts so far, in their changed form.
+        only_appends: Whether the result for a longer history starts with the result for a shorter one.
+        changed: All artifacts so far, in their changed form.
     """
 
     only_appends = True
@@ -49,9 +49,9 @@ class EachFollower:
 
     def result(self, draft: Draft) -> StageResult:
         """Return the draft with the changed artifacts."""
-        return self.revised(draft)
+        return self.revise(draft)
 
-    def revised(self, draft: Draft) -> Draft:
+    def revise(self, draft: Draft) -> Draft:
         """Return the draft with the changed artifacts."""
         if self._first_change is None:
             return draft

@@ -48,12 +48,12 @@ def find_embedder(embed: Embed) -> Embedder:
     """Return the function that embeds texts.
 
     Args:
-        embed: any callable, sync or async, from a list of texts to their vectors; an `Embeddings` of `langchain_core`;
+        embed: Any callable, sync or async, from a list of texts to their vectors; an `Embeddings` of `langchain_core`;
             or `static`, the static embeddings of the extra `semantic`.
 
     Raises:
-        ConfigError: `embed` is none of these.
-        ImportError: `static` is given and the extra is not installed.
+        ConfigError: If `embed` is none of these.
+        ImportError: If `static` is given and the extra is not installed.
     """
     if embed == "static":
         return static_embedder()
@@ -73,7 +73,7 @@ def static_embedder() -> Embedder:
     """Return the embedder of wordllama, loaded from the installed package alone.
 
     Raises:
-        ImportError: the extra is not installed.
+        ImportError: If the extra is not installed.
     """
     with extra("semantic", "semantic recall needs an extra"):
         import wordllama
@@ -102,25 +102,25 @@ class Embedding:
         In a dry run nothing is written to the store.
 
         Raises:
-            ConfigError: the embedder does not return one vector for each text.
+            ConfigError: If the embedder does not return one vector for each text.
         """
         clipped = [text[:_MOST_CHARS] or " " for text in texts]
         found: dict[str, array[float]] = {}
         for text in dict.fromkeys(clipped):
             known = self._known.get(text)
             if known is None and self._store is not None:
-                known = yield from self._stored(text, self._store)
+                known = yield from self._load(text, self._store)
             if known is not None:
                 found[text] = known
         missing = [text for text in dict.fromkeys(clipped) if text not in found]
         # in batches: embedding services limit the texts of a request
         for begin in range(0, len(missing), _AT_ONCE):
-            found.update((yield from self._embedded(missing[begin : begin + _AT_ONCE], dry=dry)))
+            found.update((yield from self._embed_batch(missing[begin : begin + _AT_ONCE], dry=dry)))
         for text, vector in found.items():
             self._known.put(text, vector)
         return [found[text] for text in clipped]
 
-    def _stored(self, text: str, store: Store) -> Generator[Ask, object, array[float] | None]:
+    def _load(self, text: str, store: Store) -> Generator[Ask, object, array[float] | None]:
         try:
             value = yield Ask(store.get, (self._namespace, handle_of(text)), is_read=True)
         except StoreError:
@@ -131,9 +131,9 @@ class Embedding:
             return vector
         return None
 
-    def _embedded(self, texts: list[str], *, dry: bool) -> Generator[Ask, object, dict[str, array[float]]]:
+    def _embed_batch(self, texts: list[str], *, dry: bool) -> Generator[Ask, object, dict[str, array[float]]]:
         given = yield Ask(self._embed, (texts,), is_read=True)
-        vectors = [_normalized(vector) for vector in cast("Iterable[Vector]", given)]
+        vectors = [_normalize(vector) for vector in cast("Iterable[Vector]", given)]
         if len(vectors) != len(texts):
             raise ConfigError(f"embed returned {len(vectors)} vectors for {len(texts)} texts", setting="embed")
         if self._store is not None and not dry:
@@ -146,7 +146,7 @@ class SemanticIndex:
     """Score documents against a query by the cosine of their vectors, which have length 1.
 
     Raises:
-        ImportError: numpy is not installed; it is part of the extra `semantic`.
+        ImportError: If numpy is not installed; it is part of the extra `semantic`.
     """
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ class SemanticIndex:
         """Take in more documents.
 
         Raises:
-            ConfigError: the vectors are not all of the same size.
+            ConfigError: If the vectors are not all of the same size.
         """
         if not vectors:
             return
@@ -184,7 +184,7 @@ class SemanticIndex:
         """Return the scores of all documents by their number, from -1 to 1.
 
         Raises:
-            ConfigError: the query is not of their size.
+            ConfigError: If the query is not of their size.
         """
         if not self._size:
             return {}
@@ -203,7 +203,7 @@ def _name_of(embed: object) -> str:
     return "" if "<" in name else name
 
 
-def _normalized(vector: Vector) -> array[float]:
+def _normalize(vector: Vector) -> array[float]:
     try:
         values = array("f", map(float, vector))
     except (TypeError, ValueError) as error:

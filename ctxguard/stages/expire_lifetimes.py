@@ -18,17 +18,17 @@ class ExpireLifetimes:
     tool of that name: `{"snapshot": Lifetime(until="snapshot")}` keeps the latest snapshot.
 
     Args:
-        rules: lifetimes by kind (`"tool"`) or by name of the tool, for artifacts without their own lifetime; a tool's
+        rules: Lifetimes by kind (`"tool"`) or by name of the tool, for artifacts without their own lifetime; a tool's
             name takes precedence over the kind.
 
     Raises:
-        ConfigError: a rule is not a `Lifetime`, or a key is not a name.
+        ConfigError: If a rule is not a `Lifetime`, or a key is not a name.
     """
 
     name = "ExpireLifetimes"
 
     def __init__(self, rules: Mapping[str, Lifetime] | None = None) -> None:
-        self.rules = _lifetimes({} if rules is None else rules)
+        self.rules = _parse_rules({} if rules is None else rules)
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft without the artifacts that have expired."""
@@ -38,15 +38,15 @@ class ExpireLifetimes:
         found = exchanges(draft.artifacts)
         last_seen = {event: position for position, one in enumerate(draft.artifacts) for event in one.events}
         last_results = _last_results(found)
-        gone: dict[int, str] = {}
+        expired: dict[int, str] = {}
         for exchange in found:
-            why = self._over(exchange, ages, last_seen, last_results)
+            why = self._why_expired(exchange, ages, last_seen, last_results)
             # An open exchange is still waiting for results; providers refuse a call without one.
             if why and not exchange.open:
-                gone.update((id(artifact), why) for artifact in exchange.artifacts)
-        return draft.revise((a for a in draft.artifacts if id(a) not in gone), reason=gone)
+                expired.update((id(artifact), why) for artifact in exchange.artifacts)
+        return draft.revise((a for a in draft.artifacts if id(a) not in expired), reason=expired)
 
-    def _over(
+    def _why_expired(
         self, exchange: Exchange, ages: list[int], last_seen: Mapping[str, int], last_results: Mapping[str, int]
     ) -> str:
         for artifact, position in zip(exchange.artifacts, exchange.positions, strict=True):
@@ -77,18 +77,18 @@ class ExpireLifetimes:
         return self.rules.get(artifact.kind.value)
 
 
-def _lifetimes(rules: object) -> dict[str, Lifetime]:
+def _parse_rules(rules: object) -> dict[str, Lifetime]:
     if not isinstance(rules, Mapping):
-        raise _refused(rules, "dict")
+        raise _config_error(rules, "dict")
     for lifetime in rules.values():
         if not isinstance(lifetime, Lifetime):
-            raise _refused(lifetime, "Lifetime")
+            raise _config_error(lifetime, "Lifetime")
     return dict(rules)
 
 
-def _refused(given: object, wanted: str) -> ConfigError:
+def _config_error(given: object, expected: str) -> ConfigError:
     example = "{'search': Lifetime(turns=2)}"
-    return ConfigError(f"lifetimes are a dict such as {example}; {given!r} is not a {wanted}", setting="lifetimes")
+    return ConfigError(f"lifetimes are a dict such as {example}; {given!r} is not a {expected}", setting="lifetimes")
 
 
 def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:

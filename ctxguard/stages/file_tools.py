@@ -58,8 +58,8 @@ class FileUse:
 
     Attributes:
         role: `read` or `edit`.
-        path: of the file, as written in the call.
-        part: the part that is read; empty for the whole file.
+        path: Of the file, as written in the call.
+        part: The part that is read; empty for the whole file.
     """
 
     role: FileRole
@@ -78,8 +78,8 @@ def file_uses(call: ToolCall, own: Mapping[str, FileRole]) -> list[FileUse]:
     """Return the effect of a call on files, as far as its arguments reveal it.
 
     Args:
-        call: the call.
-        own: roles of further tools, by name.
+        call: The call.
+        own: Roles of further tools, by name.
     """
     try:
         arguments = json.loads(call.arguments)
@@ -96,8 +96,8 @@ def file_uses(call: ToolCall, own: Mapping[str, FileRole]) -> list[FileUse]:
     paths = list(_paths(arguments))
     if role is not None and paths:
         part = {k: v for k, v in arguments.items() if k not in _PATHS and k not in _TEXTS and k != "command"}
-        return [FileUse(role, path, _spelled(part) if role == "read" else "") for path in paths]
-    return list(_of_command(command)) if isinstance(command, str) else []
+        return [FileUse(role, path, _key_of_part(part) if role == "read" else "") for path in paths]
+    return list(_uses_of_command(command)) if isinstance(command, str) else []
 
 
 def _paths(arguments: Mapping[str, object]) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _paths(arguments: Mapping[str, object]) -> Iterator[str]:
                 yield path.removeprefix("./")
 
 
-def _of_command(command: str) -> Iterator[FileUse]:
+def _uses_of_command(command: str) -> Iterator[FileUse]:
     """Yield the effects of a shell command on files, if the command has no other effect."""
     for path in _PATCHED.findall(command):
         yield FileUse("edit", path)
@@ -120,7 +120,7 @@ def _of_command(command: str) -> Iterator[FileUse]:
         yield FileUse("read", shown[1].removeprefix("./"), "" if whole else command.strip())
 
 
-def _spelled(part: Mapping[str, object]) -> str:
+def _key_of_part(part: Mapping[str, object]) -> str:
     told = {key: value for key, value in part.items() if value is not None}
     return json.dumps(told, sort_keys=True, default=str) if told else ""
 
@@ -129,8 +129,8 @@ def stale_among(exchanges: Iterable[tuple[int, Sequence[Artifact]]], own: Mappin
     """Return the numbers of the stale exchanges: superseded reads, and equal calls with equal outputs.
 
     Args:
-        exchanges: the numbers and the artifacts, in order.
-        own: roles of further tools, by name.
+        exchanges: The numbers and the artifacts, in order.
+        own: Roles of further tools, by name.
     """
     stale: set[int] = set()
     newer: set[tuple[str, str]] = set()

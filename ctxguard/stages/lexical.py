@@ -61,7 +61,7 @@ class LexicalIndex:
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
-        self._found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._postings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         self._sizes: list[int] = []
         self._total = 0
 
@@ -73,17 +73,17 @@ class LexicalIndex:
         """Forget all but the first `count` documents."""
         for number in range(count, len(self._sizes)):
             for term in set(chain.from_iterable(map(_terms, self.documents[number]))):
-                found = self._found[term]
+                found = self._postings[term]
                 del found[bisect_left(found, (count,)) :]
                 if not found:
-                    del self._found[term]
+                    del self._postings[term]
         self._total -= sum(self._sizes[count:])
         del self.documents[count:], self._sizes[count:]
 
     def matches(self, query: str) -> dict[int, float]:
         """Return the scores of the documents that share a word with the query, by their number; higher is better."""
-        self._read()
-        found = {term: self._found[term] for term in set(_terms(query)) if term in self._found}
+        self._index_new()
+        found = {term: self._postings[term] for term in set(_terms(query)) if term in self._postings}
         sizes, looked_at = self._sizes, 0
         # Every turn of a conversation passes here thousands of times: lists take half the time of dictionaries.
         scores, repeated = [0.0] * len(sizes), [0] * len(sizes)
@@ -105,15 +105,15 @@ class LexicalIndex:
         return 2.2 * sum(map(self._rarity, set(_terms(query))))
 
     def _rarity(self, term: str) -> float:
-        found = len(self._found.get(term, ()))
+        found = len(self._postings.get(term, ()))
         return max(_LEAST, log((len(self._sizes) - found + 0.5) / (found + 0.5)))
 
-    def _read(self) -> None:
+    def _index_new(self) -> None:
         """Index the words of the documents that were added since the last query."""
         for number in range(len(self._sizes), len(self.documents)):
             terms = Counter(chain.from_iterable(map(_terms, self.documents[number])))
             for term, times in terms.items():
-                self._found[term].append((number, times))
+                self._postings[term].append((number, times))
             self._sizes.append(terms.total())
             self._total += self._sizes[-1]
 

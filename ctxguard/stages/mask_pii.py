@@ -32,11 +32,11 @@ class MaskPII(FollowedStage):
     learned since are masked in it.
 
     Args:
-        rules: one detector or several; None means `ctxguard.pii.STANDARD`.
-        masker: your own masker (strategies, vault), instead of `rules`.
+        rules: One detector or several; None means `ctxguard.pii.STANDARD`.
+        masker: Your own masker (strategies, vault), instead of `rules`.
 
     Raises:
-        ConfigError: both are given, a rule is not a detector, or the masker is not a masker.
+        ConfigError: If both are given, a rule is not a detector, or the masker is not a masker.
     """
 
     name = "MaskPII"
@@ -45,8 +45,8 @@ class MaskPII(FollowedStage):
         if rules is not None and masker is not None:
             raise ConfigError("give rules or a masker, not both: a masker has rules of its own", setting="masker")
         # Check now: at the first call, the traceback would point into the caller's agent framework.
-        self._rules = _detectors(rules)
-        self._masker = None if masker is None else _wanted(masker)
+        self._rules = _parse_rules(rules)
+        self._masker = None if masker is None else _require_masker(masker)
 
     @property
     def masker(self) -> Masker:
@@ -68,16 +68,16 @@ class MaskMessages(FollowedStage):
     For rules as broad as `ctxguard.pii.DIGITS`; a `MaskPII` after it masks personal data everywhere.
 
     Args:
-        rules: one detector or several.
+        rules: One detector or several.
 
     Raises:
-        ConfigError: a rule is not a detector.
+        ConfigError: If a rule is not a detector.
     """
 
     name = "MaskMessages"
 
     def __init__(self, rules: Detector | Sequence[Detector]) -> None:
-        self._rules = _detectors(rules) or ()
+        self._rules = _parse_rules(rules) or ()
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
         """Return the follower that masks one conversation as it grows."""
@@ -89,12 +89,12 @@ class _MaskingMessages(EachFollower):
 
     def __init__(self, masker: Masker) -> None:
         session = masker.session()
-        super().__init__(lambda a: _masked_words(a, session), action="masked", reason=_REASON)
-        self._detectors = masker.detectors
+        super().__init__(lambda a: _mask_message(a, session), action="masked", reason=_REASON)
+        self._parse_rules = masker.detectors
 
     def result(self, draft: Draft) -> Draft:
         """Return the draft with its messages masked, and the rules recorded for the check."""
-        return replace(self.revised(draft), message_detectors=(*draft.message_detectors, *self._detectors))
+        return replace(self.revise(draft), message_detectors=(*draft.message_detectors, *self._parse_rules))
 
 
 class _Masking(EachFollower):
@@ -112,7 +112,7 @@ class _Masking(EachFollower):
     def _begin(self) -> None:
         self._erasures = 0 if self._vault is None else self._vault.erasures()
         session = self._masker.session()
-        super().__init__(lambda a: _masked(a, session), action="masked", reason=_REASON)
+        super().__init__(lambda a: _mask_artifact(a, session), action="masked", reason=_REASON)
         self._known = None if self._masker.echoing is None else _Known(session)
         self._mask = self._masker.mask if self._masker.is_stateless else session.drafted
 
@@ -135,7 +135,7 @@ class _Masking(EachFollower):
         if self._vault is not None and self._vault.erasures() != self._erasures:
             self._begin()
             self.take(draft.artifacts, draft)
-        return self.revised(_noted(draft, self._masker, self._mask, self._known))
+        return self.revise(_record_masking(draft, self._masker, self._mask, self._known))
 
 
 class _Known:
@@ -157,26 +157,26 @@ class _Known:
                 self._session.learn(text)
             self._counts.append(self._session.known)
 
-    def again(self, text: str, at: Artifact) -> str:
+    def mask_again(self, text: str, at: Artifact) -> str:
         """Return a masked text with the names masked that were known when an artifact arrived."""
         place = self._places.get(id(at.root), -1)
         known = self._counts[place] if 0 <= place < len(self._counts) else (0, 0)
         return self._session.again(text, known) if known[0] else text
 
 
-def _noted(draft: Draft, masker: Masker, mask: Callable[[str], str], known: _Known | None) -> Draft:
+def _record_masking(draft: Draft, masker: Masker, mask: Callable[[str], str], known: _Known | None) -> Draft:
     detectors = (*draft.detectors, *masker.detectors)
-    remasks = draft.remasks if known is None else (*draft.remasks, known.again)
+    remasks = draft.remasks if known is None else (*draft.remasks, known.mask_again)
     return replace(draft, masks=(*draft.masks, mask), remasks=remasks, detectors=detectors)
 
 
-def _wanted(masker: object) -> Masker:
+def _require_masker(masker: object) -> Masker:
     from ctxguard.pii import Masker
 
     return instance(masker, Masker, "masker")
 
 
-def _detectors(rules: Detector | Sequence[Detector] | None) -> tuple[Detector, ...] | None:
+def _parse_rules(rules: Detector | Sequence[Detector] | None) -> tuple[Detector, ...] | None:
     if rules is None:
         return None
     given = rules if isinstance(rules, (list, tuple)) else (rules,)
@@ -205,14 +205,14 @@ def _shared_masker(rules: tuple[Detector, ...]) -> Masker:
     return Masker(rules)
 
 
-def _masked_words(artifact: Artifact, session: MaskSession) -> Artifact:
+def _mask_message(artifact: Artifact, session: MaskSession) -> Artifact:
     if artifact.kind not in MESSAGES:
         return artifact
     mask = session.own if artifact.kind is Kind.ASSISTANT else session.text
     return artifact.edit(lambda slot, text: mask(text) if slot == "content" else text)
 
 
-def _masked(artifact: Artifact, session: MaskSession) -> Artifact:
+def _mask_artifact(artifact: Artifact, session: MaskSession) -> Artifact:
     content = artifact.content
     # The model must be able to write placeholders; those of anyone else are escaped.
     is_own = artifact.kind is Kind.ASSISTANT

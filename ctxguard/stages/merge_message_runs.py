@@ -30,12 +30,12 @@ class MergeMessageRuns:
         """Return the new draft."""
         merged: list[Artifact] = []
         for artifact in draft.artifacts:
-            joined = _joined(merged[-1], artifact) if merged else None
+            joined = _join(merged[-1], artifact) if merged else None
             if joined is None:
                 merged.append(artifact)
             else:
                 merged[-1] = joined
-        return draft.revise(map(_whole_again(draft), merged), action="repaired", reason=_REASON)
+        return draft.revise(map(_restorer(draft), merged), action="repaired", reason=_REASON)
 
 
 class SplitMergedRecords:
@@ -60,13 +60,13 @@ def _pieces(artifact: Artifact) -> tuple[Artifact, ...]:
         return (artifact,)
     known = artifact.memo.get(SplitMergedRecords)
     if not isinstance(known, tuple):
-        known = _taken_apart(artifact)
+        known = _split_records(artifact)
         # An artifact must not refer to itself: it would never be freed.
         artifact.memo.keep(SplitMergedRecords, known if len(known) > 1 else ())
     return known or (artifact,)
 
 
-def _taken_apart(artifact: Artifact) -> tuple[Artifact, ...]:
+def _split_records(artifact: Artifact) -> tuple[Artifact, ...]:
     content = artifact.content
     if isinstance(content, str):
         return tuple(artifact.revised(content=text) for text in pieces_of(content))
@@ -85,7 +85,7 @@ def _place_of_text(parts: Sequence[Part]) -> int | None:
     return next((n for n, part in enumerate(parts) if part.text is not None and part.editable), None)
 
 
-def _whole_again(draft: Draft) -> Callable[[Artifact], Artifact]:
+def _restorer(draft: Draft) -> Callable[[Artifact], Artifact]:
     """Return a function that gives the original message for one that is joined from all of its pieces."""
     split = next((change for change in draft.changes if change.stage == SplitMergedRecords.name), None)
     if split is None:
@@ -102,7 +102,7 @@ def _whole_again(draft: Draft) -> Callable[[Artifact], Artifact]:
     return whole
 
 
-def _joined(first: Artifact, last: Artifact) -> Artifact | None:
+def _join(first: Artifact, last: Artifact) -> Artifact | None:
     """Return the second of two messages with the text of both; None if they are not to be joined."""
     if first.kind is not last.kind or first.kind not in MESSAGES or first.calls:
         return None

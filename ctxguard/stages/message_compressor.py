@@ -26,8 +26,8 @@ class SnapshotCompressor:
     """Shorten browser snapshots: deep levels are dropped, interactive elements stay with their refs.
 
     Args:
-        max_depth: levels shown.
-        preserve_interactive: keep links, buttons, fields and other interactive elements at any depth.
+        max_depth: Levels shown.
+        preserve_interactive: Keep links, buttons, fields and other interactive elements at any depth.
     """
 
     def __init__(self, *, max_depth: int = 3, preserve_interactive: bool = True) -> None:
@@ -47,7 +47,7 @@ class ConsoleMessageCompressor:
     """Group console messages by type with counts; errors stay word for word.
 
     Args:
-        max_messages: distinct messages shown of each type, errors excepted.
+        max_messages: Distinct messages shown of each type, errors excepted.
     """
 
     def __init__(self, *, max_messages: int = 5) -> None:
@@ -63,10 +63,10 @@ class _Strength:
     """The limits that a compression level stands for.
 
     Attributes:
-        depth: levels of a snapshot; None does not shorten snapshots.
-        messages: distinct console messages of a type; None does not shorten them.
-        tool_tokens: tokens of any other tool output.
-        agent_tokens: tokens of a message of the assistant.
+        depth: Levels of a snapshot; None does not shorten snapshots.
+        messages: Distinct console messages of a type; None does not shorten them.
+        tool_tokens: Tokens of any other tool output.
+        agent_tokens: Tokens of a message of the assistant.
     """
 
     depth: int | None
@@ -99,14 +99,14 @@ class MessageCompressor(FollowedStage):
 
     Args:
         level: `none`, `low`, `medium` or `high`.
-        max_snapshot_depth: levels of a snapshot; None means by level (6, 3, 2).
+        max_snapshot_depth: Levels of a snapshot; None means by level (6, 3, 2).
         truncate_snapshots: False keeps snapshots at their full depth.
         summarize_console: False does not group console messages.
-        counter: counts tokens outside of a draft, as for `ctxguard.tokens.find_counter`.
+        counter: Counts tokens outside of a draft, as for `ctxguard.tokens.find_counter`.
 
     Attributes:
-        snapshot_compressor: shortens snapshots as this level does.
-        console_compressor: groups console messages as this level does.
+        snapshot_compressor: Shortens snapshots as this level does.
+        console_compressor: Groups console messages as this level does.
     """
 
     name = "MessageCompressor"
@@ -150,27 +150,29 @@ class MessageCompressor(FollowedStage):
         """Return the function that compresses the messages of one history, in their order."""
         names: dict[str | None, str] = {}
 
-        def compressed(artifact: Artifact) -> Artifact:
+        def compress(artifact: Artifact) -> Artifact:
             names.update((call.id, call.name) for call in artifact.calls)  # ids may repeat: the latest call counts
             if self._strength is None:
                 return artifact
-            return _one(artifact, artifact.name or names.get(artifact.answers) or "", self._strength, counter)
+            return _compress_one(artifact, artifact.name or names.get(artifact.answers) or "", self._strength, counter)
 
-        return compressed
+        return compress
 
 
-def _one(artifact: Artifact, tool: str, strength: _Strength, counter: TokenCounter) -> Artifact:
+def _compress_one(artifact: Artifact, tool: str, strength: _Strength, counter: TokenCounter) -> Artifact:
     is_agent = artifact.kind is Kind.ASSISTANT
     # User messages are never compressed: they are short, and every word may matter.
     if artifact.pinned or not (is_agent or artifact.kind is Kind.TOOL):
         return artifact
     hint = None if is_agent else _hint(tool)
     return artifact.edit(
-        lambda slot, text: _view(text, strength, hint, counter.count, is_agent=is_agent) if slot == "content" else text
+        lambda slot, text: (
+            _compress_text(text, strength, hint, counter.count, is_agent=is_agent) if slot == "content" else text
+        )
     )
 
 
-def _view(text: str, strength: _Strength, hint: FileType | None, count: Count, *, is_agent: bool) -> str:
+def _compress_text(text: str, strength: _Strength, hint: FileType | None, count: Count, *, is_agent: bool) -> str:
     """Return a text compressed; `hint` is the output type that the tool's name suggests."""
     if is_agent:
         return bound(text, strength.agent_tokens, count=count).content

@@ -21,8 +21,8 @@ def with_neighbors(scores: Mapping[int, float], weight: float) -> dict[int, floa
     """Return the scores, each with a share of its neighbors': the answer to a question is often near a match.
 
     Args:
-        scores: scores by the number of the document; documents are numbered in the order of the conversation.
-        weight: share of the scores of the documents right before and after; half of it at a distance of two, a quarter
+        scores: Scores by the number of the document; documents are numbered in the order of the conversation.
+        weight: Share of the scores of the documents right before and after; half of it at a distance of two, a quarter
             at three.
     """
     summed = dict(scores)

@@ -19,11 +19,11 @@ from ctxguard.draft import Ask, Change, Draft, FollowedStage, Follower, LeftOut,
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.history import RECALLED, TRAIL, History, is_asked, record_title, write_record
 from ctxguard.history.records import leading_records
-from ctxguard.stages.bound_tool_output import bounded_text
+from ctxguard.stages.bound_tool_output import bound_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_for, passages_of
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
-from ctxguard.stages.traces import observed
+from ctxguard.stages.traces import holds_observation
 from ctxguard.stages.window_settings import SMALL
 from ctxguard.stages.window_state import WindowState
 
@@ -34,7 +34,7 @@ _NEIGHBOR: Final = 0.5
 """Weight of the score of the exchange before and after."""
 _REPLY: Final = 2 / 3
 """Weight of the score of a reply, which mostly repeats the model's input."""
-_LEAST_ROOM: Final = 64
+_LEAST_TOKENS: Final = 64
 """Tokens below which nothing is recalled: the first line and a sentence."""
 _EXCERPT: Final = 4
 """An exchange that does not fit as a whole may take a quarter of the available tokens."""
@@ -67,17 +67,17 @@ class RecallRelevant(FollowedStage):
     tokens that they left unused.
 
     Args:
-        share: the largest share of the available tokens (the budget minus system prompt, task and pins) that the block
+        share: The largest share of the available tokens (the budget minus system prompt, task and pins) that the block
             may take; None means 0.5, or 0.7 with `embed`.
-        threshold: see above, from 0 to 1; 0 recalls in every turn.
-        embed: compares texts by meaning, in addition to words: any callable, sync or async, from a list of texts to
+        threshold: See above, from 0 to 1; 0 recalls in every turn.
+        embed: Compares texts by meaning, in addition to words: any callable, sync or async, from a list of texts to
             their vectors; an `Embeddings` of `langchain_core`; or `static` for the extra `semantic`, which needs no
             network. None ranks by words alone. If it fails, words alone rank, and `report.details` says so.
-        store: where the vectors are saved if `embed` has a name of its own.
+        store: Where the vectors are saved if `embed` has a name of its own.
 
     Raises:
-        ConfigError: a setting is out of range.
-        ImportError: `embed` is given and the extra is not installed.
+        ConfigError: If a setting is out of range.
+        ImportError: If `embed` is given and the extra is not installed.
     """
 
     name = "RecallRelevant"
@@ -119,23 +119,23 @@ class RecallGate:
         self._history, self._stage, self._draft = history, stage, draft
         self._index = LexicalIndex()
 
-    def wanted(self, question: int, state: WindowState, available: int, *, always: bool = False) -> LeftOut | None:
+    def find(self, question: int, state: WindowState, available: int, *, always: bool = False) -> LeftOut | None:
         """Return what a question finds in earlier exchanges, and the tokens that this is worth; None if none.
 
         Args:
-            question: number of its exchange.
-            state: of the window. What its blocks show counts neither as evicted nor as kept.
-            available: tokens of which a block may take a share.
-            always: recall whatever matches, as with a threshold of 0.
+            question: Number of its exchange.
+            state: Of the window. What its blocks show counts neither as evicted nor as kept.
+            available: Tokens of which a block may take a share.
+            always: Recall whatever matches, as with a threshold of 0.
         """
         history, index, shown = self._history, self._index, state.shown
         threshold = 0.0 if always else self._stage.threshold
-        if threshold and (available <= SMALL or observed(history, question, question)):
+        if threshold and (available <= SMALL or holds_observation(history, question, question)):
             return None
         if len(state.kept) == state.judged:
             return None
         for number in range(len(index.documents), question):
-            index.add(_searched(history.members(number)))
+            index.add(_indexed_texts(history.members(number)))
         text = history.members(question)[0].text
         scores = index.matches(text)
         if threshold:
@@ -147,21 +147,21 @@ class RecallGate:
             if sum(gone) < threshold * sum(score for score, _ in judged):
                 return None
         best = sorted(zip(scores.values(), scores, strict=True))[-_MOST_TRIED:]
-        near = _weighted(history, {number: score for score, number in best}, question)
+        near = _weigh(history, {number: score for score, number in best}, question)
         return LeftOut(history, int(self._stage.share * available), question, scores=near)
 
     def rewind(self, count: int) -> None:
         """Forget the texts of all but the first `count` exchanges."""
         self._index.rewind(count)
 
-    def within(self, wanted: LeftOut, tokens: int, state: WindowState) -> LeftOut:
+    def fit(self, recall: LeftOut, tokens: int, state: WindowState) -> LeftOut:
         """Return what is recalled of the exchanges that are evicted now, in at most so many tokens.
 
         The block is written here already, so that a window reserves what it takes, and no more. What is recalled by
         meaning is known only later, so all the tokens are reserved for it.
         """
-        left = replace(wanted, tokens=tokens, kept=state.kept, end=state.judged)
-        block, found = _block(self._draft, left, _ranked(left, wanted.scores, state.shown))
+        left = replace(recall, tokens=tokens, kept=state.kept, end=state.judged)
+        block, found = _write_block(self._draft, left, _rank(left, recall.scores, state.shown))
         if self._stage.embedding is None:
             left = replace(left, tokens=0 if block is None else self._draft.counter.artifact(block))
         return replace(left, block=block, found=found)
@@ -174,7 +174,7 @@ class _Recalling:
         self._stage = stage
         self._meanings: SemanticIndex | None = None
         self._latest: tuple[object, LeftOut] | None = None
-        self._written: dict[object, tuple[LeftOut, LeftOut, str]] = {}
+        self._blocks: dict[object, tuple[LeftOut, LeftOut, str]] = {}
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Do nothing: evicted artifacts are not in the drafts of this stage."""
@@ -186,20 +186,20 @@ class _Recalling:
 
     def result(self, draft: Draft) -> StageResult:
         """Return the draft with its blocks, or unchanged if nothing evicted matters for a question."""
-        left_out = self._dropped(draft) if draft.left_out is None else draft.left_out
-        return self._recalled(draft, left_out) if left_out else draft
+        left_out = self._find_dropped(draft) if draft.left_out is None else draft.left_out
+        return self._insert_blocks(draft, left_out) if left_out else draft
 
-    def _recalled(self, draft: Draft, left_out: Sequence[LeftOut]) -> Generator[Ask, object, Draft]:
+    def _insert_blocks(self, draft: Draft, left_out: Sequence[LeftOut]) -> Generator[Ask, object, Draft]:
         """Return the draft with a block before each question, the same object until a cut removes it."""
         blocks: dict[int, Artifact] = {}
-        written, self._written, shown = self._written, {}, set[int]()
-        for wanted in left_out:
-            left, failure = wanted, ""
+        written, self._blocks, shown = self._blocks, {}, set[int]()
+        for recall in left_out:
+            left, failure = recall, ""
             if (embedding := self._stage.embedding) is not None:
-                made_from = (id(wanted), draft.masks)
+                made_from = (id(recall), draft.masks)
                 written_before = written.get(made_from)
-                _, left, failure = written_before or (yield from self._by_meaning_too(embedding, wanted, draft, shown))
-                self._written[made_from] = wanted, left, failure
+                _, left, failure = written_before or (yield from self._rank_by_meaning(embedding, recall, draft, shown))
+                self._blocks[made_from] = recall, left, failure
             shown |= left.found
             if left.block is not None:
                 blocks[id(left.history.members(left.asked)[0].root)] = left.block
@@ -207,16 +207,16 @@ class _Recalling:
                 draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": failure}})
         return draft.revise(_with_blocks(draft, blocks), action="recalled", reason="matches the question")
 
-    def _by_meaning_too(
-        self, embedding: Embedding, wanted: LeftOut, draft: Draft, shown: set[int]
+    def _rank_by_meaning(
+        self, embedding: Embedding, recall: LeftOut, draft: Draft, shown: set[int]
     ) -> Generator[Ask, object, tuple[LeftOut, LeftOut, str]]:
         """Return what is wanted, the same with its block ranked by meaning as well, and why that failed if it did."""
-        history, asked, scores, failure = wanted.history, wanted.asked, wanted.scores, ""
+        history, asked, scores, failure = recall.history, recall.asked, recall.scores, ""
         if self._meanings is None or self._latest is not None:  # after other stages than the window, a new history
             self._meanings = SemanticIndex()
         meanings = self._meanings
         try:
-            new = ["\n".join(_searched(history.members(n))) for n in range(len(meanings), asked)]
+            new = ["\n".join(_indexed_texts(history.members(n))) for n in range(len(meanings), asked)]
             vector, *vectors = yield from embedding.vectors([history.members(asked)[0].text, *new], dry=draft.dry)
             meanings.extend(vectors)
         except CtxguardError:
@@ -225,11 +225,11 @@ class _Recalling:
             failure = f"failed ({type(error).__name__}); ranked by words alone"
         else:
             found = {n: score for n, score in meanings.matches(vector).items() if n < asked}
-            scores = by_ranks(scores, _weighted(history, found, asked))
-        block, numbers = _block(draft, wanted, _ranked(wanted, scores, shown))
-        return wanted, replace(wanted, block=block, found=numbers), failure
+            scores = by_ranks(scores, _weigh(history, found, asked))
+        block, numbers = _write_block(draft, recall, _rank(recall, scores, shown))
+        return recall, replace(recall, block=block, found=numbers), failure
 
-    def _dropped(self, draft: Draft) -> tuple[LeftOut, ...]:
+    def _find_dropped(self, draft: Draft) -> tuple[LeftOut, ...]:
         """Return what other stages than the window dropped, and the tokens unused at the last user message."""
         change = next((c for c in draft.changes if c.stage not in _MENDING and _drops(c)), None)
         place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if is_asked(draft.artifacts[p])), None)
@@ -247,20 +247,20 @@ class _Recalling:
         made_from = (id(root), kept, tokens, draft.cut_at, draft.masks)
         if self._latest is None or self._latest[0] != made_from:
             gate, state = RecallGate(history, self._stage, draft), WindowState(kept=kept, cuts=(asked - 1,))
-            wanted = gate.wanted(asked, state, tokens, always=True)
-            left = LeftOut(history) if wanted is None else gate.within(wanted, tokens, state)
+            recall = gate.find(asked, state, tokens, always=True)
+            left = LeftOut(history) if recall is None else gate.fit(recall, tokens, state)
             self._latest = made_from, left
         left = self._latest[1]
         return (left,) if left.tokens else ()
 
 
-def _weighted(history: History, scores: Mapping[int, float], end: int) -> dict[int, float]:
+def _weigh(history: History, scores: Mapping[int, float], end: int) -> dict[int, float]:
     """Return the scores of the exchanges before a question, with their neighbors' share; replies weigh less."""
     near = with_neighbors(scores, _NEIGHBOR).items()
     return {n: score * weight for n, score in near if n < end and (weight := _weight(history, n))}
 
 
-def _ranked(left: LeftOut, scores: Mapping[int, float], shown: Collection[int]) -> list[tuple[int, int]]:
+def _rank(left: LeftOut, scores: Mapping[int, float], shown: Collection[int]) -> list[tuple[int, int]]:
     """Return the evicted exchanges that are tried for a block, the most relevant per token first, with their sizes."""
     there, most = {*left.kept, *shown}, left.tokens // _EXCERPT
     gone = {n: score for n, score in scores.items() if n < left.end and n not in there}
@@ -269,7 +269,7 @@ def _ranked(left: LeftOut, scores: Mapping[int, float], shown: Collection[int]) 
     return [(n, sizes[n]) for _, n in nlargest(_MOST_TRIED, zip(each.values(), each, strict=True))]
 
 
-def _known_by(draft: Draft, asked: Artifact) -> Artifact:
+def _masking_point(draft: Draft, asked: Artifact) -> Artifact:
     """Return the artifact up to which names are known for masking the block: the question, or a later cut.
 
     A cut within the turn masks everything older than it, by the names that are known then.
@@ -280,18 +280,20 @@ def _known_by(draft: Draft, asked: Artifact) -> Artifact:
     return asked if any(artifact.root is asked.root for artifact in behind) else draft.history[draft.cut_at]
 
 
-def _block(draft: Draft, left: LeftOut, order: Iterable[tuple[int, int]]) -> tuple[Artifact | None, frozenset[int]]:
+def _write_block(
+    draft: Draft, left: LeftOut, order: Iterable[tuple[int, int]]
+) -> tuple[Artifact | None, frozenset[int]]:
     """Return the block of the most relevant exchanges within the available tokens, and their numbers."""
     chosen: dict[int, str] = {}
-    room = left.tokens - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, "")))
-    for number, _ in order if left.tokens >= _LEAST_ROOM else ():
-        piece = _piece(draft, left, number, room)
+    available = left.tokens - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, "")))
+    for number, _ in order if left.tokens >= _LEAST_TOKENS else ():
+        piece = _write_piece(draft, left, number, available)
         if piece is not None:
             chosen[number] = piece
-            room -= draft.counter.text(piece) + 1
-        if room < _LEAST_ROOM // 4:
+            available -= draft.counter.text(piece) + 1
+        if available < _LEAST_TOKENS // 4:
             break
-    at = _known_by(draft, left.history.members(left.asked)[0])
+    at = _masking_point(draft, left.history.members(left.asked)[0])
     # The pieces were counted unmasked, and separately; the least relevant leave if the block is too long.
     while chosen:
         body = draft.mask("\n".join(chosen[n] for n in sorted(chosen)), at=at)
@@ -341,7 +343,7 @@ def _drops(change: Change) -> bool:
     return any(id(a.root) not in left for a in change.before)
 
 
-def _searched(artifacts: Sequence[Artifact]) -> Document:
+def _indexed_texts(artifacts: Sequence[Artifact]) -> Document:
     """Return the texts of an exchange that are indexed; none of the texts that stages wrote about other exchanges."""
     first = artifacts[0]
     if _is_about_others(first):
@@ -359,7 +361,7 @@ def _texts(artifacts: Sequence[Artifact]) -> Iterator[str]:
         yield from (text for call in artifact.calls for text in (call.name, call.arguments))
 
 
-def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
+def _write_lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
     for artifact in artifacts:
         who = artifact.kind.value if artifact.name is None else f"{artifact.kind.value} {artifact.name}"
         if artifact.text:
@@ -368,19 +370,19 @@ def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
             yield f"[turn {turn}] {who} calls {call.name}({call.arguments})"
 
 
-def _piece(draft: Draft, left: LeftOut, number: int, room: int) -> str | None:
+def _write_piece(draft: Draft, left: LeftOut, number: int, available: int) -> str | None:
     """Return an exchange as it appears in the block, within `room` tokens; an excerpt if it is large."""
     history, most = left.history, left.tokens // _EXCERPT
     members = history.members(number)
     # Role and date come on top, so if the texts alone do not fit, they need not be rendered.
-    texts = sum(map(draft.counter.text, _searched(members)))
-    if texts > room and (texts <= most or room < _LEAST_ROOM):
+    texts = sum(map(draft.counter.text, _indexed_texts(members)))
+    if texts > available and (texts <= most or available < _LEAST_TOKENS):
         return None
-    text = "\n".join(_lines(members, bisect_right(history.asked, number)))
-    if texts <= room and draft.counter.text(text) < room:
+    text = "\n".join(_write_lines(members, bisect_right(history.asked, number)))
+    if texts <= available and draft.counter.text(text) < available:
         return text
     question = history.members(left.asked)[0].text
-    return _excerpt(draft, text, question, min(most, room - 1)) if texts > most else None
+    return _excerpt(draft, text, question, min(most, available - 1)) if texts > most else None
 
 
 def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | None:
@@ -394,5 +396,5 @@ def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | N
             taken[number] = passage
             left -= tokens
     if not taken:
-        return bounded_text(text, max_tokens, draft) or None
+        return bound_text(text, max_tokens, draft) or None
     return "\n".join(f"{'' if n == 0 or n - 1 in taken else '… '}{taken[n]}" for n in sorted(taken))

@@ -35,11 +35,11 @@ class RepairExchanges(FollowedStage):
     Args:
         on_broken: `repair`; `raise` a `PairingError` that names each fault; or `ignore` (incremental input whose calls
             the provider has stored).
-        keep_bare: keep tool outputs that name no call, unless they come from a provider's messages: plain transcripts
+        keep_bare: Keep tool outputs that name no call, unless they come from a provider's messages: plain transcripts
             have no calls to pair with.
 
     Raises:
-        ConfigError: `on_broken` is something else.
+        ConfigError: If `on_broken` is something else.
     """
 
     name = "RepairExchanges"
@@ -86,29 +86,29 @@ class _Repairing:
         """Return the repaired draft.
 
         Raises:
-            PairingError: something is broken, and the setting is to raise.
+            PairingError: If something is broken, and the setting is to raise.
         """
         if self._on_broken == "ignore":
             return draft
         if self._on_broken == "raise":
             _refuse_broken(draft.artifacts, keep_bare=self._nothing.keep_bare)
             return draft
-        ended = self._ended()
+        ended = self._repair_all()
         if ended is None or ended.mended is None:
             return draft
         return draft.revise(ended.mended, action="repaired", reason=ended.reasons)
 
-    def _ended(self) -> _Settled | None:
+    def _repair_all(self) -> _Settled | None:
         """Return the whole history repaired; None if nothing was broken."""
         artifacts = self._artifacts
         # Results of the last call may still be incomplete; everything before it can be settled.
         last = next((p for p in range(len(artifacts) - 1, 0, -1) if artifacts[p].kind is not Kind.TOOL), 0)
         # If a caller shortened the history, nothing is settled any more.
         before = self._settled if self._settled.length <= last else self._nothing
-        settled = before.followed(artifacts, self._copies, end=last)
+        settled = before.extend(artifacts, self._copies, end=last)
         if settled is None:  # a late result belongs to a call that was settled
-            settled = self._nothing.followed(artifacts, self._copies, end=last)
-        ended = settled and settled.followed(artifacts, self._copies, end=len(artifacts), is_end=True)
+            settled = self._nothing.extend(artifacts, self._copies, end=last)
+        ended = settled and settled.extend(artifacts, self._copies, end=len(artifacts), is_end=True)
         if settled is not None and ended is not None:
             self._settled = settled
             return None if ended.mended is None else ended
@@ -128,11 +128,11 @@ class _Settled:
     """The repaired beginning of a history. Later artifacts do not change it, unless a late result arrives for it.
 
     Attributes:
-        length: number of artifacts in the original beginning.
-        mended: the artifacts after the repair; None if nothing was broken.
-        reasons: the reason of each change, by `id()`.
-        pairing: the calls that are still unanswered, and where the last turn began.
-        keep_bare: as for `RepairExchanges`.
+        length: Number of artifacts in the original beginning.
+        mended: The artifacts after the repair; None if nothing was broken.
+        reasons: The reason of each change, by `id()`.
+        pairing: The calls that are still unanswered, and where the last turn began.
+        keep_bare: As for `RepairExchanges`.
     """
 
     length: int = 0
@@ -141,7 +141,7 @@ class _Settled:
     pairing: Pairing = field(default_factory=Pairing)
     keep_bare: bool = False
 
-    def followed(
+    def extend(
         self, artifacts: Sequence[Artifact], copies: Copies, *, end: int, is_end: bool = False
     ) -> _Settled | None:
         """Return the beginning extended up to `end`, repaired; None if the new artifacts may change the beginning.
@@ -151,7 +151,7 @@ class _Settled:
         """
         if self._is_sound(artifacts, end, is_end=is_end):
             mended = None if self.mended is None else (*self.mended, *artifacts[self.length : end])
-            return replace(self, length=end, mended=mended, pairing=self._turned(artifacts, end))
+            return replace(self, length=end, mended=mended, pairing=self._with_latest_turn(artifacts, end))
         begin, artifacts = self.length, artifacts[:end]
         found = pair(artifacts, begin, earlier=self.pairing, is_end=is_end)
         # A late result changes what was settled; the caller starts over.
@@ -174,7 +174,7 @@ class _Settled:
             return whole is not None
         return is_end and not holds_all_results(artifacts[end - 1])
 
-    def _turned(self, artifacts: Sequence[Artifact], end: int) -> Pairing:
+    def _with_latest_turn(self, artifacts: Sequence[Artifact], end: int) -> Pairing:
         turns = (p for p in range(end - 1, self.length - 1, -1) if artifacts[p].kind is Kind.USER)
         return Pairing(turn=next(turns, self.pairing.turn))
 
@@ -183,12 +183,12 @@ class _Repair:
     """Repair a history from a position on.
 
     Args:
-        artifacts: the history.
-        found: the pairing of results and calls from the position on.
-        copies: changed copies made so far: reused in each call, so that later stages recognize the object.
-        begin: the position.
-        is_end: whether the history ends there, so that its last exchange may stay open.
-        keep_bare: as for `RepairExchanges`.
+        artifacts: The history.
+        found: The pairing of results and calls from the position on.
+        copies: Changed copies made so far: reused in each call, so that later stages recognize the object.
+        begin: The position.
+        is_end: Whether the history ends there, so that its last exchange may stay open.
+        keep_bare: As for `RepairExchanges`.
     """
 
     def __init__(
@@ -210,14 +210,14 @@ class _Repair:
         # Grouped once: searching the results of each call would be quadratic.
         for position, (owner, _) in found.owner.items():
             self.results.setdefault(owner, []).append(position)
-        self.open_at = self._open_exchange() if is_end else None
+        self.open_at = self._find_open_exchange() if is_end else None
         self.dangling: dict[int, list[int]] = {}
         for position, number in found.unanswered:
             if position != self.open_at:
                 self.dangling.setdefault(position, []).append(number)
         self.reasons: dict[int, str] = {}
 
-    def _open_exchange(self) -> int | None:
+    def _find_open_exchange(self) -> int | None:
         """Return the position of the assistant message whose calls are open: only results of its own follow it."""
         for position in range(len(self.artifacts) - 1, self.begin - 1, -1):
             # If anything else follows, the call was abandoned.
@@ -228,10 +228,10 @@ class _Repair:
                 return None
         return None
 
-    def _misplaced(self) -> list[int]:
+    def _misplaced_results(self) -> list[int]:
         return [p for owner, places in self.results.items() for n, p in enumerate(places, 1) if p != owner + n]
 
-    def _nameless(self) -> list[int]:
+    def _positions_without_id(self) -> list[int]:
         """Return positions of calls and results with a missing id, or with different ids on the two sides."""
         missing = []
         for position, (owner, number) in self.found.owner.items():
@@ -244,8 +244,8 @@ class _Repair:
         lines = [f"call {n} @ artifacts[{p}] has no result" for p, numbers in self.dangling.items() for n in numbers]
         lines += [f"result @ artifacts[{p}] {self._why_orphan(p)}" for p in self.orphans]
         lines += [f"result @ artifacts[{p}] answers a call that has its result" for p in self.found.duplicates]
-        lines += [f"result @ artifacts[{p}] does not follow its call" for p in self._misplaced()]
-        lines += [f"id @ artifacts[{p}] is missing or differs" for p in self._nameless()]
+        lines += [f"result @ artifacts[{p}] does not follow its call" for p in self._misplaced_results()]
+        lines += [f"id @ artifacts[{p}] is missing or differs" for p in self._positions_without_id()]
         return lines
 
     def _why_orphan(self, position: int) -> str:
@@ -255,7 +255,7 @@ class _Repair:
         gone = {position: self._why_orphan(position) for position in self.orphans}
         gone |= dict.fromkeys(self.found.duplicates, "answers a call that has its result")
         self.reasons |= {id(self.artifacts[position]): why for position, why in gone.items()}
-        misplaced = set(self._misplaced())
+        misplaced = set(self._misplaced_results())
         mended: list[Artifact] = []
         for position, artifact in enumerate(self.artifacts[self.begin :], self.begin):
             if position in gone or position in self.found.owner:
@@ -266,7 +266,7 @@ class _Repair:
             caller = self._with_ids(position)
             mended.append(caller)
             # Results move directly behind their call: providers accept them nowhere else.
-            mended += [self._result(p, caller, moved=p in misplaced) for p in self.results.get(position, ())]
+            mended += [self._place_result(p, caller, moved=p in misplaced) for p in self.results.get(position, ())]
             mended += self._stand_ins(position, caller)
         return mended
 
@@ -287,7 +287,7 @@ class _Repair:
         self.reasons[id(artifact)] = "a call had no id"
         return self._copy(artifact, calls, lambda: artifact.revised(calls=calls))
 
-    def _result(self, position: int, caller: Artifact, *, moved: bool) -> Artifact:
+    def _place_result(self, position: int, caller: Artifact, *, moved: bool) -> Artifact:
         artifact = self.artifacts[position]
         call = caller.calls[self.found.owner[position][1]]
         if moved:

@@ -67,11 +67,11 @@ class TrailStep(NamedTuple):
     """One call, or one message, as a line of the trail.
 
     Attributes:
-        section: the part of a trail that it belongs to.
-        who: name of the tool, or of the speaker (`user`, `assistant`).
-        what: the subject of the call, or the text of the message.
-        ended: how the call ended, in words of its output; empty if the output is long and not an error.
-        handle: where the full output can be read back; None if it is not stored.
+        section: The part of a trail that it belongs to.
+        who: Name of the tool, or of the speaker (`user`, `assistant`).
+        what: The subject of the call, or the text of the message.
+        ended: How the call ended, in words of its output; empty if the output is long and not an error.
+        handle: Where the full output can be read back; None if it is not stored.
     """
 
     section: Section
@@ -90,31 +90,31 @@ def trace_of(
     """Return the steps of an exchange.
 
     Args:
-        exchange: its artifacts, masked, and if possible from before tool outputs were bounded.
-        handles: handles of stored outputs, by number of the artifact in the exchange.
-        is_observed: whether a program wrote it although it has the user's role, see `observed`.
+        exchange: Its artifacts, masked, and if possible from before tool outputs were bounded.
+        handles: Handles of stored outputs, by number of the artifact in the exchange.
+        is_observed: Whether a program wrote it although it has the user's role, see `observed`.
     """
     first, results, handles = exchange[0], exchange[1:], handles or {}
     if not first.calls:
-        return (_said(first, handles.get(0), is_observed=is_observed),)
+        return (_step_of_message(first, handles.get(0), is_observed=is_observed),)
     places = _places_of_results(first, results)
     steps = []
     for number, call in enumerate(first.calls):
         place = places.get(number)
         result, handle = (None, None) if place is None else (results[place], handles.get(place + 1))
-        steps.append(_called(call, result, handle))
+        steps.append(_step_of_call(call, result, handle))
     return tuple(steps)
 
 
-def spoken(artifact: Artifact) -> str:
+def visible_text(artifact: Artifact) -> str:
     """Return the text of an artifact without reasoning: that is private to the model, and no trail repeats it."""
     if isinstance(artifact.content, str):
         return artifact.text
     return "\n".join(part.text for part in artifact.content if part.text is not None and part.kind != "reasoning")
 
 
-def _said(artifact: Artifact, handle: str | None, *, is_observed: bool) -> TrailStep:
-    text = spoken(artifact).strip()
+def _step_of_message(artifact: Artifact, handle: str | None, *, is_observed: bool) -> TrailStep:
+    text = visible_text(artifact).strip()
     who = " ".join((artifact.kind.value, *_UNSAFE.sub("_", artifact.name or "").split()))
     if artifact.kind is Kind.ASSISTANT:
         return TrailStep("answered", who, text, handle=handle)
@@ -123,7 +123,7 @@ def _said(artifact: Artifact, handle: str | None, *, is_observed: bool) -> Trail
     return TrailStep("said", who, text, handle=handle)
 
 
-def observed(history: History, number: int, end: int) -> bool:
+def holds_observation(history: History, number: int, end: int) -> bool:
     """Return whether a program wrote a message in the user's role, judged by the first `end` exchanges alone.
 
     An agent without tools writes its command in a block at the end of each message, and gets the output in that role.
@@ -152,11 +152,11 @@ def is_observation(text: str) -> bool:
     return 2 * letters < signs or 2 * listed > len(lines) or detect(text) in _TYPED
 
 
-def _called(call: ToolCall, result: Artifact | None, handle: str | None) -> TrailStep:
-    pairs = _read(call.arguments)
+def _step_of_call(call: ToolCall, result: Artifact | None, handle: str | None) -> TrailStep:
+    pairs = _read_arguments(call.arguments)
     section, reads = _section_of(call.name, pairs)
-    who = call.name if _PLAIN.fullmatch(call.name) else quoted(call.name)
-    what = _about(call.arguments, pairs, changed=section == "changed")
+    who = call.name if _PLAIN.fullmatch(call.name) else quote(call.name)
+    what = _subject_of(call.arguments, pairs, changed=section == "changed")
     default: Section = "called" if section == "ran" else section
     if result is None:
         return TrailStep(default, who, what)
@@ -204,7 +204,7 @@ def _first_verb(text: str) -> _Deed | None:
     return next((_VERBS[word] for word in words if word in _VERBS), None)
 
 
-def _about(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
+def _subject_of(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
     """Return the subject of a call: its command, its path, or its short arguments; numbers with their names."""
     values: dict[str, list[str]] = {}
     for key, node in pairs:
@@ -212,9 +212,9 @@ def _about(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
             values.setdefault(key, []).append(node)
     command = next((values[key][0] for key in _COMMANDS if key in values and not _is_word(values[key][0])), None)
     if command is not None:
-        return quoted(clipped(command, LONGEST))
+        return quote(clipped(command, LONGEST))
     if not pairs or not values:
-        return quoted(clipped(arguments, LONGEST)) if arguments.strip(" {}[]") and not pairs else ""
+        return quote(clipped(arguments, LONGEST)) if arguments.strip(" {}[]") and not pairs else ""
     has_path = any(map(_is_path, (value for listed in values.values() for value in listed)))
     told: list[str] = []
     for key, listed in values.items():
@@ -222,7 +222,7 @@ def _about(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
         is_detail = changed or isinstance(listed[0], Number) or len(listed[0]) > LONGEST // 2
         if has_path and is_detail and not _is_path(listed[0]) and not (key in _ACTIONS and _is_word(listed[0])):
             continue
-        value = _shown(", ".join(listed[:8]))
+        value = _show(", ".join(listed[:8]))
         # A number means nothing without its name; an action is clear without one.
         is_clear = _is_path(listed[0]) or key in _ACTIONS or (len(values) == 1 and not isinstance(listed[0], Number))
         part = value if is_clear else f"{_UNSAFE.sub('_', key)}={value}"
@@ -238,12 +238,12 @@ def _is_path(text: str) -> bool:
     return len(text) <= 2 * LONGEST and "/" in text and _PLAIN.fullmatch(text) is not None and names_in(end) == (end,)
 
 
-def _shown(value: str) -> str:
+def _show(value: str) -> str:
     short = value if _is_path(value) else clipped(value, LONGEST // 2)
-    return short if _PLAIN.fullmatch(short) else quoted(short)
+    return short if _PLAIN.fullmatch(short) else quote(short)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return a text in quotes that it cannot close: the trail has the user's role, so tool output must stay quoted."""
     shown = "".join(sign for sign in text if sign.isprintable())
     return f'"{shown.replace(chr(34), chr(39))}"'
@@ -262,7 +262,7 @@ def _places_of_results(first: Artifact, results: Sequence[Artifact]) -> dict[int
     return places
 
 
-def _read(arguments: str) -> _Pairs:
+def _read_arguments(arguments: str) -> _Pairs:
     """Return the keys and values of a call's arguments, at most some thousands; none if they are not JSON."""
     try:
         tree: object = parse_json(arguments)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ctxguard.content.outcomes import LONGEST
-from ctxguard.stages.traces import Section, TrailStep, quoted
+from ctxguard.stages.traces import Section, TrailStep, quote
 
 _SHARE: Final = 0.5
 """Share of the remaining tokens that each kind of line may take in the first round."""
@@ -41,9 +41,9 @@ class Trail:
     """The evicted steps so far. Immutable: `extended` returns a new one.
 
     Attributes:
-        steps: number of evicted steps.
-        told: the steps that can be listed, with their number of repetitions, ordered by their latest occurrence.
-        untold: number of further steps, by tool or speaker, as far as known.
+        steps: Number of evicted steps.
+        told: The steps that can be listed, with their number of repetitions, ordered by their latest occurrence.
+        untold: Number of further steps, by tool or speaker, as far as known.
     """
 
     steps: int = 0
@@ -68,10 +68,10 @@ class Trail:
         """Return the trail as text within `max_tokens`; if no line fits, the number of steps alone, or an empty text.
 
         Args:
-            max_tokens: tokens the text may have.
-            count: counts the tokens of a text.
+            max_tokens: Tokens the text may have.
+            count: Counts the tokens of a text.
         """
-        return _Writer(self, max_tokens, count).written()
+        return _Writer(self, max_tokens, count).write()
 
 
 class _Writer:
@@ -85,13 +85,13 @@ class _Writer:
         for step in trail.told:
             self.steps[step.section].append(step)
 
-    def written(self) -> str:
+    def write(self) -> str:
         """Return the text; if many of its paths begin with the same folder, again with that folder abbreviated."""
-        text = self._written()
+        text = self._write()
         self.root = _common_root(self.chosen)
-        return self._written() if self.root else text
+        return self._write() if self.root else text
 
-    def _written(self) -> str:
+    def _write(self) -> str:
         self.chosen.clear()
         left = self.max_tokens - self.count(_opening(self.trail.steps, self.trail.steps - 1, self.root))
         # Two rounds: tokens that one kind of line does not use go to the others; the model's own messages come last.
@@ -117,7 +117,7 @@ class _Writer:
         for step in steps:
             if step in self.chosen:
                 continue
-            item = _item(step, self.trail.told[step], self.root)
+            item = _write_call(step, self.trail.told[step], self.root)
             tokens = self.count(f", {item}") + (0 if step.who in known else self.count(f"\n- {step.who}:"))
             tokens += 0 if known else self.count(f"\n{_TITLES.get(section, '')}")
             # Stop at the first that does not fit, so that the listed steps have no gaps between them.
@@ -133,17 +133,19 @@ class _Writer:
         if steps and steps[0].section == "said":
             steps = [steps[-1], *steps[:-1]]
         before = sum(self.count(self._line(step)) + 1 for step in steps if step in self.chosen)
-        room, taken = int(share * (left + before)), 0
+        available, taken = int(share * (left + before)), 0
         # Four characters per token is a good estimate.
-        length = LONGEST if share < 1 else max(LONGEST, 4 * room // max(1, len(steps)))
+        length = LONGEST if share < 1 else max(LONGEST, 4 * available // max(1, len(steps)))
         for step in steps:
             self.chosen.pop(step, None)
         for step in steps:
-            text = shortened(step.what, length)
+            text = shorten(step.what, length)
             # Some of many messages are omitted, but of the very first at least the beginning is quoted.
-            while (tokens := self.count(f"- {step.who}: {text}") + 1) > room and not taken and len(text) > _BEGINNING:
-                text = shortened(text, len(text) * 3 // 4)
-            if taken + tokens > room:
+            while (
+                (tokens := self.count(f"- {step.who}: {text}") + 1) > available and not taken and len(text) > _BEGINNING
+            ):
+                text = shorten(text, len(text) * 3 // 4)
+            if taken + tokens > available:
                 break
             taken += tokens
             self.chosen[step] = text
@@ -166,11 +168,11 @@ class _Writer:
                     by_tool.setdefault(step.who, []).append(self.chosen[step])
             body += [title] if by_tool else []
             body += [f"- {who}: {', '.join(items)}" for who, items in by_tool.items()]
-        untold = self._untold() if with_untold else ""
+        untold = self._count_unlisted() if with_untold else ""
         body += [_UNTOLD + untold] if untold else []
         return "\n".join((_opening(self.trail.steps, number, self.root), *body))
 
-    def _untold(self) -> str:
+    def _count_unlisted(self) -> str:
         """Return how many steps are not listed, by tool or speaker."""
         counts = Counter(self.trail.untold)
         for step, times in self.trail.told.items():
@@ -179,10 +181,10 @@ class _Writer:
         return ", ".join(f"{who} ×{times}" for who, times in counts.most_common())
 
 
-def _item(step: TrailStep, times: int, root: str) -> str:
+def _write_call(step: TrailStep, times: int, root: str) -> str:
     """Return the text for one call: its subject and how it ended."""
     what = re.sub(rf"(?<![\w./~-]){re.escape(root)}(?![\w.-])", "~", step.what) if root else step.what
-    ended = f" → {quoted(step.ended)}" if step.ended else ""
+    ended = f" → {quote(step.ended)}" if step.ended else ""
     handle = f" [{step.handle}]" if step.handle else ""
     return (what or _NO_ARGUMENTS) + ended + handle + (f" ×{times}" if times > 1 else "")
 
@@ -204,7 +206,7 @@ def _common_root(steps: Iterable[TrailStep]) -> str:
     return best if worth[best] > 2 * len(best) else ""
 
 
-def shortened(text: str, length: int) -> str:
+def shorten(text: str, length: int) -> str:
     """Return a text in at most `length` characters, without blank lines; a shortened one ends in `…`."""
     text = _BLANK_LINES.sub("\n", text[: 4 * length].strip())
     if len(text) <= length:
@@ -223,7 +225,7 @@ def read_trail(text: str) -> Trail | None:
     """Read a trail that an earlier result put into the history, so that the next trail can extend it.
 
     Args:
-        text: the text of a trail.
+        text: The text of a trail.
 
     Returns:
         The trail, or None if the text is not one.
