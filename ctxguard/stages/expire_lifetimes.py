@@ -1,4 +1,4 @@
-"""Drop artifacts whose lifetime is over."""
+"""Drop artifacts when their lifetime ends: after a number of turns, or at an event."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from ctxguard.history import Exchange, exchanges, is_asked
 
 
 class ExpireLifetimes:
-    """Drop artifacts whose lifetime is over, each with its whole exchange.
+    """Drops each exchange that contains an artifact whose lifetime has ended.
 
-    A lifetime `until` a name ends when a later artifact carries that event, or a later exchange has a result of the
-    tool of that name: `{"snapshot": Lifetime(until="snapshot")}` keeps the latest snapshot.
+    A lifetime `until` a name ends when a later artifact lists that name in its `events`, or when a later exchange has a
+    result of the tool with that name. For example, `{"snapshot": Lifetime(until="snapshot")}` keeps only the latest
+    snapshot. Pinned artifacts never expire, and neither does an open exchange, whose tool calls have no results yet.
 
     Args:
-        rules: Lifetimes by kind (`"tool"`) or by name of the tool, for artifacts without their own lifetime; a tool's
-            name takes precedence over the kind.
+        rules: Lifetimes of artifacts without their own, by name of the tool or by kind (such as `"tool"`). The name of
+            a tool takes precedence over the kind.
 
     Raises:
         ConfigError: If a rule is not a `Lifetime`, or a key is not a name.
@@ -31,7 +32,7 @@ class ExpireLifetimes:
         self.rules = _parse_rules({} if rules is None else rules)
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the draft without the artifacts that have expired."""
+        """Return the draft without expired exchanges."""
         if not self.rules and not any(map(attrgetter("lifetime"), draft.artifacts)):
             return draft
         ages = _ages(draft.artifacts)
@@ -41,7 +42,7 @@ class ExpireLifetimes:
         expired: dict[int, str] = {}
         for exchange in found:
             why = self._why_expired(exchange, ages, last_seen, last_results)
-            # An open exchange is still waiting for results; providers refuse a call without one.
+            # An open exchange still waits for results, which could not be sent without their calls.
             if why and not exchange.open:
                 expired.update((id(artifact), why) for artifact in exchange.artifacts)
         return draft.revise((a for a in draft.artifacts if id(a) not in expired), reason=expired)
@@ -51,7 +52,7 @@ class ExpireLifetimes:
     ) -> str:
         for artifact, position in zip(exchange.artifacts, exchange.positions, strict=True):
             lifetime = artifact.lifetime or self._by_rule(artifact, exchange)
-            # The caller's pin takes precedence over any rule.
+            # A pin takes precedence over a lifetime.
             if lifetime is None or artifact.pinned:
                 continue
             if lifetime.turns is not None and ages[position] >= lifetime.turns:
@@ -59,7 +60,7 @@ class ExpireLifetimes:
             if lifetime.until is None:
                 continue
             if (
-                # A result counts from the beginning of its exchange, so parallel results are equally new.
+                # Parallel results in one exchange are equally new, so positions of exchanges are compared.
                 last_seen.get(lifetime.until, -1) > position
                 or last_results.get(lifetime.until, -1) > exchange.positions[0]
             ):
@@ -71,7 +72,7 @@ class ExpireLifetimes:
             return None
         if artifact.kind is Kind.TOOL:
             name = _tool_of(artifact, exchange)
-            # The more specific rule first: a tool may have a longer lifetime than tools in general.
+            # The name comes first, because it is more specific than the kind.
             if name in self.rules:
                 return self.rules[name]
         return self.rules.get(artifact.kind.value)
@@ -92,7 +93,7 @@ def _config_error(given: object, expected: str) -> ConfigError:
 
 
 def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
-    """Return how many turns have begun since each artifact came; messages written by stages begin no turn."""
+    """Return how many turns have begun since each artifact. Messages that stages wrote begin no turn."""
     total = 0
     turns = []
     for artifact in artifacts:
@@ -102,7 +103,7 @@ def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
 
 
 def _last_results(found: Sequence[Exchange]) -> dict[str, int]:
-    """Return, for each tool, where the exchange with its latest result begins, so parallel results are equally new."""
+    """Return for each tool the position at which the exchange with its latest result begins."""
     return {
         name: exchange.positions[0]
         for exchange in found

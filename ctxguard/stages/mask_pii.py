@@ -1,4 +1,4 @@
-"""Mask personal data in everything that is sent."""
+"""Mask personal data in the texts that are sent to the provider."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ _REASON: Final = "holds personal data"
 
 
 class MaskPII(FollowedStage):
-    """Mask every text by the active rules: contents, tool-call arguments, citations, metadata. System prompts too.
+    """Masks personal data in all texts: contents (including system prompts), call arguments, citations, and metadata.
 
-    Ids and names are never changed; the check `NoPII` searches them.
+    Ids, tool names, and the names of participants are never changed; the check `NoPII` reports personal data in them.
 
-    A placeholder in the text of a person or a tool is escaped where it could be restored, so that nobody gets a value
-    out of a vault by writing its placeholder. Placeholders that the model writes stay, unless a person or a tool wrote
-    the same one earlier. A masked artifact is a function of itself and of the artifacts before it, so it never changes
-    from turn to turn. With rules that learn names (`ctxguard.pii.PEOPLE`) it changes at a cut, where names that were
-    learned since are masked in it.
+    If values can be restored from a vault, a placeholder that a user or a tool wrote is escaped, so that nobody obtains
+    a value by writing its placeholder. Placeholders that the model wrote stay, unless a user or a tool wrote the same
+    one earlier.
+
+    How an artifact is masked depends only on the artifact and on earlier ones, so it does not change from turn to turn.
+    The exception are rules that learn names (`ctxguard.pii.PEOPLE`): at a cut, names that were learned since are masked
+    in older texts as well.
 
     Args:
-        rules: One detector or several; None means `ctxguard.pii.STANDARD`.
-        masker: Your own masker (strategies, vault), instead of `rules`.
+        rules: A detector, or a sequence of detectors; None means `ctxguard.pii.STANDARD`.
+        masker: A masker with its own rules, strategies, and vault, in place of `rules`.
 
     Raises:
-        ConfigError: If both are given, a rule is not a detector, or the masker is not a masker.
+        ConfigError: If both `rules` and `masker` are given, a rule is not a detector, or `masker` is not a `Masker`.
     """
 
     name = "MaskPII"
@@ -44,13 +46,13 @@ class MaskPII(FollowedStage):
     def __init__(self, rules: Detector | Sequence[Detector] | None = None, *, masker: Masker | None = None) -> None:
         if rules is not None and masker is not None:
             raise ConfigError("give rules or a masker, not both: a masker has rules of its own", setting="masker")
-        # Check now: at the first call, the traceback would point into the caller's agent framework.
+        # Checked here, because at the first call the traceback would point into the caller's agent framework.
         self._rules = _parse_rules(rules)
         self._masker = None if masker is None else _require_masker(masker)
 
     @property
     def masker(self) -> Masker:
-        """The masker, created on first use."""
+        """The masker of this stage, created on first use."""
         if self._masker is None:
             from ctxguard.pii import STANDARD
 
@@ -58,17 +60,18 @@ class MaskPII(FollowedStage):
         return self._masker
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return the follower that masks one conversation as it grows."""
+        """Return the follower that masks the artifacts of one conversation."""
         return _Masking(self.masker)
 
 
 class MaskMessages(FollowedStage):
-    """Mask only messages of people and the model: instructions, tool outputs and calls keep their numbers.
+    """Masks only the contents of user and assistant messages, not system prompts, tool outputs, or call arguments.
 
-    For rules as broad as `ctxguard.pii.DIGITS`; a `MaskPII` after it masks personal data everywhere.
+    For rules as broad as `ctxguard.pii.DIGITS`, which would mask every number in tool outputs and calls. Add a `MaskPII`
+    stage after it to mask personal data everywhere.
 
     Args:
-        rules: One detector or several.
+        rules: A detector, or a sequence of detectors.
 
     Raises:
         ConfigError: If a rule is not a detector.
@@ -80,12 +83,12 @@ class MaskMessages(FollowedStage):
         self._rules = _parse_rules(rules) or ()
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return the follower that masks one conversation as it grows."""
+        """Return the follower that masks the artifacts of one conversation."""
         return _MaskingMessages(_shared_masker(self._rules))
 
 
 class _MaskingMessages(EachFollower):
-    """Mask the messages of one conversation, each once."""
+    """The follower of `MaskMessages`. Masks each message of a conversation once."""
 
     def __init__(self, masker: Masker) -> None:
         session = masker.session()
@@ -93,20 +96,20 @@ class _MaskingMessages(EachFollower):
         self._parse_rules = masker.detectors
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft with its messages masked, and the rules recorded for the check."""
+        """Return the draft with its messages masked, and with the rules noted for the check `NoPII`."""
         return replace(self.revise(draft), message_detectors=(*draft.message_detectors, *self._parse_rules))
 
 
 class _Masking(EachFollower):
-    """Mask the artifacts of one conversation, each once.
+    """The follower of `MaskPII`. Masks each artifact of a conversation once.
 
-    A vault may lose values between two calls, by erasure or expiry; only then is the whole history masked again.
+    If values were erased from the vault or expired there between two calls, the whole history is masked again.
     """
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
         self._vault = None if masker.is_stateless else masker.vault
-        self.only_appends = self._vault is None  # a value that a vault has lost gets another placeholder
+        self.only_appends = self._vault is None  # a value that was erased from a vault gets another placeholder
         self._begin()
 
     def _begin(self) -> None:
@@ -117,7 +120,7 @@ class _Masking(EachFollower):
         self._mask = self._masker.mask if self._masker.is_stateless else session.drafted
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in the artifacts that are new in the draft."""
+        """Mask the artifacts that are new in the draft."""
         if self._known is None:
             super().take(artifacts, draft)
             return
@@ -126,12 +129,12 @@ class _Masking(EachFollower):
             super().take((artifact,), draft)
 
     def rewind(self, count: int) -> bool:
-        """Forget all but the first `count` artifacts, unless how a text is masked depends on earlier texts."""
+        """Forget all but the first `count` artifacts. Return False if masking a text depends on earlier texts."""
         self.forget_after(count)
         return self._masker.is_stateless
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft with everything masked, and the rules recorded for later stages and checks."""
+        """Return the draft with all texts masked, and with the rules noted for later stages and checks."""
         if self._vault is not None and self._vault.erasures() != self._erasures:
             self._begin()
             self.take(draft.artifacts, draft)
@@ -139,7 +142,7 @@ class _Masking(EachFollower):
 
 
 class _Known:
-    """The names that a history has introduced, up to each artifact."""
+    """The names that rules have learned from a history, with their number at each artifact."""
 
     def __init__(self, session: MaskSession) -> None:
         self._session = session
@@ -147,7 +150,7 @@ class _Known:
         self._counts: list[tuple[int, int]] = []
 
     def take(self, artifact: Artifact, draft: Draft) -> None:
-        """Learn the names in the history up to an artifact, including artifacts that earlier stages dropped."""
+        """Learn the names in the history up to an artifact. Artifacts that earlier stages dropped are included."""
         history = draft.history
         for place in range(len(self._places), len(history)):
             self._places[id(history[place].root)] = place
@@ -158,7 +161,7 @@ class _Known:
             self._counts.append(self._session.known)
 
     def mask_again(self, text: str, at: Artifact) -> str:
-        """Return a masked text with the names masked that were known when an artifact arrived."""
+        """Return a masked text in which all names are masked that were known when the artifact `at` arrived."""
         place = self._places.get(id(at.root), -1)
         known = self._counts[place] if 0 <= place < len(self._counts) else (0, 0)
         return self._session.again(text, known) if known[0] else text
@@ -191,7 +194,7 @@ def _parse_rules(rules: Detector | Sequence[Detector] | None) -> tuple[Detector,
 
 
 def _nearest_set(given: object) -> str:
-    """Return the rule set whose name is closest to a wrong one."""
+    """Return the name of the rule set that is most similar to a wrong argument, for an error message."""
     from difflib import get_close_matches  # only needed for an error
 
     return next(iter(get_close_matches(str(given).upper(), ("STANDARD", "PEOPLE", "DIGITS", "SSN"))), "STANDARD")
@@ -199,7 +202,7 @@ def _nearest_set(given: object) -> str:
 
 @lru_cache(maxsize=16)
 def _shared_masker(rules: tuple[Detector, ...]) -> Masker:
-    """Return one masker for all stages with the same rules, so that they share its caches."""
+    """Return the masker for some rules. Stages with the same rules get the same masker, and so share its caches."""
     from ctxguard.pii import Masker
 
     return Masker(rules)
@@ -214,10 +217,10 @@ def _mask_message(artifact: Artifact, session: MaskSession) -> Artifact:
 
 def _mask_artifact(artifact: Artifact, session: MaskSession) -> Artifact:
     content = artifact.content
-    # The model must be able to write placeholders; those of anyone else are escaped.
+    # Placeholders that the model wrote stay; those of users and tools are escaped.
     is_own = artifact.kind is Kind.ASSISTANT
     mask = session.own if is_own else session.text
-    # Nearly all artifacts are plain text: skip the general path over all fields.
+    # Nearly all artifacts are plain text, for which the slower code for all fields is not needed.
     if type(content) is str and not artifact.calls and not artifact.fields:
         text = mask(content)
         return artifact if text is content or text == content else artifact.revised(content=text)
