@@ -49,9 +49,9 @@ class BoundToolOutput(FollowedStage):
     """Shortens each tool output that exceeds a token limit, when it first appears in the history.
 
     A long output is replaced by a view, which is made according to the type of the output (such as JSON, log, or
-    table). `StableWindow` already limits outputs by the tokens that are available in the window. This stage is for fixed
-    limits: one number of tokens for all tools, or settings for each tool. A limit depends only on the output and the
-    settings, so a view never changes later.
+    table). `StableWindow` already limits outputs by the tokens that are available in the window. This stage is for
+    fixed limits: one number of tokens for all tools, or settings for each tool. A limit depends only on the output and
+    the settings, so a view never changes later.
 
     Args:
         max_tokens: Maximum number of tokens in an output; None means `share`.

@@ -26,8 +26,8 @@ class DropStaleThinking:
     another prompt ("Invalid signature in thinking block. The block is bound to a different conversation"). Thinking
     that was written after the latest cut was signed with the current prompt, so it stays. Texts that were masked or
     shortened when they first appeared were sent so from the beginning and do not matter. If any other stage drops or
-    adds artifacts, it is unknown when it first did so, and all thinking after the first of them is dropped. Thinking
-    from before the provider refused a prompt as too long (`Stabilizer.tighten`) is dropped as well.
+    adds artifacts, it is unknown when it first did so, so all thinking that may be affected is dropped. Thinking from
+    before the provider refused a prompt as too long (`Stabilizer.tighten`) is dropped as well.
 
     Adapters mark signed thinking by `Part.signed`, and do not write the parts that this stage makes blank. All entry
     points of the adapters append this stage to the chain if a history contains signed thinking.

@@ -67,8 +67,8 @@ class MaskPII(FollowedStage):
 class MaskMessages(FollowedStage):
     """Masks only the contents of user and assistant messages, not system prompts, tool outputs, or call arguments.
 
-    For rules as broad as `ctxguard.pii.DIGITS`, which would mask every number in tool outputs and calls. Add a `MaskPII`
-    stage after it to mask personal data everywhere.
+    For rules as broad as `ctxguard.pii.DIGITS`, which would mask all longer numbers in tool outputs and calls. Add a
+    `MaskPII` stage after it to mask personal data everywhere.
 
     Args:
         rules: A detector, or a sequence of detectors.
