@@ -93,11 +93,11 @@ class _MaskingMessages(EachFollower):
     def __init__(self, masker: Masker) -> None:
         session = masker.session()
         super().__init__(lambda a: _mask_message(a, session), action="masked", reason=_REASON)
-        self._parse_rules = masker.detectors
+        self._detectors = masker.detectors
 
     def result(self, draft: Draft) -> Draft:
         """Return the draft with its messages masked, and with the rules noted for the check `NoPII`."""
-        return replace(self.revise(draft), message_detectors=(*draft.message_detectors, *self._parse_rules))
+        return replace(self.revise(draft), message_detectors=(*draft.message_detectors, *self._detectors))
 
 
 class _Masking(EachFollower):
