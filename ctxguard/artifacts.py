@@ -316,7 +316,7 @@ class Artifact:
         return f"<div><b>{escape(self.kind.value)}</b> {calls}{shown}</div>"
 
     def texts(self) -> Iterator[tuple[Slot, str]]:
-        """Yield the slot and the value of every string in which masking looks for personal data that it may replace."""
+        """Yield the slot and the value of every string in this artifact that people or the model may have written."""
         if isinstance(self.content, str):
             yield "content", self.content
         else:
