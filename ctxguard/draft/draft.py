@@ -98,7 +98,7 @@ class CallSettings:
     Attributes:
         budget: Number of tokens that the whole request may take, including `overhead`.
         counter: Counts the tokens of artifacts.
-        overhead: Number of tokens of the request that are not in artifacts: tool schemas and the framing of the request.
+        overhead: Number of tokens of the request that are not in artifacts, such as tool schemas and framing.
         regained: Number of tokens that are reserved because counts are estimates, and that a window may use as soon as
             the history contains token counts that the provider reported.
         keep_recent: Number of latest messages that are mandatory.
@@ -215,7 +215,7 @@ class Draft:
         return text
 
     def mask_again(self, artifact: Artifact, at: Artifact) -> Artifact:
-        """Return a copy of an artifact in which the names that were known when `at` arrived are masked; used at cuts."""
+        """Return a copy of an artifact, for a cut, in which the names that were known when `at` arrived are masked."""
         return artifact.edit(lambda _slot, text: self._masked_again(text, at)) if self.remasks else artifact
 
     def _masked_again(self, text: str, at: Artifact) -> str:
@@ -324,5 +324,5 @@ class FollowedStage(IncrementalStage):
 
 
 def stage_name(stage: object) -> str:
-    """Return the name of a stage for reports: its attribute `name` or, without one, the name of its function or class."""
+    """Return the name of a stage for reports: its attribute `name`, or else the name of its function or class."""
     return str(getattr(stage, "name", None) or getattr(stage, "__name__", None) or type(stage).__name__)

@@ -78,7 +78,7 @@ def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None)
 
 
 async def adrive(flow: Generator[Ask, object, Result]) -> Result:
-    """Run a flow to its end, awaiting the functions that it requests. The flow is closed even if the task is canceled."""
+    """Run a flow to its end, awaiting the functions that it requests, and close it even if the task is canceled."""
     return await _run(flow, _acall)
 
 

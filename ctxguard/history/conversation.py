@@ -81,8 +81,8 @@ class ExchangeSpan:
 class History:
     """A conversation whose calls are paired, and which only grows at its end.
 
-    Here and in the methods, a position is the index of an artifact, and a number is the index of an exchange. System and
-    task artifacts belong to no exchange. Only the last exchange can still change, when its tool results arrive.
+    Here and in the methods, a position is the index of an artifact, and a number is the index of an exchange. System
+    and task artifacts belong to no exchange. Only the last exchange can still change, when its tool results arrive.
 
     Args:
         count: Function that returns the number of tokens of an artifact.
@@ -154,7 +154,7 @@ class History:
         return len(self.spans)
 
     def start(self, number: int) -> int:
-        """Return the position at which an exchange begins; for a number after the last exchange, the history's length."""
+        """Return the position at which an exchange begins; the history's length for the number after the last one."""
         return self.spans[number].start if number < len(self.spans) else len(self.artifacts)
 
     def members(self, number: int) -> tuple[Artifact, ...]:
@@ -197,7 +197,7 @@ class History:
         return next((n for n in self.asked if not is_greeting(self.artifacts[self.spans[n].start].text)), None)
 
     def task(self, budget: int) -> int | None:
-        """Return the number of the request if it takes at most a quarter of the budget, so that it is kept as the task."""
+        """Return the number of the request if it is kept as the task: if it takes at most a quarter of the budget."""
         number = self.request()
         return None if number is None or self.spans[number].tokens * TASK_SHARE > budget else number
 

@@ -1,4 +1,4 @@
-"""Records: messages in the user role that stages wrote, such as summaries, recognizable by a digest in their first line.
+"""Records: messages in the user role that stages wrote, such as summaries, with a digest in their first line.
 
 If records were recognized by their opening words, a user who quotes one could lose a message. A digest of the text
 cannot match by accident.

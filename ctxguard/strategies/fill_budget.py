@@ -1,4 +1,4 @@
-"""Fill a budget: mandatory messages first, then whatever else still fits."""
+"""Fill a budget: keep the mandatory messages, then add other exchanges as long as they fit."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ Kept: TypeAlias = Literal["recent", "newest"]
 
 
 class FillBudget:
-    """Keep system, task, pins and the latest messages, then add other exchanges while they fit.
+    """Keeps system, task, pinned, and latest messages, and adds other exchanges as long as they fit.
 
-    The heuristics of the long-session document (FR3): simple and predictable, but the prompt prefix changes whenever
-    the selection does. `StableWindow` is the better choice if prompts are cached. A tool output is never mandatory by
-    itself: one that answers a mandatory call is replaced by a note of its size if it does not fit.
+    These are the heuristics of the long-session document (FR3): simple and predictable, but the prompt's prefix changes
+    whenever the selection does. `StableWindow` is the better choice if the provider caches prompts. A tool output is
+    not mandatory in itself: one that answers a mandatory call is replaced by a note of its size if it does not fit.
 
     Args:
-        order: `newest` adds the latest exchanges first, `oldest` the earliest.
-        strict: leave at least one token of the budget free while adding, as the walkthrough of the pattern does.
-        keep: `recent` keeps the latest messages and the user's last one; `newest` keeps the last artifact, of whatever
-            kind, as the pattern does, and the latest messages only if `keep_recent` asks for them.
+        order: Which exchanges are added first: the latest (`newest`) or the earliest (`oldest`).
+        strict: Whether adding leaves at least one token of the budget free, as the code of the context stabilizer
+            pattern does.
+        keep: What is mandatory besides system, task, and pinned messages. `recent`: the latest messages and the last
+            user message. `newest`: the last exchange, whatever its kind, as in the context stabilizer pattern, and the
+            latest messages that `keep_recent` asks for.
 
     Raises:
-        ConfigError: `order` or `keep` is none of its values.
-        BudgetExceededError: (when called) the mandatory messages do not fit.
+        ConfigError: If `order` or `keep` is not one of these values.
+        BudgetExceededError: When the stage is called, if the mandatory messages do not fit.
     """
 
     name = "FillBudget"
@@ -41,7 +43,7 @@ class FillBudget:
         self.keep = one_of(keep, Kept, "keep")
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the new draft."""
+        """Return the draft with the artifacts that are kept."""
         if draft.tokens <= draft.budget - self.strict:
             return draft
         history = History(draft.counter.artifact, draft.artifacts)
@@ -56,7 +58,7 @@ class FillBudget:
             return self(bounded)
         kept = set(must)
         rest = [n for n in range(len(found)) if n not in kept]
-        # One that does not fit is skipped, and smaller ones may still fit, as the document specifies.
+        # An exchange that does not fit is skipped, and a smaller one may still fit, as the document specifies.
         for number in rest if self.order == "oldest" else reversed(rest):
             if taken + found[number].tokens + self.strict <= draft.budget:
                 kept.add(number)
@@ -67,7 +69,11 @@ class FillBudget:
         )
 
     def _mandatory(self, history: History, keep_recent: int) -> list[int]:
-        """Return the numbers of the mandatory exchanges, without the task: the document requires only the latest."""
+        """Return the numbers of the mandatory exchanges.
+
+        The first user message is not among them: the document makes only `task` artifacts and the latest messages
+        mandatory. Neither is a last exchange that is a bare tool output.
+        """
         last = len(history) - 1
         if self.keep == "newest":
             return sorted(
@@ -80,7 +86,14 @@ class FillBudget:
 
 
 def _with_notes(draft: Draft, history: History, must: list[int], excess: int) -> Draft:
-    """Replace outputs of mandatory exchanges by notes of their size, the largest first, until they fit."""
+    """Replace tool outputs of mandatory exchanges by notes of their size, the largest first.
+
+    Args:
+        draft: The draft to shorten.
+        history: The exchanges of the draft.
+        must: Numbers of the mandatory exchanges.
+        excess: Number of tokens that have to be saved.
+    """
     spans = (history.spans[number] for number in must)
     outputs = [p for span in spans for p in range(span.start + 1, span.end) if not history.artifacts[p].pinned]
     artifacts = list(draft.artifacts)
@@ -104,12 +117,13 @@ def _exceeded(draft: Draft, found: list[ExchangeSpan], must: list[int]) -> Budge
 
 
 class DropVerboseOutput:
-    """Drop tool outputs above a limit that have no call in the history to pair with; the newest message stays.
+    """Drops large tool outputs, except for pinned ones and the last artifact of the context.
 
-    An output that answers a call cannot go alone; its text is replaced by a note of how much there was.
+    An output that answers a call in the context cannot be dropped without the call, so its text is replaced by a note
+    of its size.
 
     Args:
-        max_tokens: limit above which outputs are dropped, in tokens.
+        max_tokens: Number of tokens above which an output is dropped.
     """
 
     name = "DropVerboseOutput"
@@ -118,7 +132,7 @@ class DropVerboseOutput:
         self.max_tokens = whole_number(max_tokens, "max_tokens", unit="tokens", least=1)
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the new draft."""
+        """Return the draft without large tool outputs."""
         spans = History(draft.counter.artifact, draft.artifacts).spans
         paired = {p for span in spans for p in range(span.start + 1, span.end)}
         artifacts: list[Artifact] = []
@@ -127,7 +141,6 @@ class DropVerboseOutput:
             tokens = draft.counter.artifact(artifact)
             if artifact.kind is not Kind.TOOL or tokens <= self.max_tokens or artifact.pinned or position == newest:
                 artifacts.append(artifact)
-            # A result cannot be dropped without its call, but its text can.
             elif position in paired:
                 artifacts.append(_left_out(draft, artifact, tokens))
         reason = f"a tool output of more than {self.max_tokens} tokens"
@@ -135,6 +148,6 @@ class DropVerboseOutput:
 
 
 def _left_out(draft: Draft, artifact: Artifact, tokens: int) -> Artifact:
-    """Return an output with a note of its size instead of its texts; media and signed parts stay, and are counted."""
+    """Return a tool output whose text is replaced by a note of its size; media and signed parts stay as they are."""
     notes = chain([draft.mask(f"[tool output of {tokens} tokens left out]")], repeat(""))
     return artifact.edit(lambda slot, text: next(notes) if slot == "content" else text)

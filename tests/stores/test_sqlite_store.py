@@ -326,7 +326,7 @@ def test_a_file_without_rights_is_one_clear_line(path: Path, in_child: Callable[
 
 
 def test_a_writer_that_does_not_end_is_named(path: Path) -> None:
-    with SQLiteStore(path) as store, SQLiteStore(path, busy_timeout=0.05) as waiting, store._writing():
+    with SQLiteStore(path) as store, SQLiteStore(path, busy_timeout=0.05) as waiting, store.together():
         with pytest.raises(StoreError, match="locked; another process holds it for long; raise busy_timeout"):
             waiting.put("n", "k", b"v")
         assert waiting.get("n", "k") is None
@@ -341,7 +341,7 @@ def test_a_forked_child_opens_the_file_itself(path: Path, in_child: Callable[[Ca
         store.put("n", "child", b"v")
         store.close()
 
-    with store._writing():  # the child must not wait for a lock that only its parent's thread can let go
+    with store.together():  # the child must not wait for a lock that only its parent's thread can let go
         in_child(lambda: store.get("n", "parent"))
     in_child(use)
     assert store.get("n", "child") == b"v"
