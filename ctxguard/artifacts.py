@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack
 
 from ctxguard.errors import ConfigError
-from ctxguard.settings import nearest
+from ctxguard.settings import nearest, whole_number
 
 __all__ = ["BY_POSITION", "Artifact", "Field", "Kind", "Lifetime", "Media", "Memo", "Part", "ToolCall"]
 
@@ -167,10 +167,8 @@ class Lifetime:
     def __post_init__(self) -> None:
         if self.turns is None and self.until is None:
             raise ConfigError("a lifetime needs turns=N or until='event'", setting="lifetime")
-        if self.turns is not None and not isinstance(self.turns, int):
-            raise ConfigError(f"turns is a whole number, not {self.turns!r}", setting="turns")
-        if self.turns is not None and self.turns < 1:
-            raise ConfigError(f"a lifetime of {self.turns} turns is no lifetime; use 1 or more", setting="turns")
+        if self.turns is not None:
+            whole_number(self.turns, "turns", least=1)
 
 
 class Changes(TypedDict, total=False):
@@ -288,9 +286,8 @@ class Artifact:
             raise _wrong("answers", "the id of a call, a text", self.answers)
         if self.lifetime is not None and not isinstance(self.lifetime, Lifetime):
             raise _wrong("lifetime", "a Lifetime", self.lifetime)
-        if self.token_count is not None and not (isinstance(self.token_count, int) and self.token_count >= 0):
-            given = self.token_count
-            raise ConfigError(f"token_count is a whole number of at least 0, not {given!r}", setting="token_count")
+        if self.token_count is not None:
+            whole_number(self.token_count, "token_count")
         for part in self.content if type(self.content) is tuple else ():
             if not isinstance(part, Part):
                 given = type(part).__name__

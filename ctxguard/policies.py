@@ -177,7 +177,7 @@ def pattern_stages(
         ExpireLifetimes(lifetimes),
         MaskPII(SSN | STANDARD if rules is None else rules),
         DropVerboseOutput(verbose_output),
-        FillBudget(order="oldest", strict=True, keep="newest"),
+        FillBudget(as_pattern=True),
         OrderByAuthority(),
     ]
 

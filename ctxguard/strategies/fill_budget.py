@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from itertools import chain, repeat
-from typing import Literal, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, ExchangeSpan, History
-from ctxguard.settings import one_of, whole_number
-
-Order: TypeAlias = Literal["newest", "oldest"]
-Kept: TypeAlias = Literal["recent", "newest"]
+from ctxguard.settings import whole_number
 
 
 class FillBudget:
@@ -23,28 +19,23 @@ class FillBudget:
     not mandatory in itself: one that answers a mandatory call is replaced by a note of its size if it does not fit.
 
     Args:
-        order: Which exchanges are added first: the latest (`newest`) or the earliest (`oldest`).
-        strict: Whether adding leaves at least one token of the budget free, as the code of the context stabilizer
-            pattern does.
-        keep: What is mandatory besides system, task, and pinned messages. `recent`: the latest messages and the last
-            user message. `newest`: the last exchange, whatever its kind, as in the context stabilizer pattern, and the
-            latest messages that `keep_recent` asks for.
+        as_pattern: Whether to fill the budget as the code of the context stabilizer pattern does. Exchanges are then
+            added from the oldest to the newest instead of the reverse, and at least one token is left free. The last
+            exchange is mandatory, whatever its kind, instead of the last user message.
 
     Raises:
-        ConfigError: If `order` or `keep` is not one of these values.
         BudgetExceededError: When the stage is called, if the mandatory messages do not fit.
     """
 
     name = "FillBudget"
 
-    def __init__(self, *, order: Order = "newest", strict: bool = False, keep: Kept = "recent") -> None:
-        self.order = one_of(order, Order, "order")
-        self.strict = strict
-        self.keep = one_of(keep, Kept, "keep")
+    def __init__(self, *, as_pattern: bool = False) -> None:
+        self.as_pattern = as_pattern
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft with the artifacts that are kept."""
-        if draft.tokens <= draft.budget - self.strict:
+        limit = draft.budget - self.as_pattern
+        if draft.tokens <= limit:
             return draft
         history = History(draft.counter.artifact, draft.artifacts)
         found = history.spans
@@ -59,8 +50,8 @@ class FillBudget:
         kept = set(must)
         rest = [n for n in range(len(found)) if n not in kept]
         # An exchange that does not fit is skipped, and a smaller one may still fit, as the document specifies.
-        for number in rest if self.order == "oldest" else reversed(rest):
-            if taken + found[number].tokens + self.strict <= draft.budget:
+        for number in rest if self.as_pattern else reversed(rest):
+            if taken + found[number].tokens <= limit:
                 kept.add(number)
                 taken += found[number].tokens
         gone = {p for n, u in enumerate(found) if n not in kept for p in range(u.start, u.end)}
@@ -75,7 +66,7 @@ class FillBudget:
         mandatory. Neither is a last exchange that is a bare tool output.
         """
         last = len(history) - 1
-        if self.keep == "newest":
+        if self.as_pattern:
             return sorted(
                 {*history.pinned, *history.latest_messages(keep_recent, last + 1), *range(max(0, last), last + 1)}
             )
