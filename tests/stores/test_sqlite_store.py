@@ -193,6 +193,16 @@ def test_a_file_that_is_gone_while_its_log_is_there_is_no_new_store(path: Path) 
         assert store.get("n", "k") == b"v"
 
 
+@pytest.mark.parametrize("name", ["file:store.db", "file:store.db?mode=memory", "100%25.db"])
+def test_a_name_that_looks_like_a_uri_is_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SQLiteStore(name) as store:
+        store.put("n", "k", b"value")
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    with SQLiteStore(name) as store:
+        assert store.get("n", "k") == b"value"
+
+
 def test_a_new_store_leaves_no_draft_behind(path: Path) -> None:
     SQLiteStore(path).close()
     assert [file.name for file in path.parent.iterdir()] == [path.name]
