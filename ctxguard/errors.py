@@ -65,10 +65,10 @@ class CtxguardError(Exception):
     """Base class of all errors that ctxguard raises deliberately. Pickling preserves their attributes."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (type(self), self.args, self.__dict__)
+        return _restore, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[CtxguardError], args: tuple[object, ...], attributes: dict[str, object]) -> CtxguardError:
+def _restore(kind: type[CtxguardError], args: tuple[object, ...], attributes: dict[str, object]) -> CtxguardError:
     """Restore a pickled error. `__init__` cannot be called, because its arguments were not pickled."""
     new = OSError.__new__ if issubclass(kind, OSError) else Exception.__new__
     error = new(kind, *args)
@@ -124,14 +124,14 @@ class BudgetExceededError(CtxguardError):
         self.is_too_small = self.fixed > _HARDLY_ROOM * budget
         largest = max(self.parts, key=lambda name: self.parts[name], default="")
         given = budget + sum(self.kept_free.values())
-        there_is = f"the budget of {given} leaves {budget} (kept free: {_listed(self.kept_free)})"
+        there_is = f"the budget of {given} leaves {budget} (kept free: {_list_parts(self.kept_free)})"
         super().__init__(
-            f"what must stay needs {needed} tokens ({_listed(self.parts)}) and "
+            f"what must stay needs {needed} tokens ({_list_parts(self.parts)}) and "
             f"{there_is if self.kept_free else f'the budget is {budget}'}; "
-            f"raise the budget{self._sensible(given)} or {_REMEDIES.get(largest, 'shorten the largest of these')}"
+            f"raise the budget{self._suggest_budget(given)} or {_REMEDIES.get(largest, 'shorten the largest of these')}"
         )
 
-    def _sensible(self, given: int) -> str:
+    def _suggest_budget(self, given: int) -> str:
         """Suggest a budget that fits this request and in which the fixed parts take at most `FIXED_SHARE`."""
         if not self.is_too_small:
             return ""
@@ -152,7 +152,7 @@ def sensible_budget(fixed: int) -> int:
     return 1_000 * ceil(fixed / FIXED_SHARE / 1_000)
 
 
-def _listed(parts: Mapping[str, int]) -> str:
+def _list_parts(parts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
 
 

@@ -77,7 +77,7 @@ def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
         **settings: The fields of `ChainSettings`.
     """
     chain = settings_of(ChainSettings, settings)
-    return [*_prepared(chain), _window(chain), OrderByAuthority()]
+    return [*_first_stages(chain), _window(chain), OrderByAuthority()]
 
 
 def chat_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
@@ -97,7 +97,7 @@ def default_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOption
         **settings: The fields of `ChainSettings`.
     """
     chain = settings_of(ChainSettings, settings)
-    return _recalling(chain, RecallRelevant(embed=embed, store=chain.store))
+    return _recall_chain(chain, RecallRelevant(embed=embed, store=chain.store))
 
 
 def recall_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
@@ -109,7 +109,7 @@ def recall_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions
         **settings: The fields of `ChainSettings`.
     """
     chain = settings_of(ChainSettings, settings)
-    return _recalling(chain, RecallRelevant(threshold=0.0, embed=embed, store=chain.store))
+    return _recall_chain(chain, RecallRelevant(threshold=0.0, embed=embed, store=chain.store))
 
 
 def browser_stages(*, level: str = "medium", **settings: Unpack[ChainOptions]) -> list[Stage]:
@@ -122,15 +122,15 @@ def browser_stages(*, level: str = "medium", **settings: Unpack[ChainOptions]) -
     from ctxguard.content import MessageCompressor
 
     chain = settings_of(ChainSettings, settings)
-    return [*_prepared(chain), MessageCompressor(level), _window(chain), OrderByAuthority()]
+    return [*_first_stages(chain), MessageCompressor(level), _window(chain), OrderByAuthority()]
 
 
-def _prepared(chain: ChainSettings) -> list[Stage]:
+def _first_stages(chain: ChainSettings) -> list[Stage]:
     return [RepairExchanges(), ExpireLifetimes(chain.lifetimes), MaskPII(chain.rules, masker=chain.masker)]
 
 
-def _recalling(chain: ChainSettings, recall: RecallRelevant) -> list[Stage]:
-    return [*_prepared(chain), _window(chain, recall), recall, OrderByAuthority()]
+def _recall_chain(chain: ChainSettings, recall: RecallRelevant) -> list[Stage]:
+    return [*_first_stages(chain), _window(chain, recall), recall, OrderByAuthority()]
 
 
 def _window(chain: ChainSettings, recall: RecallRelevant | None = None) -> StableWindow:

@@ -146,7 +146,7 @@ def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0)
         ConfigError: If the value is not an int, or too small.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{setting} is a whole number{unit and ' of ' + unit}, not {_shown(value)}", setting=setting)
+        raise ConfigError(f"{setting} is a whole number{unit and ' of ' + unit}, not {_quote(value)}", setting=setting)
     if value < least:
         raise ConfigError(f"{setting} must be {least} or more{unit and ' ' + unit}, not {value}", setting=setting)
     return value
@@ -157,10 +157,10 @@ def seconds(value: object, setting: str) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ConfigError(f"{setting} is a number of seconds above 0, or None, not {_shown(value)}", setting=setting)
+        raise ConfigError(f"{setting} is a number of seconds above 0, or None, not {_quote(value)}", setting=setting)
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     """Return a value as error messages quote it: only the type of long strings and objects, which may hold secrets."""
     is_short = value is None or isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= _QUOTED)
     return repr(value) if is_short else type(value).__name__
@@ -192,7 +192,7 @@ def valid_budget(budget: object) -> int | str:
         value *= 1_000 if unit == "k" else 1
         if unit == "%" or not value.is_integer():
             raise ConfigError(
-                f"a budget is a number of tokens such as 8000 or '8k', or a share such as '80%', not {_shown(budget)}",
+                f"a budget is a number of tokens such as 8000 or '8k', or a share such as '80%', not {_quote(budget)}",
                 setting="budget",
             )
         budget = int(value)

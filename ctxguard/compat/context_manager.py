@@ -68,7 +68,7 @@ class ContextManager:
         session: str = "default",
     ) -> None:
         self.config = config = ContextConfig() if config is None else instance(config, ContextConfig, "config")
-        preserve = _preserved(config)
+        preserve = _preservation_rules(config)
         self.window = SlidingWindow(config.window_size, rules=preserve, every=1)
         self.compressor = MessageCompressor(
             config.compression_level,
@@ -96,7 +96,7 @@ class ContextManager:
         self.report: Report | None = None
         self._phase: str | None = None
         self._recorded: set[str] = set()
-        self._stabilizer = self._built(rules)
+        self._stabilizer = self._build_stabilizer(rules)
 
     async def process_messages(self, messages: Native, current_phase: str | None = None) -> Native:
         """Return the messages to send, in the format of the input. The input is not changed.
@@ -118,7 +118,7 @@ class ContextManager:
         self._record(result.report, artifacts)
         return cast("Native", write_native(adapter, messages, result.artifacts))
 
-    def _built(self, rules: Detector | Sequence[Detector] | None) -> Stabilizer:
+    def _build_stabilizer(self, rules: Detector | Sequence[Detector] | None) -> Stabilizer:
         config = self.config.stabilizer
         if isinstance(config.budget, str):
             raise ConfigError(
@@ -172,7 +172,7 @@ class ContextManager:
                 self.metrics.record_checkpoint(phase)
 
 
-def _preserved(config: ContextConfig) -> tuple[PreservationRule, ...]:
+def _preservation_rules(config: ContextConfig) -> tuple[PreservationRule, ...]:
     errors = (ERRORS,) if config.preserve_errors else ()
     screenshots = (SCREENSHOTS,) if config.preserve_screenshots else ()
     return (FIRST_INSTRUCTIONS, *errors, STATE_CHANGES, *screenshots)

@@ -209,16 +209,16 @@ class Draft:
                 arrived are masked as well. None if the text only repeats text that is already masked.
         """
         # names first: that depends on the history alone, and the other masks then usually find nothing
-        text = text if at is None else self._masked_again(text, at)
+        text = text if at is None else self._mask_known_names(text, at)
         for mask in self.masks:
             text = mask(text)
         return text
 
     def mask_again(self, artifact: Artifact, at: Artifact) -> Artifact:
         """Return a copy of an artifact, for a cut, in which the names that were known when `at` arrived are masked."""
-        return artifact.edit(lambda _slot, text: self._masked_again(text, at)) if self.remasks else artifact
+        return artifact.edit(lambda _slot, text: self._mask_known_names(text, at)) if self.remasks else artifact
 
-    def _masked_again(self, text: str, at: Artifact) -> str:
+    def _mask_known_names(self, text: str, at: Artifact) -> str:
         for remask in self.remasks:
             text = remask(text, at)
         return text

@@ -62,15 +62,15 @@ def write_record(title: str, body: str) -> str:
         title: One or two sentences without brackets or line breaks.
         body: The text of the record.
     """
-    return f"[{title} Record {_digest(title, body)}{_spelled(len(body))}]\n{body}"
+    return f"[{title} Record {_digest(title, body)}{_to_letters(len(body))}]\n{body}"
 
 
 def _digest(title: str, body: str) -> str:
     data = f"{title}\n{body}".encode("utf-8", "surrogatepass")
-    return _spelled(int.from_bytes(blake2b(data, digest_size=8).digest(), "big"))[:_DIGEST_LETTERS]
+    return _to_letters(int.from_bytes(blake2b(data, digest_size=8).digest(), "big"))[:_DIGEST_LETTERS]
 
 
-def _spelled(number: int) -> str:
+def _to_letters(number: int) -> str:
     """Write a number in base 26 with the digits a to z, the least significant digit first."""
     spelled = ""
     while number or not spelled:
@@ -79,7 +79,7 @@ def _spelled(number: int) -> str:
     return spelled
 
 
-def _length(spelled: str) -> int:
+def _from_letters(spelled: str) -> int:
     return sum(_LETTERS.index(letter) * 26**place for place, letter in enumerate(spelled))
 
 
@@ -88,7 +88,7 @@ def _record_at(text: str, start: int) -> Record | None:
     if header is None:
         return None
     # a truncated body or a wrong length leads to another digest, so nothing else needs to be checked
-    body = text[header.end() : header.end() + _length(header["length"])]
+    body = text[header.end() : header.end() + _from_letters(header["length"])]
     if _digest(header["title"], body) != header["digest"]:
         return None
     return Record(header["title"], body, header.end() + len(body))

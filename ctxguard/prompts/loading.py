@@ -296,17 +296,17 @@ def check_prompts(root: Path, counter: TokenCounter, *, entries: Collection[str]
     problems: dict[str, None] = {}  # a problem that several templates share is reported once
 
     @contextmanager
-    def noted() -> Iterator[None]:
+    def collecting() -> Iterator[None]:
         try:
             yield
         except PromptError as error:
             problems[str(error)] = None
 
     for name in map(Path.as_posix, names.values()):
-        with noted():
+        with collecting():
             file = folder.inside(name, place=name)
             for piece in folder.read(file):
-                with noted():
+                with collecting():
                     if isinstance(piece, Include):
                         used.add(folder.included(piece, folder.name_of(file)))
             pieces = folder.expand(file)

@@ -76,10 +76,10 @@ def parse_template(text: str) -> tuple[Piece, ...]:
                 unclosed.append(len(pieces) if kind == "double" else _SINGLE)
                 pieces.append(found[0])
     pieces.append(text[at:])
-    return tuple(_joined(pieces))
+    return tuple(_join(pieces))
 
 
-def _joined(pieces: list[Piece]) -> Iterator[Piece]:
+def _join(pieces: list[Piece]) -> Iterator[Piece]:
     """Join adjacent texts into one, and leave out empty texts."""
     for is_text, run in groupby(pieces, lambda piece: type(piece) is str):
         if not is_text:

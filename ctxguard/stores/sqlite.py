@@ -212,7 +212,7 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         is_read_only = False
         try:
             # an absolute path, because SQLite may take a relative one that begins with `file:` as a URI
-            connection = self._connected(IN_MEMORY if self._in_memory else str(self.path.absolute()))
+            connection = self._connect(IN_MEMORY if self._in_memory else str(self.path.absolute()))
         except sqlite3.Error as error:
             is_file = os.access(self.path, os.R_OK) and self.path.is_file()
             if error.sqlite_errorcode & 0xFF not in _NO_RIGHT or not is_file:
@@ -220,11 +220,11 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
             # `immutable` is safe without a log, because `_file` detects any change of the file itself
             frozen = "" if os.access(self._log, os.F_OK) else "&immutable=1"
             place, is_read_only = f"{self.path.absolute().as_uri()}?mode=ro{frozen}", True
-            connection = self._connected(place, is_read_only=True)
+            connection = self._connect(place, is_read_only=True)
         self._session = session = _Session(connection, self._file(is_read_only=is_read_only), is_read_only)
         return session
 
-    def _connected(self, place: str, *, is_read_only: bool = False) -> sqlite3.Connection:
+    def _connect(self, place: str, *, is_read_only: bool = False) -> sqlite3.Connection:
         """Open and prepare a connection, to a path or, because its options are needed, to a URI for reading only."""
         connection = sqlite3.connect(
             place, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False, uri=is_read_only

@@ -148,7 +148,7 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
     ) -> None:
         from ctxguard.stores import MemoryStore
 
-        super().__init__(self._since, self._ended, name="CheckpointManager")
+        super().__init__(self._choose, self._note_on, name="CheckpointManager")
         self.phases = phase_rules(tuple(_PHRASES)) if phases is None else tuple(phases)
         self.max_size = whole_number(max_size, "max_checkpoint_size", unit="tokens", least=1)
         self.session = session
@@ -166,7 +166,7 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
         with self._lock:
             keys = [key for key in self._store.keys(NAMESPACE) if key.startswith(prefix)]
             found = {key.removeprefix(prefix): self._store.get(NAMESPACE, key) for key in keys}
-        return {phase: _loaded(record) for phase, record in found.items() if record}
+        return {phase: _load(record) for phase, record in found.items() if record}
 
     def create_checkpoint(
         self,
@@ -190,7 +190,7 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
         """
         state = settings_of(PageState, state) if isinstance(state, Mapping) else instance(state, PageState, "state")
         done = tuple(completed_objectives)
-        summary = self._sized(_summary(state, done))
+        summary = self._limit(_summary(state, done))
         checkpoint = Checkpoint(phase, self._clock(), state, done, summary, messages)
         record = json.dumps({**asdict(checkpoint), "timestamp": checkpoint.timestamp.isoformat()})
         # One lock for both, so that no other thread sees the checkpoint in the store without its mark.
@@ -216,14 +216,14 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
             f"Completed: {', '.join(checkpoint.completed_objectives)}\n\n"
             f"{checkpoint.summary}\n\nContinuing with the next phase..."
         )
-        return self._sized(text)
+        return self._limit(text)
 
-    def _sized(self, text: str) -> str:
+    def _limit(self, text: str) -> str:
         from ctxguard.compaction.transcript import head_and_tail  # imports pydantic, which stages do not need otherwise
 
         return head_and_tail(text, self.max_size, self._counter.text)
 
-    def _ended(self, past: Past[_PhaseNote], number: int) -> _PhaseNote:
+    def _note_on(self, past: Past[_PhaseNote], number: int) -> _PhaseNote:
         """Note the phases that end with an exchange, and those that a checkpoint in it reports as completed."""
         ended: list[str] = []
         named: list[str] = []
@@ -236,7 +236,7 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
                 ended += (rule.name for rule in self.phases if rule.ends(artifact))
         return _PhaseNote(tuple(ended), tuple(named))
 
-    def _since(self, past: Past[_PhaseNote], _end: int) -> Choice | None:
+    def _choose(self, past: Past[_PhaseNote], _end: int) -> Choice | None:
         """Choose the exchanges since the end of the last phase; a checkpoint replaces the others."""
         history = past.history
         named = dict.fromkeys(phase for note in past.notes for phase in note.named)
@@ -283,7 +283,7 @@ def state_of(artifacts: Sequence[Artifact]) -> PageState:
     return state
 
 
-def _loaded(record: bytes) -> Checkpoint:
+def _load(record: bytes) -> Checkpoint:
     data = json.loads(record)
     state, time = PageState(**data["state"]), datetime.fromisoformat(data["timestamp"])
     return Checkpoint(

@@ -43,9 +43,9 @@ class FillBudget:
         authority = [a for a in draft.artifacts if a.kind in AUTHORITY]
         taken = draft.overhead + draft.counter.artifacts(authority) + sum(found[n].tokens for n in must)
         if taken > draft.budget:
-            bounded = _with_notes(draft, history, must, taken - draft.budget)
+            bounded = _shorten_outputs(draft, history, must, taken - draft.budget)
             if bounded is draft:
-                raise _exceeded(draft, found, must)
+                raise _budget_error(draft, found, must)
             return self(bounded)
         kept = set(must)
         rest = [n for n in range(len(found)) if n not in kept]
@@ -76,7 +76,7 @@ class FillBudget:
         return must[:-1] if is_bare else must
 
 
-def _with_notes(draft: Draft, history: History, must: list[int], excess: int) -> Draft:
+def _shorten_outputs(draft: Draft, history: History, must: list[int], excess: int) -> Draft:
     """Replace tool outputs of mandatory exchanges by notes of their size, the largest first.
 
     Args:
@@ -91,14 +91,14 @@ def _with_notes(draft: Draft, history: History, must: list[int], excess: int) ->
     for position in sorted(outputs, key=lambda p: -history.costs[p]):
         if excess <= 0:
             break
-        shorter = _left_out(draft, artifacts[position], history.costs[position])
+        shorter = _replace_by_note(draft, artifacts[position], history.costs[position])
         if (gain := history.costs[position] - draft.counter.artifact(shorter)) > 0:
             artifacts[position] = shorter
             excess -= gain
     return draft.revise(artifacts, action="bounded", reason="did not fit beside the messages that stay")
 
 
-def _exceeded(draft: Draft, found: list[ExchangeSpan], must: list[int]) -> BudgetExceededError:
+def _budget_error(draft: Draft, found: list[ExchangeSpan], must: list[int]) -> BudgetExceededError:
     parts = {BESIDE: draft.overhead}
     for kind in AUTHORITY:
         parts[kind.value] = draft.counter.artifacts(a for a in draft.artifacts if a.kind is kind)
@@ -133,12 +133,12 @@ class DropVerboseOutput:
             if artifact.kind is not Kind.TOOL or tokens <= self.max_tokens or artifact.pinned or position == newest:
                 artifacts.append(artifact)
             elif position in paired:
-                artifacts.append(_left_out(draft, artifact, tokens))
+                artifacts.append(_replace_by_note(draft, artifact, tokens))
         reason = f"a tool output of more than {self.max_tokens} tokens"
         return draft.revise(artifacts, action="bounded", reason=reason)
 
 
-def _left_out(draft: Draft, artifact: Artifact, tokens: int) -> Artifact:
+def _replace_by_note(draft: Draft, artifact: Artifact, tokens: int) -> Artifact:
     """Return a tool output whose text is replaced by a note of its size; media and signed parts stay as they are."""
     notes = chain([draft.mask(f"[tool output of {tokens} tokens left out]")], repeat(""))
     return artifact.edit(lambda slot, text: next(notes) if slot == "content" else text)

@@ -103,7 +103,7 @@ class IntelligentPruner(Keep[_PruningNote]):
         target_size: int | None = None,
         every: int = 10,
     ) -> None:
-        super().__init__(self._important, self._noted, every=every, name="IntelligentPruner")
+        super().__init__(self._choose, self._note_on, every=every, name="IntelligentPruner")
         self.rules = PruningRules() if rules is None else rules
         self.importance_scorer = ImportanceScorer() if scorer is None else scorer
         self.target_size = (
@@ -120,21 +120,21 @@ class IntelligentPruner(Keep[_PruningNote]):
         size = target_size or self.target_size
         return IntelligentPruner(self.rules, scorer=self.importance_scorer, target_size=size).apply(messages)
 
-    def _noted(self, past: Past[_PruningNote], number: int) -> _PruningNote:
+    def _note_on(self, past: Past[_PruningNote], number: int) -> _PruningNote:
         errors = [rule for rule in self.rules.preserve if rule == ERRORS]
         others = [rule for rule in self.rules.preserve if rule != ERRORS]
         is_named, is_error = (is_preserved(rules, past.history, number) for rules in (others, errors))
         return _PruningNote(is_named, is_error, self.rules.merge_similar and repeats(past.history, number))
 
-    def _important(self, past: Past[_PruningNote], end: int) -> Choice | None:
+    def _choose(self, past: Past[_PruningNote], end: int) -> Choice | None:
         """Choose the exchanges that are kept whatever their score, and the best ones above the threshold."""
         if not end:
             return None
         history, mandatory = past.history, past.mandatory
         runs = similar_runs([n for n, note in enumerate(past.notes[:end]) if note.is_repeated], mandatory)
         gone = {number for run in runs for number in run[:-1]}
-        kept = self._spared(past, end) - gone
-        judged = self._scored(past, end)
+        kept = self._always_kept(past, end) - gone
+        judged = self._score(past, end)
         best = [
             number
             for number, one in enumerate(judged.scores)
@@ -150,7 +150,7 @@ class IntelligentPruner(Keep[_PruningNote]):
         reason = "matters less than the threshold"
         return Choice((*kept, *best), end, reason, runs, details=judged.details)
 
-    def _scored(self, past: Past[_PruningNote], end: int) -> _Scores:
+    def _score(self, past: Past[_PruningNote], end: int) -> _Scores:
         judged = past.memory(_Scores)
         if len(judged.scores) != end:
             # `end` only grows, and exchanges before it do not change any more.
@@ -163,7 +163,7 @@ class IntelligentPruner(Keep[_PruningNote]):
             ]
         return judged
 
-    def _spared(self, past: Past[_PruningNote], end: int) -> set[int]:
+    def _always_kept(self, past: Past[_PruningNote], end: int) -> set[int]:
         """Return the exchanges that are kept whatever their score: by a rule, near an error, or among the latest."""
         kept, around, spans = set(), self.rules.keep_error_context, past.history.spans
         for number, note in enumerate(past.notes[:end]):

@@ -100,7 +100,7 @@ class Past(Generic[Note]):
     def chosen(self, end: int) -> Draft:
         """Return the draft with the exchanges that are kept if the first `end` exchanges are judged."""
         choice = self._stage.choose(self, end)
-        return self.draft if choice is None else _kept(choice, self, self._stage.name)
+        return self.draft if choice is None else _keep_chosen(choice, self, self._stage.name)
 
 
 class Keep(FollowedStage, Generic[Note]):
@@ -153,7 +153,7 @@ def _step(end: int, every: int) -> int:
     return end // step * step
 
 
-def _kept(choice: Choice, past: Past[Note], name: str) -> Draft:
+def _keep_chosen(choice: Choice, past: Past[Note], name: str) -> Draft:
     """Return the draft with the chosen and the mandatory exchanges."""
     draft, history = past.draft, past.history
     kept = {*choice.stays, *past.mandatory, *range(choice.point, len(history))}
@@ -172,12 +172,12 @@ def _kept(choice: Choice, past: Past[Note], name: str) -> Draft:
         result = result.revise(artifacts, action="summarised", reason="stands for what is gone")
     if choice.runs:
         lasts = {id(draft.artifacts[history.spans[run[-1]].end - 1]): len(run) for run in choice.runs}
-        noted = [_noted(a, lasts[id(a)], draft) if id(a) in lasts else a for a in result.artifacts]
+        noted = [_add_count(a, lasts[id(a)], draft) if id(a) in lasts else a for a in result.artifacts]
         result = result.revise(noted, action="bounded", reason="stands for several alike")
     return result if choice.details is None else replace(result, details={**result.details, name: choice.details})
 
 
-def _noted(artifact: Artifact, times: int, draft: Draft) -> Artifact:
+def _add_count(artifact: Artifact, times: int, draft: Draft) -> Artifact:
     """Return the last artifact of a run with a note of how many similar exchanges the run contains."""
     note = draft.mask(f"[the same {times} times in a row, the last one shown]")
     if isinstance(artifact.content, str):

@@ -28,10 +28,10 @@ class MergeSimilar(Keep[bool]):
     """
 
     def __init__(self, *, every: int = 1) -> None:
-        super().__init__(_merged, lambda past, number: repeats(past.history, number), every=every, name="MergeSimilar")
+        super().__init__(_choose, lambda past, number: repeats(past.history, number), every=every, name="MergeSimilar")
 
 
-def _merged(past: Past[bool], end: int) -> Choice | None:
+def _choose(past: Past[bool], end: int) -> Choice | None:
     runs = similar_runs([number for number, is_repeated in enumerate(past.notes[:end]) if is_repeated], past.mandatory)
     gone = {number for run in runs for number in run[:-1]}
     return Choice((n for n in range(end) if n not in gone), end, "merged", runs) if runs else None

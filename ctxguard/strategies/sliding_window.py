@@ -146,13 +146,13 @@ class SlidingWindow(Keep[_WindowNote]):
         self.window_size = whole_number(window_size, "window_size", unit="messages", least=1)
         self.rules = tuple(rules)
         every = max(1, window_size // 3) if every is None else every
-        super().__init__(self._latest, self._noted, every=every, name="SlidingWindow")
+        super().__init__(self._choose, self._note_on, every=every, name="SlidingWindow")
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
         """Return the messages of the window as of now, and the older ones to keep. The input is not changed."""
         return Keep.apply(SlidingWindow(self.window_size, rules=self.rules, every=1), messages)
 
-    def _noted(self, past: Past[_WindowNote], number: int) -> _WindowNote:
+    def _note_on(self, past: Past[_WindowNote], number: int) -> _WindowNote:
         history, span = past.history, past.history.spans[number]
         before = past.notes[number - 1] if number else _WindowNote()
         is_written = span.has_user_role and not span.is_asked
@@ -161,26 +161,26 @@ class SlidingWindow(Keep[_WindowNote]):
         itself = number if counts else None
         opener, leaving = before.opener, itself
         if span.is_asked:
-            opener, leaving = itself, self._released(before)
+            opener, leaving = itself, self._opener_to_release(before)
         end = before.end if is_written else before.end + span.end - span.start
         total = before.total + (leaving is not None)
         return _WindowNote(stays, counts, end, opener, total if span.is_asked else before.opened, leaving, total)
 
-    def _released(self, last: _WindowNote) -> int | None:
+    def _opener_to_release(self, last: _WindowNote) -> int | None:
         """Return the opener of the turn that ends with a note's exchange, or None if it was already dropped."""
         return last.opener if last.total - last.opened <= last.total % self.every else None
 
-    def _latest(self, past: Past[_WindowNote], _end: int) -> Choice | None:
+    def _choose(self, past: Past[_WindowNote], _end: int) -> Choice | None:
         """Choose the older exchanges to keep: those that stay, and those that still wait to be dropped."""
         history, notes = past.history, past.notes
         if not notes:
             return None
-        last = notes[-1] if len(notes) == len(history) else self._noted(past, len(notes))
+        last = notes[-1] if len(notes) == len(history) else self._note_on(past, len(notes))
         outside = bisect_right(notes, last.end - self.window_size, key=attrgetter("end"))
         if not outside:
             return None
         newest = notes[outside - 1]
-        released = self._released(newest) if history.spans[outside].is_asked else None
+        released = self._opener_to_release(newest) if history.spans[outside].is_asked else None
         waiting = (newest.total + (released is not None)) % self.every
         newest_first = chain([released], (notes[n].leaving for n in range(outside - 1, -1, -1)))
         waits = list(islice((n for n in newest_first if n is not None), waiting + 1))
