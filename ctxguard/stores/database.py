@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from abc import abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar
 
 from ctxguard.errors import ConfigError, StoreError
@@ -27,7 +27,7 @@ MAX_VALUE_BYTES: Final = 900_000_000
 _log: Final = logging.getLogger("ctxguard.stores")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StoredRecord:
     """One stored value with its metadata.
 
@@ -192,7 +192,8 @@ class RecordStore(OfOneProcess):
             raise StoreError(
                 f"a record of {record.size} bytes does not fit into a store of {self.max_bytes}; raise max_bytes"
             )
-        return replace(record, checksum=record.digest())
+        record.checksum = record.digest()
+        return record
 
 
 class SQLStore(RecordStore, Generic[Connection]):

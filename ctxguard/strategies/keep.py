@@ -19,8 +19,8 @@ from ctxguard.stages.repair_exchanges import RepairExchanges
 from ctxguard.tokens import ArtifactCounter, find_counter
 
 _WIDENING: Final = 100
-"""Number of steps after which the step size doubles, whenever the history has doubled. Judging all exchanges again then
-costs the same share of a call however long the history is, and at most 2% of the exchanges wait to be judged."""
+"""Number of steps in which the step size is `every`; afterwards it doubles whenever the history does. So judging all
+exchanges again costs the same share of a call however long the history is, and at most 2% of the exchanges wait."""
 UNLIMITED: Final = 1 << 40
 """A budget, in tokens, that no conversation exceeds."""
 Note = TypeVar("Note")
