@@ -83,7 +83,8 @@ class Part:
         kind: `text`, `refusal`, and `reasoning` parts contain text; `image`, `audio`, and `file` parts are media; an
             `opaque` part is anything that the adapter does not know and returns unchanged.
         text: The text that the model reads, or None for media and opaque parts.
-        tokens: Number of tokens of a part without text, or None if they are derived from `text` or `media`.
+        tokens: Number of tokens of a part without text. None means that the tokens of `text` are counted, or computed
+            from `media`.
         editable: Whether a stage may change the text.
         signed: Whether the part is reasoning whose signature is only valid after exactly the messages before it. The
             adapter omits the part if masking would change it, and `DropStaleThinking` drops it if a message before it
@@ -387,7 +388,7 @@ class Artifact:
         return self.edit(lambda slot, text: next(texts) if parts and slot == "content" else change(text))
 
     def revised(self, **changes: Unpack[Changes]) -> Artifact:
-        """Return a copy with other fields, which remembers the original and whose tokens are counted anew."""
+        """Return a copy with the given fields changed. It remembers the original, and its tokens are counted anew."""
         return replace(self, token_count=None, origin=self.root, **changes)
 
 

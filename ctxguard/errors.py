@@ -172,7 +172,7 @@ class PairingError(HistoryError):
     """Raised when tool calls and tool results do not pair and repair is turned off.
 
     Attributes:
-        findings: One line for each call without a result, and for each result without a call.
+        findings: All faults that were found, one line each.
     """
 
     def __init__(self, findings: tuple[str, ...]) -> None:

@@ -314,7 +314,7 @@ class IncrementalStage(Protocol):
 
 
 class FollowedStage(IncrementalStage):
-    """Base of incremental stages: calling one with a draft uses a new follower for this draft alone."""
+    """Base of incremental stages. A stage that is called with a single draft uses a new follower for it."""
 
     def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft, or a generator that returns it."""

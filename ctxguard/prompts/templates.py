@@ -27,7 +27,7 @@ class Include:
     Attributes:
         path: Path of the included template as written; None if the directive is malformed, so that the template cannot
             be used.
-        text: The first 60 characters of a malformed directive, up to the end of the line.
+        text: The first 60 characters of a malformed directive, up to the end of the line; empty for a valid one.
         line: Line number of the directive, counted from 1.
     """
 

@@ -225,7 +225,7 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         return session
 
     def _connect(self, place: str, *, is_read_only: bool = False) -> sqlite3.Connection:
-        """Open and prepare a connection, to a path or, because its options are needed, to a URI for reading only."""
+        """Open and prepare a connection to a path or, for a read-only connection, to a URI with options."""
         connection = sqlite3.connect(
             place, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False, uri=is_read_only
         )

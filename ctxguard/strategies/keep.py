@@ -50,7 +50,7 @@ class Choice:
 
 
 class Past(Generic[Note]):
-    """The growing conversation in which a strategy chooses.
+    """The growing conversation in which a strategy chooses the exchanges to keep.
 
     Attributes:
         draft: The draft of the current call.
@@ -143,7 +143,7 @@ class Keep(FollowedStage, Generic[Note]):
         return list(past.chosen(len(past.history)).artifacts)
 
     def begin(self, draft: Draft, /) -> Past[Note]:
-        """Return the state of a new conversation, in which the strategy chooses."""
+        """Return an empty `Past` for a new conversation."""
         return Past(self, draft)
 
 
