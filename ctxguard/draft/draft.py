@@ -74,12 +74,13 @@ class LeftOut:
 
     Attributes:
         history: The window's model of the conversation, which may have grown since.
-        tokens: Number of tokens that recalled exchanges may take.
+        tokens: Number of tokens that may be recalled: those of `block`, or more if meaning is compared as well.
         asked: The exchange with the question.
         kept: The exchanges among the first `end` that were not evicted.
         end: Number of exchanges that the window had judged; it kept all later ones.
         scores: Lexical relevance of earlier exchanges to the question, by exchange.
-        found: The evicted exchanges that are recalled if lexical relevance alone decides.
+        block: The message with the exchanges that lexical relevance alone recalls, or None if nothing fits.
+        found: The evicted exchanges in `block`.
     """
 
     history: History
@@ -88,6 +89,7 @@ class LeftOut:
     kept: tuple[int, ...] = ()
     end: int = 0
     scores: Mapping[int, float] = field(default_factory=dict)
+    block: Artifact | None = None
     found: frozenset[int] = frozenset()
 
 
@@ -290,6 +292,10 @@ class Follower(Protocol):
     """The state of an incremental stage for one growing history, which the session keeps between calls.
 
     The state may only affect speed: a new follower that takes in the whole history at once returns the same result.
+
+    A follower may also have a method `rewind(count: int) -> bool`, which forgets all but the first `count` artifacts
+    and returns whether that was possible. A follower without the method is replaced by a new one if an artifact that it
+    took in was replaced.
     """
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:

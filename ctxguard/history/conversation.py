@@ -97,7 +97,7 @@ class History:
         asked: Numbers of the messages that a user wrote. Stages write messages in the user role, too.
         messages: Numbers of the exchanges that contain a message of a user or the model.
         replies: Numbers of the exchanges that begin with an assistant message.
-        pinned: Numbers of the exchanges with a pinned artifact, in the order in which they became pinned.
+        pinned: Numbers of the exchanges with a pinned artifact.
     """
 
     def __init__(self, count: Callable[[Artifact], int], artifacts: Iterable[Artifact] = ()) -> None:
@@ -134,6 +134,23 @@ class History:
                 self.pinned.append(len(self.spans) - 1)
         else:
             self._begin(position, artifact, tokens)
+
+    def rewind(self, count: int) -> int:
+        """Forget all but the first `count` artifacts.
+
+        Returns:
+            Number of exchanges at the beginning that are certainly the same as before.
+        """
+        while self.spans and self.spans[-1].end > count:
+            self.spans.pop()
+        begin = self.spans[-1].end if self.spans else 0
+        for numbers in (self.users, self.asked, self.messages, self.replies, self.pinned):
+            del numbers[bisect_left(numbers, len(self.spans)) :]
+        del self.authority[bisect_left(self.authority, begin) :]
+        closed, rest = max(0, len(self.spans) - 1), self.artifacts[begin:count]
+        del self.artifacts[begin:], self.costs[begin:]
+        self.extend(rest)
+        return closed
 
     def _begin(self, position: int, artifact: Artifact, tokens: int) -> None:
         """Add an exchange that begins with an artifact."""
