@@ -63,12 +63,13 @@ class LeftOut:
 
     Attributes:
         history: the window's model of the conversation; it may have grown since.
-        tokens: tokens that may be recalled.
+        tokens: tokens that may be recalled: those of `block`, or more where the block is ranked by meaning, too.
         asked: number of the exchange with the question.
         kept: numbers of the kept exchanges among the first `end`.
         end: see `kept`; all later exchanges were kept.
         scores: relevance of earlier exchanges by words, by their number.
-        found: numbers of the evicted exchanges that words alone recall.
+        block: what words alone recall, as one message; None if nothing fits.
+        found: numbers of the evicted exchanges in it.
     """
 
     history: History
@@ -77,6 +78,7 @@ class LeftOut:
     kept: tuple[int, ...] = ()
     end: int = 0
     scores: Mapping[int, float] = field(default_factory=dict)
+    block: Artifact | None = None
     found: frozenset[int] = frozenset()
 
 
@@ -271,6 +273,9 @@ class Follower(Protocol):
 
     The session keeps it between calls. Its state may only affect speed: a new follower that takes the whole history at
     once returns the same result.
+
+    It may also have a method `rewind(count: int) -> bool`, which forgets all but the first `count` artifacts and
+    returns whether that was possible. Without it, a follower starts over if an artifact that it took in was replaced.
     """
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -11,13 +12,15 @@ import pytest
 from test_cli import MESSAGES, cli
 
 import ctxguard.harness
+from ctxguard.artifacts import Artifact
 from ctxguard.errors import ConfigError
 from ctxguard.harness import parse_session, replay
 from ctxguard.harness.document import ReplayReport, compare, load_baseline, schema_json
-from ctxguard.harness.pricing import PlainTrim, price_model
+from ctxguard.harness.pricing import RollingWindow, price_model
 from ctxguard.harness.recordings import Recording, recordings
-from ctxguard.harness.replay import served
+from ctxguard.harness.replay import served_contexts
 from ctxguard.harness.settings import parse_sweep
+from ctxguard.harness.summary import saved_by
 from ctxguard.stabilizer import Stabilizer
 
 TALK = [m for m in MESSAGES if m["role"] != "system"]
@@ -138,6 +141,46 @@ def test_the_report_is_what_the_published_schema_says(session):
     published = (Path(ctxguard.harness.__file__).parent / "replay-report.schema.json").read_text()
     assert published == schema_json() == cli("replay", "--schema").stdout
     jsonschema.validate(json.loads(run.stdout), json.loads(published))
+
+
+def clerk(turns):
+    told = [{"role": "system", "content": "You are a clerk. " + "Keep the rule. " * 250}]
+    for n in range(turns):
+        told.append({"role": "user", "content": f"Question {n} of a@b.co"})
+        told.append({"role": "assistant", "content": f"Answer {n}: " + "the heron of the mill flew. " * 20})
+    return told
+
+
+def test_what_was_saved_is_the_sum_of_what_was_removed_and_added(tmp_path):
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(clerk(12)))
+    _, made = report_of(path, "--budget", 1_500)
+    own = made.runs[0].figures
+    assert own.saved_by["masked"] < 0 < own.saved_by["dropped"]
+    removed, _, added = saved_by(own).partition("; added: ")
+    assert "masked" in added
+    assert "trail" in added
+    total = [sum(int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*\b", text)) for text in (removed, added)]
+    assert total[0] - total[1] == own.tokens_before - own.tokens_after
+
+
+def test_a_bill_above_that_of_the_whole_history_is_said_in_words(tmp_path):
+    path, page = tmp_path / "session.json", tmp_path / "page.html"
+    path.write_text(json.dumps(clerk(12)))
+    said = "sending the whole history would have cost less here"
+    dear = cli("replay", path, "--budget", 1_500, "--output", page)
+    assert dear.returncode == 0
+    assert f"policy default, budget 1,500: {said} (" in dear.stderr
+    assert said in page.read_text(encoding="utf-8")
+    assert said not in cli("replay", path, "--budget", 100_000).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "budgets"),
+    [(["--budgets", "600"], [600]), (["--budget", "600, 2k"], [600, 2_000]), (["-b", "2k"], [2_000])],
+)
+def test_one_budget_or_several_are_replayed_by_either_name(session, words, budgets):
+    assert [run.setting["budget"] for run in report_of(session, *words)[1].runs] == budgets
 
 
 def test_the_same_replay_holds_against_its_baseline_and_a_worse_one_does_not(session, tmp_path):
@@ -278,16 +321,23 @@ def test_a_prefix_that_has_expired_costs_its_full_price(times, colder):
     assert played.figures.bill_unmanaged >= played.figures.bill * 0.99
 
 
-def test_plain_trimming_keeps_a_tail_that_fits_and_loses_its_prefix_when_it_moves():
+def test_a_rolling_window_keeps_the_longest_valid_tail_and_gives_up_where_none_fits():
     artifacts = parse_session(MESSAGES).read()
-    count = Stabilizer(600, counter="estimate").counter
-    trim = PlainTrim(artifacts, list(map(count.artifact, artifacts)), 400, 3)
-    first, second = trim.call(3), trim.call(5)
-    assert first[1] == 0
-    assert second == (first[0] + count.artifacts(artifacts[3:5]), first[0])
-    moved = [trim.call(end) for end in range(7, 43, 2)]
-    assert all(tokens <= 400 for tokens, _ in moved)
-    assert moved[-1][1] == 3 + count.artifact(artifacts[0])
+    tokens = list(map(Stabilizer(600, counter="estimate").counter.artifact, artifacts))
+    assert RollingWindow(artifacts, tokens, sum(tokens)).kept(5) == [0, 1, 2, 3, 4]
+    window = RollingWindow(artifacts, tokens, 400)
+    for end in range(7, 43, 2):
+        kept = window.kept(end)
+        assert kept[0] == 0
+        assert kept[1:] == list(range(kept[1], end))
+        assert artifacts[kept[1]].kind == "user"
+        assert sum(tokens[n] for n in kept) <= 400
+    assert RollingWindow(artifacts, tokens, 10).kept(5) is None
+
+
+def test_the_opener_of_a_long_turn_stands_before_its_tail():
+    artifacts = [Artifact("user", "go", 1), *(Artifact("assistant", "so", 10) for _ in range(9))]
+    assert RollingWindow(artifacts, [a.token_count for a in artifacts], 21).kept(10) == [0, 8, 9]
 
 
 def test_the_page_tells_it_all_and_shows_nothing_that_was_masked(session, tmp_path):
@@ -320,6 +370,6 @@ def test_a_report_gives_the_page_of_one_call():
 def test_a_walk_that_judges_nothing_serves_the_calls_of_a_replay(budget):
     session = parse_session([*TALK[:9], {"role": "user", "content": "long " * 200}, *TALK[9:]])
     judged = replay(session, Stabilizer(budget)).calls
-    walked = {call: context.report.tokens_after for call, context in served(session, Stabilizer(budget))}
+    walked = {call: context.report.tokens_after for call, context in served_contexts(session, Stabilizer(budget))}
     assert walked == {number: call.after for number, call in enumerate(judged, start=1) if call.after}
     assert (len(walked) < len(judged)) is (budget == 180), "what is refused is left out"
