@@ -1,4 +1,4 @@
-"""Detect the type of a text."""
+"""Detect the type of a text from its first characters and lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from ctxguard.content.views import FileType
 
-_LOOK = 16_384  # characters that are examined, so that detection takes constant time
+_SAMPLE = 16_384  # characters that are examined, so that detection takes constant time
 _STAMP = re.compile(
     r"^\W{0,4}(?:<\d+>\d? ?)?(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d"
     r"|\d{2,4}[-/]\d\d?[-/]\d{2,4}|\d\d:\d\d:\d\d|\d{10}[. ]|time=|ts=)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}"
@@ -45,20 +45,20 @@ _MARKDOWN = re.compile(r"^(?:#{1,6} \S|```|[-*] \S|\d+\. \S|\|.*\|$|> )")
 
 
 def detect(text: str) -> FileType:
-    """Return the type of a text: one that can be shown by its structure, else `text`.
+    """Return the type of a text, or `FileType.TEXT` if it has no known structure.
 
-    Only the first 16,384 characters are examined; nothing is parsed to the end. If a processor cannot read the detected
-    type, the text processor is used.
+    Only the first 16,384 characters and, to recognize a log, the last 4,096 are examined. The text is not parsed, so it
+    may turn out not to be valid for the type.
     """
-    start = text[:_LOOK].lstrip("\ufeff \t\r\n")
+    start = text[:_SAMPLE].lstrip("\ufeff \t\r\n")
     if start[:1] in ("{", "["):
         return _bracketed(start)
     if start[:1] == "<" and re.match(r"<[!?A-Za-z]", start):
         return _tagged(start)
     lines = [line for line in start.splitlines() if line.strip()]
-    if len(text) > _LOOK:
+    if len(text) > _SAMPLE:
         lines = lines[:-1]
-        start += "\n" + text[-_LOOK // 4 :]
+        start += "\n" + text[-_SAMPLE // 4 :]
     return _by_lines(lines[:200], start)
 
 
@@ -102,7 +102,7 @@ def _share(lines: list[str], pattern: re.Pattern[str]) -> float:
 
 
 def _is_table(lines: list[str]) -> bool:
-    """Return whether lines are a table: three or more, with equally many of one separator and at least two fields."""
+    """Return whether at least three lines are a table, whose rows have the same number of separators."""
     if len(lines) < 3:
         return False
     bare = [re.sub(r'"(?:[^"]|"")*"', "", line[:2000]) if '"' in line else line[:2000] for line in lines[:40]]
@@ -116,7 +116,7 @@ def _is_table(lines: list[str]) -> bool:
 
 
 def _is_pairs(lines: list[str], separator: str) -> bool:
-    """Return whether lines are a two-column table, not prose: one separator each, no space after it, short cells."""
+    """Return whether lines are a table of two columns, not prose: short, with one separator and no space after it."""
     return all(
         line.count(separator) == 1 and len(line) <= 200 and f"{separator} " not in line and not line.endswith(".")
         for line in lines
@@ -124,7 +124,7 @@ def _is_pairs(lines: list[str], separator: str) -> bool:
 
 
 def _is_yaml(lines: list[str]) -> bool:
-    """Return whether lines are YAML: two keys or more, and at the margin only keys, items, comments, and marks."""
+    """Return whether lines are YAML: two keys or more, and no line without indentation that YAML does not allow."""
     keys = sum(1 for line in lines if _KEY.match(line))
     margin = [line for line in lines if not line[0].isspace()]
     return keys >= 2 and all(map(_AT_MARGIN.match, margin))
@@ -149,4 +149,4 @@ _TESTS: Final[tuple[tuple[FileType, Callable[[list[str], str], bool]], ...]] = (
     (FileType.YAML, lambda lines, _: _is_yaml(lines)),
     (FileType.MARKDOWN, _is_markdown),
 )
-"""In this order: a log may look like a table, a table like YAML."""
+"""The tests, in this order because a log may look like a table and a table may look like YAML."""

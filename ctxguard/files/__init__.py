@@ -1,4 +1,4 @@
-"""Read files: safely, as bounded views, documents in a process of their own. Public under `ctxguard.content`."""
+"""Read files safely as bounded views, documents in a separate process. The names are public in `ctxguard.content`."""
 
 from ctxguard.files.images import BinaryContent as BinaryContent
 from ctxguard.files.opening import FileMetadata as FileMetadata

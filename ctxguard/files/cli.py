@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewing:
-    """Options: the parts of a file to show, and how much."""
+    """The options that say which part of a file to show, and how much of it."""
 
     lines: str | None = None
     rows: str | None = None
@@ -37,7 +37,7 @@ def read(
     config: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Show a bounded view of any file: the structure of its type is kept, and its size is stated."""
+    """Show a bounded view of any file that keeps the structure of its type and says how much there is in all."""
     from ctxguard.config import load_context_config
     from ctxguard.files.reader import read_file
 
@@ -64,7 +64,7 @@ def read(
 
 
 def _range(text: str | None, option: str) -> tuple[int, int] | None:
-    """Read `A:B`, `A:` or `:B`."""
+    """Parse a range of numbers: `A:B`, `A:`, `:B`, or `A` for a single one."""
     if text is None:
         return None
     first, colon, last = text.partition(":")
