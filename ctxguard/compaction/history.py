@@ -87,9 +87,9 @@ def _summarizer_of(summarizer: Summarizer | str | None) -> Summarizer | None:
 class HistoryCompactor(OfOneProcess, FollowedStage):
     """Replaces old exchanges with a summary when a history grows too long, as a stage or on its own.
 
-    The system message, the task, pins, the latest messages, the last exchange, and the user message that opened its
-    turn are not summarized if they fit. If they do not fit, they are summarized in this order: the user message that
-    opened the turn, the task, and the older of the latest messages. The system message, pins, and the last exchange
+    System messages, the task, pins, the latest messages, the last exchange, and the user message that opened its turn
+    are not summarized if they fit. If they do not fit, they are summarized in this order: the user message that
+    opened the turn, the task, and the older of the latest messages. System messages, pins, and the last exchange
     always stay; if they alone exceed the limit, this is logged, and the result says so. In a chain with a budget, the
     last user message and the latest messages stay as well, because the checks of the chain require them.
 
@@ -99,8 +99,8 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
     missing.
 
     Args:
-        config: The number of tokens above which to compact, and the number after it; None means the settings of the
-            configuration file. In a chain with a smaller budget, both shrink in proportion.
+        config: The number of tokens above which to compact, and the target of a compaction; None means the settings of
+            the configuration file. In a chain with a smaller budget, both shrink in proportion.
         summarizer: Function that takes a prompt and returns a summary. It may be async in async calls. A string such as
             `openai:gpt-5-mini` names a model, which is called through PydanticAI or LangChain. None always uses the
             head and tail of the transcript.
@@ -108,7 +108,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
             logged.
         store: Store for the summaries; None keeps them in the memory of this process.
         instructions: The beginning of the summarizer's prompt.
-        rules: Detectors of what is masked in the summarizer's input if no masking stage ran before; None means
+        rules: Detectors for masking the summarizer's input if no masking stage ran before; None means
             `ctxguard.pii.STANDARD`.
         timeout: Maximum duration of one request, in seconds; None means no limit.
         max_input: Maximum number of tokens in one request; longer transcripts are summarized in parts.

@@ -81,7 +81,7 @@ class CompactionPlan:
 
     Args:
         draft: A draft with the settings of the conversation.
-        config: The number of tokens above which to compact, and the number after it.
+        config: The number of tokens above which to compact, and the target of a compaction.
         keeps_latest: Whether the last user message and the latest messages are never summarized, as in a chain with a
             budget, whose checks require them.
 
@@ -245,7 +245,7 @@ class CompactionPlan:
         return draft.revise(artifacts, action="summarised", reason=_FALLBACK if fallback else _OLDER)
 
     def _kept_before(self, begin: int, also: set[int | None]) -> Iterable[int]:
-        """Yield the positions of artifacts before `begin` that stay: authority, pins, and the exchanges in `also`."""
+        """Yield the positions before exchange `begin` that stay: system, task, pins, and the exchanges in `also`."""
         history = self.history
         numbers = {*history.pinned[: bisect_left(history.pinned, begin)]}
         numbers.update(n for n in also if n is not None and n < begin)

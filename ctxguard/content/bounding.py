@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Final
 
@@ -26,37 +26,34 @@ _FULL_ENOUGH = 0.93  # a view that uses this share of the limit is accepted with
 
 @dataclass(frozen=True, slots=True)
 class MeasuredText:
-    """The result of comparing a text with a token limit.
+    """How many tokens a text has.
 
     Attributes:
         tokens: Number of tokens in the text, or an extrapolation from its start.
         ratio: Average number of characters per token.
         exact: Whether the whole text was counted.
-        over: Whether the text has more tokens than the limit.
     """
 
     tokens: int
     ratio: float
-    exact: bool = field(kw_only=True)
-    over: bool = field(kw_only=True)
+    exact: bool
 
 
-def measure(text: str, max_tokens: int | None, count: Count) -> MeasuredText:
-    """Compare a text with a token limit; a text far above the limit is counted only in part.
+def measure(text: str, max_tokens: int, count: Count) -> MeasuredText:
+    """Count the tokens in a text, but of a text far above a limit only those at its start.
 
     The start of a text never has noticeably more tokens than the whole, because a cut splits only one token. So a text
     whose start is well over the limit is over the limit, too. Each start is four times as long as the one before, so
-    less than twice the text's length is counted in total. With `max_tokens=None`, the whole text is counted.
+    less than twice the text's length is counted in total.
     """
-    length = 0 if max_tokens is None else max(2048, 12 * max_tokens)
-    while max_tokens is not None and length < len(text) // 2:
+    length = max(2048, 12 * max_tokens)
+    while length < len(text) // 2:
         tokens = count(text[:length])
         if tokens > max_tokens * 1.25 + 32:
-            return MeasuredText(round(tokens * len(text) / length), length / tokens, exact=False, over=True)
+            return MeasuredText(round(tokens * len(text) / length), length / tokens, exact=False)
         length *= 4
     tokens = count(text)
-    over = max_tokens is not None and tokens > max_tokens
-    return MeasuredText(tokens, len(text) / max(1, tokens), exact=True, over=over)
+    return MeasuredText(tokens, len(text) / max(1, tokens), exact=True)
 
 
 def fit(processor: Processor, max_tokens: int, count: Count, ratio: float) -> View:
@@ -147,7 +144,7 @@ def bound(
         by: Name of the program that shortens the text, for the marker; empty if the reader of the view asked for it.
     """
     measured = measure(text, max_tokens, count)
-    if not measured.over:
+    if measured.tokens <= max_tokens:
         info = TruncationInfo(tokens_shown=measured.tokens, tokens_total=measured.tokens)
         return Bounded(text, info, file_type or detect(text))
     source = Source(text, handle=handle, by=by)
@@ -186,7 +183,7 @@ def show(
 
 def _view(processor: Processor, source: Source, known: MeasuredText, max_tokens: int, count: Count) -> View:
     """Return the view that only the processor's `Limits` shorten, if it fits; else one within the tokens as well."""
-    if not known.over and source.gap is None:
+    if known.tokens <= max_tokens and source.gap is None:
         view = processor.view(_AMPLE * len(source.text) + 1000)
         tokens = count(view.text) if view.cut else known.tokens
         if tokens <= max_tokens:

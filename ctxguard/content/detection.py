@@ -68,17 +68,14 @@ def _bracketed(start: str) -> FileType:
         return FileType.CONSOLE
     if re.match(r"\[\d+\]\s*[<\w]", start) and _share(lines[:200], _SNAPSHOT) > 0.3:
         return FileType.SNAPSHOT
-    if re.match(r"\[\s*(?:[\[{\"\]\d\-]|true|false|null)", start) and not _is_stamp(start):
+    is_stamp = re.match(r"\[\d[^\],\[]*[-/:][^\],\[]*\]?", start) is not None  # a time in brackets
+    if not is_stamp and re.match(r"\[\s*(?:[\[{\"\]\d\-]|true|false|null)", start):
         return FileType.JSON
     if start[0] == "[":
         return _by_lines(lines[:200], start)
     if len(lines) > 1 and lines[0].endswith("}") and all(re.match(r'\{\s*["}]', line) for line in lines[:20]):
         return FileType.JSONL
     return FileType.JSON if re.match(r'\{\s*["}]', start) else _by_lines(lines[:200], start)
-
-
-def _is_stamp(start: str) -> bool:
-    return re.match(r"\[\d[^\],\[]*[-/:][^\],\[]*\]?", start) is not None
 
 
 def _tagged(start: str) -> FileType:
@@ -130,10 +127,6 @@ def _is_yaml(lines: list[str]) -> bool:
     return keys >= 2 and all(map(_AT_MARGIN.match, margin))
 
 
-def _is_markdown(lines: list[str], start: str) -> bool:
-    return _share(lines, _MARKDOWN) > 0.3 or start.startswith("# ")
-
-
 def _is_log(lines: list[str], start: str) -> bool:
     if _share(lines, _STAMP) > 0.3 or _share(lines, _LEVEL) > 0.3:
         return True
@@ -147,6 +140,6 @@ _TESTS: Final[tuple[tuple[FileType, Callable[[list[str], str], bool]], ...]] = (
     (FileType.CSV, lambda lines, _: _is_table(lines)),
     (FileType.CODE, lambda lines, _: _share(lines, _CODE) > 0.25),
     (FileType.YAML, lambda lines, _: _is_yaml(lines)),
-    (FileType.MARKDOWN, _is_markdown),
+    (FileType.MARKDOWN, lambda lines, start: _share(lines, _MARKDOWN) > 0.3 or start.startswith("# ")),
 )
 """The tests, in this order because a log may look like a table and a table may look like YAML."""

@@ -92,7 +92,7 @@ def _size_of(tree: object) -> str:
 
 
 def _values(tree: object) -> Iterator[tuple[str, str, bool]]:
-    """Yield keys, values, and whether a value is a name. A long string yields the names in it, or its beginning."""
+    """Yield each key, its value, and whether the value is a name. Of a long string, yield the names or the beginning."""
     for pair in walk(tree):
         key, node = pair
         names = list(names_under([pair]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 Labeled = tuple[str, str]
@@ -66,7 +67,7 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def _runs(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the distinctive strings in a text, each after the offset at which its match begins."""
+    """Yield an offset and a string for each distinctive string in a text, including repeated ones."""
     for match in _RUN.finditer(text):
         if not _MARKED.search(match[0]):  # most words; what is removed below adds no mark
             continue
@@ -159,15 +160,11 @@ def tree_of(text: str) -> object:
         return None
     from ctxguard.content.processors.json_tree import parse_json, parse_start
 
-    try:
-        tree = parse_json(text) if len(text) <= _HEAD else parse_start(text[:_HEAD])
-    except ValueError:
-        # Tools often truncate their output; the complete part is still JSON with keys.
-        try:
-            tree = parse_start(text[:_HEAD])
-        except ValueError:
-            return None
-    return tree if isinstance(tree, (dict, list)) else None
+    # Tools often truncate their output; the complete part is still JSON with keys.
+    for parse in (parse_json, parse_start) if len(text) <= _HEAD else (parse_start,):
+        with suppress(ValueError):
+            return parse(text[:_HEAD])
+    return None
 
 
 def walk(tree: object) -> Iterator[tuple[str, object]]:

@@ -144,9 +144,9 @@ class Source:
         return self.gap is None or self.lines is not None
 
     def sampled(self, size: int) -> Source:
-        """Return a source with about `size` characters from both ends of the text together, split at line breaks.
+        """Return a source with only the ends of the text, about `size` characters together, split at line breaks.
 
-        A text of up to `size` characters, or one with a gap, is returned as it is. The lines are counted first.
+        A source of up to `size` characters, or with a gap already, is returned unchanged.
         """
         text = self.text
         if self.gap is not None or len(text) <= size:

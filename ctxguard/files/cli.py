@@ -79,12 +79,6 @@ def _range(text: str | None, option: str) -> tuple[int, int] | None:
 
 def _as_json(result: FileExtractionResult) -> str:
     values = asdict(result)
-    content = result.content
-    if content is not None and not isinstance(content, str):
-        values["content"] = {
-            "mime_type": content.mime_type,
-            "width": content.width,
-            "height": content.height,
-            "bytes": len(content.data),
-        }
+    if isinstance(image := values["content"], dict):
+        image["bytes"] = len(image.pop("data"))
     return json.dumps(values, ensure_ascii=False, indent=1, default=str)

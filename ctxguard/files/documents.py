@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -100,13 +100,11 @@ def _sheet(entry: Mapping[str, object], limits: Limits, requested: tuple[int, in
     if len(head) + len(tail) - 1 == rows:
         head, tail = head + tail, []
     whole = "\n".join(row.raw for row in head) + "\n"
-    if requested is None:
-        return Sheet(
-            name, TableProcessor(Table(head[0], head[1:], tail, rows), limits, text=whole), rows, f"{rows} rows"
-        )
-    first, last = requested[0], min(requested[1], rows)
-    table = Table(head[0], head[1:], [], max(0, last - first + 1), first=first)
-    extent = f"rows {first}-{last} of {rows}" if first <= last else f"{rows} rows, none of {first}-{requested[1]}"
+    table, extent = Table(head[0], head[1:], tail, rows), f"{rows} rows"
+    if requested is not None:
+        first, last = requested[0], min(requested[1], rows)
+        table = replace(table, tail=[], total=max(0, last - first + 1), first=first)
+        extent = f"rows {first}-{last} of {rows}" if first <= last else f"{rows} rows, none of {first}-{requested[1]}"
     return Sheet(name, TableProcessor(table, limits, text=whole), rows, extent)
 
 

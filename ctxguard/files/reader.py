@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _HEAD: Final = 65_536  # bytes that are read to detect the type
 _WINDOW: Final = 262_144  # bytes that are read from each end of a large text
 _MAX_ROWS: Final = 100_000  # maximum rows that are read from a requested range
-_DOCUMENTS: Final = {FileType.PDF: "pdf", FileType.DOCX: "docx", FileType.PPTX: "pptx"}
+_DOCUMENTS: Final = (FileType.PDF, FileType.DOCX, FileType.PPTX)
+_WITHOUT_LINES: Final = (FileType.AUDIO, FileType.BINARY, FileType.IMAGE, FileType.SPREADSHEET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ def _require_range(file_type: FileType, request: _Request) -> None:
     """Refuse rows for files that are not tables, and lines for files that are not shown as text."""
     if request.rows is not None and file_type not in (FileType.CSV, FileType.SPREADSHEET):
         raise RefusedError(f"is {file_type.value}, which has no rows; ask for lines, or for all of it")
-    if request.lines is not None and _READERS.get(file_type, _read_text) not in _WITH_LINES:
+    if request.lines is not None and file_type in _WITHOUT_LINES:
         raise RefusedError(f"is {file_type.value}, which has no lines; ask for rows of a table, or for all of it")
 
 
@@ -225,7 +226,7 @@ def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
 
 
 def _read_document(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
-    text = converted(file, _DOCUMENTS[kind], cache_dir=request.cache_dir)
+    text = converted(file, kind.value, cache_dir=request.cache_dir)
     if not text.strip():
         text = "[holds no text; pages that are pictures need text recognition]\n"
     return _read_converted(text, kind, metadata, request)
@@ -300,4 +301,3 @@ _READERS: Final[dict[FileType, Callable[[BinaryIO, FileType, FileMetadata, _Requ
     FileType.IMAGE: _read_image,
     FileType.SPREADSHEET: _read_spreadsheet,
 }
-_WITH_LINES: Final = (_read_text, _read_document, _read_archive)

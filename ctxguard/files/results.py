@@ -101,7 +101,7 @@ class _Preview:
             return result
         text, data, file_type = written
         measured = measure(text, self.truncation.threshold, self.count)
-        if not measured.over:
+        if measured.tokens <= self.truncation.threshold:
             return result
         detected = file_type or detect(text)
         handle = None if self.saves is None else handle_of(data)
@@ -250,7 +250,7 @@ def recall_tool(
         data = _place(store, workspace, None).get(NAMESPACE, name) if _HANDLE.fullmatch(name) else None
         if data is None:
             return f"[nothing is saved under handle {name if name.isalnum() and len(name) < 80 else repr(handle)[:80]}]"
-        if not (_is_line(first_line) and (last_line is None or _is_line(last_line))):
+        if type(first_line) is not int or type(last_line) not in (int, type(None)):  # models may pass anything
             return "[first_line and last_line are numbers of lines, counted from 1]"
         return _slice(data, first_line, last_line, contains, max_tokens=max_tokens, count=count)
 
@@ -288,10 +288,6 @@ def handle_of(content: str | bytes) -> str:
     """Return the handle of some content: a hash of 20 letters, without digits, which masking rules might match."""
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return hashlib.blake2b(data, digest_size=10).hexdigest().encode().translate(_LETTERS).decode()
-
-
-def _is_line(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)
 
 
 def _slice(data: bytes, first: int, last: int | None, contains: str | None, *, max_tokens: int, count: Count) -> str:

@@ -106,7 +106,7 @@ def _document(extension: str) -> Callable[[BinaryIO], str]:
 
 
 def _refuse_bomb(file: BinaryIO) -> None:
-    """Refuse a zip bomb, an encrypted document, and an Office file from before 2007."""
+    """Raise ConversionError for a zip bomb, an encrypted document, or an Office file from before 2007."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     start = file.read(8)
@@ -163,12 +163,8 @@ def _to_json(sheets: Sequence[_Sheet]) -> str:
         if keep == 1:
             raise ConversionError(f"has rows of more than {MAX_TEXT} characters, which is more than can be shown")
         keep //= 2
-        sheets = [_with_ends(sheet, keep) for sheet in sheets]
+        sheets = [{**sheet, "head": sheet["head"][:keep], "tail": sheet["tail"][-keep:]} for sheet in sheets]
     return text
-
-
-def _with_ends(sheet: _Sheet, keep: int) -> _Sheet:
-    return {**sheet, "head": sheet["head"][:keep], "tail": sheet["tail"][-keep:]}
 
 
 class _Sheet(TypedDict):
@@ -259,7 +255,7 @@ def _archive(file: BinaryIO) -> str:
 
 def _tar_listing(file: BinaryIO) -> str:
     lines: list[str] = []
-    with tarfile.open(fileobj=_Bounded(file), mode="r|*") as tar:
+    with tarfile.open(fileobj=file, mode="r|*") as tar:
         for number, member in enumerate(tar, 1):
             lines.append(f"{member.size:>12} {member.name}")
             if number == MAX_ENTRIES:
@@ -283,23 +279,6 @@ def _single(unpacked: BinaryIO) -> str:
 
 def _listing(lines: list[str], total: str) -> str:
     return "\n".join([total, *(line.encode("utf-8", "replace").decode() for line in lines)]) + "\n"
-
-
-class _Bounded(io.RawIOBase):
-    """Reads a file, and raises an error after `MAX_UNPACKED` bytes."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._left = file, MAX_UNPACKED
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._left -= len(data)
-        if self._left < 0:
-            raise ConversionError("is too large to be listed")
-        return data
 
 
 CONVERTERS: Final[dict[str, Callable[[BinaryIO], str]]] = {

@@ -54,16 +54,16 @@ class CodeProcessor(TextProcessor):
     def _whole_blocks(self, available: int, lines: int | None) -> set[int] | None:
         """Return the indexes of the blocks to show in full; None if not even the first lines of all blocks fit."""
         available -= sum(min(len(block.title), 200) + 24 for block in self._blocks)
-        left = None if lines is None else lines - 1 - 2 * len(self._blocks)
-        if available < 0 or (left is not None and left < 0):
+        left = (1 << 40 if lines is None else lines) - 1 - 2 * len(self._blocks)
+        if available < 0 or left < 0:
             return None
         whole: set[int] = set()
         for index, block in enumerate(self._blocks):
             cost = block.size - min(len(block.title), 200) - 24
-            if cost <= available and (left is None or len(block.lines) - 2 <= left):
+            if cost <= available and len(block.lines) - 2 <= left:
                 whole.add(index)
                 available -= cost
-                left = None if left is None else left - (len(block.lines) - 2)
+                left -= len(block.lines) - 2
         return whole
 
     def _drawn(self, whole: set[int]) -> View:

@@ -47,6 +47,7 @@ class SnapshotProcessor:
         self._source, self._limits = source.sampled(_SAMPLE), limits
         self._lines = _read(self._source.text)
         self._acting = sum(line.acts for line in self._lines)
+        self._deepest = max((line.level for line in self._lines), default=0)
         self._drawn: dict[int, list[str]] = {}
 
     def view(self, available: int) -> View:
@@ -58,19 +59,16 @@ class SnapshotProcessor:
         for depth in self._depths():
             drawn = self._down_to(depth)
             if sum(map(len, drawn)) + len(drawn) <= free:
-                return self._view(drawn, whole=depth >= self._deepest())
+                return self._view(drawn, whole=depth >= self._deepest)
         return self._only_acting(max(0, free))
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return the marker, then only the handle or the number of interactive elements, then `…`."""
         return resorts(self._source, f"{self._acting} interactive elements")
 
-    def _deepest(self) -> int:
-        return max((line.level for line in self._lines), default=0)
-
     def _depths(self) -> Iterable[int]:
-        deepest = self._deepest()
-        limit = deepest if self._limits.depth is None else min(deepest, self._limits.depth)
+        """Return the levels to try, the deepest one first."""
+        limit = self._deepest if self._limits.depth is None else min(self._deepest, self._limits.depth)
         return sorted({limit, *(depth for depth in (12, 9, 7, 5, 4, 3, 2, 1, 0) if depth < limit)}, reverse=True)
 
     def _down_to(self, depth: int) -> list[str]:

@@ -35,7 +35,7 @@ class TextProcessor:
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source = _with_short_lines(source, limits.line_length)
-        self._shortened = self._source.text is not source.text
+        self._shortened = self._source.text != source.text
         self._lines, self._first, self._last = _lines_shown(limits)
         self._total = source.line_count()
 
@@ -106,20 +106,16 @@ def _with_short_lines(source: Source, length: int | None) -> Source:
     if length is None:
         return source
     length = max(length, _MIN_LINE)
-    if source.gap is None:
-        text = shorten_lines(source.text, length)
-        return (
-            source if text == source.text else replace(source, text=text, size=source.total, lines=source.line_count())
-        )
-    head = shorten_lines(source.text[: source.gap], length)
-    tail = shorten_lines(source.text[source.gap :], length)
-    return replace(source, text=head + tail, gap=len(head), lines=source.lines or source.line_count())
+    head = shorten_lines(source.text[: source.head_end], length)
+    tail = shorten_lines(source.text[source.head_end :], length)
+    gap = None if source.gap is None else len(head)
+    return replace(source, text=head + tail, gap=gap, size=source.total, lines=source.line_count())
 
 
 def resorts(source: Source, total: str) -> tuple[str, ...]:
-    """Return the fallbacks of a processor whose marker is a line in brackets.
+    """Return the fallbacks of a processor: a marker in brackets, then only the handle or the total, then `…`.
 
-    They are the marker, then only the handle or `total` (such as `12 lines`), then `…`.
+    `total` says how much there is, such as `12 lines`.
     """
     return (f"[{source.note('0 of ' + total)}]", f"[{source.handle or total}]", "…")
 

@@ -49,8 +49,11 @@ class YamlProcessor(JsonProcessor):
         return super()._is_whole(cuts, available) and self._sizes.of(self._tree, available) <= available
 
     def _written(self, tree: Tree, cuts: Cuts) -> str:
-        documents = cast("list[Tree]", tree) if len(self._documents) > 1 else [tree]
-        return _dumped(documents) + f"# {self._note(cuts)}\n"
+        several = len(self._documents) > 1
+        documents = cast("list[Tree]", tree) if several else [tree]
+        options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 10_000}
+        text: str = yaml.dump_all(documents, Dumper=_Dumper, explicit_start=several, **options)
+        return f"{text}# {self._note(cuts)}\n"
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return an empty mapping or list with the note as a comment, then without it."""
@@ -135,14 +138,6 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
 
 
 _Dumper.add_representer(Number, _Dumper.as_written)
-
-
-def _dumped(documents: list[Tree]) -> str:
-    several = len(documents) > 1
-    text: str = yaml.dump_all(
-        documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000, explicit_start=several
-    )
-    return text
 
 
 def _first_entries(text: str) -> str:
