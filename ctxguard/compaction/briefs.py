@@ -170,7 +170,7 @@ class _BriefWriter:
                     if place not in chosen[kind] and tokens <= available:
                         chosen[kind][place] = text
                         available, left = available - tokens, left - tokens
-        parts |= {kind: "\n".join(_listed(found)) for kind, found in chosen.items()}
+        parts |= {kind: "\n".join(_join_lines(found)) for kind, found in chosen.items()}
         sections = [f"{title}\n{parts[kind]}" for kind, title in _TITLES.items() if parts[kind]]
         steps = self.trail.text(left, count=self.count) if self.trail.steps and left > 0 else ""
         return "\n".join([*sections, steps] if steps else sections)
@@ -233,7 +233,7 @@ def _matching(for_: str, said: Sequence[str], others: Sequence[_Line]) -> list[_
     return [others[place] for place in sorted(ranks, key=lambda place: (ranks[place], place))]
 
 
-def _listed(chosen: Mapping[tuple[int, int], str]) -> Iterator[str]:
+def _join_lines(chosen: Mapping[tuple[int, int], str]) -> Iterator[str]:
     """Yield one line for each exchange from which a sentence was chosen, in order."""
     for _, places in groupby(sorted(chosen), key=lambda place: place[0]):
         yield "- " + " ".join(chosen[place] for place in places)

@@ -127,14 +127,14 @@ class CompactionPlan:
             seen=number + 1,
             authority=authority,
             fixed=fixed + unit.tokens * stays,
-            tokens=state.tokens + self._counted(number) * (not stays),
+            tokens=state.tokens + self._tokens_of(number) * (not stays),
         )
         return self._cut(state, number) if self._total(state) > self.limit else state
 
     def _stays(self, number: int, gives_up: int = 0) -> bool:
         return (number == self._task and gives_up < 2) or self.history.spans[number].is_pinned
 
-    def _counted(self, number: int) -> int:
+    def _tokens_of(self, number: int) -> int:
         """Return the number of tokens in an exchange, 0 for recalled messages, which have a budget of their own."""
         is_recalled = record_title(self.history.artifacts[self.history.start(number)]) == RECALLED
         return 0 if is_recalled else self.history.spans[number].tokens
@@ -159,9 +159,9 @@ class CompactionPlan:
         """Return the number of tokens that stay after a cut, without the summary."""
         anchor = self._anchor(cut)
         opening = 0 if anchor is None else self.history.spans[anchor].tokens
-        return self.draft.overhead + state.fixed + tokens + opening - self._freed(state, cut)
+        return self.draft.overhead + state.fixed + tokens + opening - self._freed_tokens(state, cut)
 
-    def _freed(self, state: _State, cut: _Compaction) -> int:
+    def _freed_tokens(self, state: _State, cut: _Compaction) -> int:
         """Return the number of tokens in the task if this cut is the first that removes it, else 0."""
         task, last = self._task, state.cut
         if task is None or task >= cut.begin or cut.gives_up < 2 or (last.gives_up > 1 and task < last.begin):
@@ -196,7 +196,7 @@ class CompactionPlan:
         while (
             begin < end and self._staying(state, self._cut_at(begin, gives_up, number), tokens) + usual > self._target
         ):
-            tokens -= 0 if self._stays(begin) else self._counted(begin)
+            tokens -= 0 if self._stays(begin) else self._tokens_of(begin)
             begin += 1
         cut = self._cut_at(begin, gives_up, number)
         staying = self._staying(state, cut, tokens)
@@ -205,7 +205,7 @@ class CompactionPlan:
         is_worth_it = gain >= self.limit // _LEAST_GAIN or (gain > 0 and staying + allowance <= self.limit)
         if begin == state.cut.begin or allowance < least or not is_worth_it:
             return state
-        fixed = state.fixed - self._freed(state, cut)
+        fixed = state.fixed - self._freed_tokens(state, cut)
         return replace(state, cuts=(*state.cuts, cut), fixed=fixed, tokens=tokens, allowance=allowance)
 
     def _left(self, number: int) -> list[int]:

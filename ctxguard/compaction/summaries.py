@@ -121,12 +121,12 @@ def openai_summarizer(client: object, model: str) -> Callable[[str], str | Await
 
     def summarize(prompt: str) -> str | Awaitable[str]:
         reply = create(model=model, messages=[{"role": "user", "content": prompt}])
-        return _awaited(reply) if isinstance(reply, Awaitable) else _choice(reply)
+        return _await_choice(reply) if isinstance(reply, Awaitable) else _choice(reply)
 
     return summarize
 
 
-async def _awaited(reply: Awaitable[object]) -> str:
+async def _await_choice(reply: Awaitable[object]) -> str:
     return _choice(await reply)
 
 
@@ -220,7 +220,7 @@ class Summaries:
         """
         summary = self._known.get(key)
         if summary is None:
-            value = yield from self._stored(Ask(self.store.get, (NAMESPACE, key), is_read=True))
+            value = yield from self._access(Ask(self.store.get, (NAMESPACE, key), is_read=True))
             summary = value.decode("utf-8", "replace") if isinstance(value, bytes) else None
             if summary is not None:
                 self._known.put(key, summary)
@@ -257,7 +257,7 @@ class Summaries:
         except BaseException:  # canceled, or the driver stopped, so it answers no further request
             self._release(key, claim)
             raise
-        yield from self._stored(Ask(self._release, (key, claim)))
+        yield from self._access(Ask(self._release, (key, claim)))
         if made is None:
             self._failed.put(key, value=True)
         else:
@@ -268,10 +268,10 @@ class Summaries:
         """Claim the work for a key and return None, or return the summary of the worker that has claimed it before."""
         patience = (60.0 if self.timeout is None else self.timeout) * (requests + 1)
         claim = partial(self.store.put_new, ttl=patience)
-        standing = yield from self._stored(Ask(claim, (CLAIMS, key, mine)))
+        standing = yield from self._access(Ask(claim, (CLAIMS, key, mine)))
         if standing is None or standing == mine:
             return (yield from self.known(key))  # it may have been made between the look-up and the claim
-        made = yield from self._stored(Ask(self._wait, (key, patience)))
+        made = yield from self._access(Ask(self._wait, (key, patience)))
         return made.decode("utf-8", "replace") if isinstance(made, bytes) else None
 
     def _release(self, key: str, mine: bytes) -> None:
@@ -348,10 +348,10 @@ class Summaries:
     def _keep(self, key: str, text: str) -> Generator[Ask, object, str]:
         """Store a summary unless the key has one, and return the stored summary, so that all workers use the same."""
         data = text.encode("utf-8", "replace")
-        standing = yield from self._stored(Ask(self.store.put_new, (NAMESPACE, key, data)))
+        standing = yield from self._access(Ask(self.store.put_new, (NAMESPACE, key, data)))
         return standing.decode("utf-8", "replace") if isinstance(standing, bytes) else text
 
-    def _stored(self, ask: Ask) -> Generator[Ask, object, object]:
+    def _access(self, ask: Ask) -> Generator[Ask, object, object]:
         """Access the store. If it fails, log that and return None, as for an empty store."""
         try:
             return (yield ask)

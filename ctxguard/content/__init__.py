@@ -1,4 +1,4 @@
-"""Views of texts and files within a hard token limit, by type. The public names of `ctxguard.files` are here, too."""
+"""Views of texts and files within a hard token limit. The package also exports the names of `ctxguard.files`."""
 
 from ctxguard.settings import names_in_stub
 

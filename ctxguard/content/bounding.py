@@ -72,7 +72,7 @@ def fit(processor: Processor, max_tokens: int, count: Count, ratio: float) -> Vi
             if best is not None and view.text == best.text:
                 break
             if best is None or len(view.text) > len(best.text):
-                best = _counted(view, tokens)
+                best = _with_tokens(view, tokens)
             if not view.cut or tokens >= max_tokens * _FULL_ENOUGH or step >= _STEPS // 2 + 1:
                 break
             low = available
@@ -95,10 +95,10 @@ def _smallest(processor: Processor, max_tokens: int, count: Count) -> View:
     smallest = processor.view(0)
     texts = (smallest.text, *processor.fallbacks())
     text = next((text for text in texts if count(text) <= max_tokens), "")
-    return _counted(replace(smallest, text=text, cut=True), count(text))
+    return _with_tokens(replace(smallest, text=text, cut=True), count(text))
 
 
-def _counted(view: View, tokens: int) -> View:
+def _with_tokens(view: View, tokens: int) -> View:
     return replace(view, info=replace(view.info, truncated=view.cut, tokens_shown=tokens))
 
 
@@ -187,7 +187,7 @@ def _view(processor: Processor, source: Source, known: MeasuredText, max_tokens:
         view = processor.view(_AMPLE * len(source.text) + 1000)
         tokens = count(view.text) if view.cut else known.tokens
         if tokens <= max_tokens:
-            return _counted(view, tokens)
+            return _with_tokens(view, tokens)
     return fit(processor, max_tokens, count, known.ratio)
 
 

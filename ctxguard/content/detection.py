@@ -52,9 +52,9 @@ def detect(text: str) -> FileType:
     """
     start = text[:_SAMPLE].lstrip("\ufeff \t\r\n")
     if start[:1] in ("{", "["):
-        return _bracketed(start)
+        return _detect_bracketed(start)
     if start[:1] == "<" and re.match(r"<[!?A-Za-z]", start):
-        return _tagged(start)
+        return _detect_markup(start)
     lines = [line for line in start.splitlines() if line.strip()]
     if len(text) > _SAMPLE:
         lines = lines[:-1]
@@ -62,7 +62,7 @@ def detect(text: str) -> FileType:
     return _by_lines(lines[:200], start)
 
 
-def _bracketed(start: str) -> FileType:
+def _detect_bracketed(start: str) -> FileType:
     lines = [line.strip() for line in start.splitlines() if line.strip()]
     if _share(lines[:50], _CONSOLE) > 0.5:
         return FileType.CONSOLE
@@ -78,7 +78,7 @@ def _bracketed(start: str) -> FileType:
     return FileType.JSON if re.match(r'\{\s*["}]', start) else _by_lines(lines[:200], start)
 
 
-def _tagged(start: str) -> FileType:
+def _detect_markup(start: str) -> FileType:
     if re.match(r"(?is)<!doctype html|<html|(?:<!--.*?-->\s*)?<!doctype html", start) or re.search(
         r"(?i)<(?:body|head)\b", start[:4000]
     ):

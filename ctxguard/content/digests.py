@@ -92,7 +92,7 @@ def _size_of(tree: object) -> str:
 
 
 def _values(tree: object) -> Iterator[tuple[str, str, bool]]:
-    """Yield each key, its value, and whether the value is a name. Of a long string, yield the names or the beginning."""
+    """Yield each key, its value, and whether that is a name. Of a long string, yield the names or the beginning."""
     for pair in walk(tree):
         key, node = pair
         names = list(names_under([pair]))

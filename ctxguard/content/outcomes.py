@@ -79,7 +79,7 @@ def outcome_of(text: str, *, ran: bool, reads: bool = False, flagged: bool = Fal
     lines = [line.strip() for line in ends_of(text).split("\n") if line.strip()]
     if not lines:
         return StepOutcome(failed=flagged, words="")
-    if ran and (ended := _run_ended(lines)) is not None:
+    if ran and (ended := _outcome_of_run(lines)) is not None:
         return ended
     is_error = flagged or (opens_with_error(text) and not (reads and len(lines) > _ERROR_LINES))
     if is_error:
@@ -94,7 +94,7 @@ def opens_with_error(text: str) -> bool:
     return OPENING_ERROR.match(f"\n{start}") is not None or _ERROR_FIELD.match(start) is not None
 
 
-def _run_ended(lines: list[str]) -> StepOutcome | None:
+def _outcome_of_run(lines: list[str]) -> StepOutcome | None:
     """Return the outcome from a test summary, an exit code, or an error in the last line; None without these."""
     summaries = [line for line in lines if _SUMMARY.fullmatch(line)]
     if summaries:

@@ -119,7 +119,7 @@ _VERSION: Final = "2"  # part of the names of cache files: to be raised when the
 _MAX_SIZE: Final = 200_000_000  # bytes; larger documents are refused
 
 
-def converted(
+def convert(
     file: BinaryIO,
     kind: str,
     *,

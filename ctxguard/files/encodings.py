@@ -151,7 +151,7 @@ def _is_other(char: str) -> bool:
 def _other_latin(sample: bytes, opinion: str | None) -> str | None:
     """Return the encoding of another Latin alphabet if Western Europe has no alphabet for the words; else None."""
     words = {word for word in _WORD.findall(sample) if not word.isascii()}
-    unwritten = {name: min(_unwritten(words, name, letters) for letters in _LATIN[name]) for name in _LATIN}
+    unwritten = {name: min(_count_unwritten(words, name, letters) for letters in _LATIN[name]) for name in _LATIN}
     windows = _C1.search(sample) is not None
 
     def order(name: str) -> tuple[int, bool, bool]:
@@ -166,7 +166,7 @@ def _other_latin(sample: bytes, opinion: str | None) -> str | None:
     return name if left <= (strange - 2 if agreed else (strange - 2) / 3) else None
 
 
-def _unwritten(words: set[bytes], encoding: str, letters: str) -> int:
+def _count_unwritten(words: set[bytes], encoding: str, letters: str) -> int:
     """Return the number of words that contain a letter which is not in `letters`, if they are in this encoding."""
     texts = (word.decode(encoding, "replace").strip(_AROUND) for word in words)
     return sum(any(not (c.isascii() or c in letters or c.lower() in letters) for c in text) for text in texts)

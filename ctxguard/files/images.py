@@ -71,7 +71,7 @@ def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryC
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _fitted(data, max_side, max_bytes)
+            return _fit(data, max_side, max_bytes)
     except RefusedError:
         raise
     except PIL.Image.DecompressionBombError:
@@ -80,7 +80,7 @@ def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryC
         raise RefusedError(f"is not an image that can be decoded ({type(error).__name__})") from None
 
 
-def _fitted(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, tuple[int, int]]:
+def _fit(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, tuple[int, int]]:
     from PIL import Image
 
     with Image.open(io.BytesIO(data)) as image:
@@ -94,10 +94,10 @@ def _fitted(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, 
         image.load()
         if mime and max(width, height) <= max_side and len(data) <= max_bytes:
             return _attachment(data, mime, width, height), (width, height)
-        return _scaled(image, max_side, max_bytes), (width, height)
+        return _scale(image, max_side, max_bytes), (width, height)
 
 
-def _scaled(image: Image.Image, max_side: int, max_bytes: int) -> BinaryContent:
+def _scale(image: Image.Image, max_side: int, max_bytes: int) -> BinaryContent:
     """Scale an image down until its data fits, as PNG or else as JPEG.
 
     The image is rotated as its EXIF data say, because the result contains no EXIF data.

@@ -80,7 +80,7 @@ def open_file(path: Path, root: Path | None) -> tuple[BinaryIO, FileMetadata]:
         RefusedError: If the file is outside the root, is not a regular file, or cannot be opened.
     """
     try:
-        real = _confined(path, root)
+        real = _resolve(path, root)
         _require_regular(real.stat().st_mode)
         descriptor = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     except (OSError, ValueError, RuntimeError) as error:
@@ -107,7 +107,7 @@ def one_line(path: Path) -> str:
     return name if len(name) <= 300 else f"{name[:300]}…"
 
 
-def _confined(path: Path, root: Path | None) -> Path:
+def _resolve(path: Path, root: Path | None) -> Path:
     """Resolve a path and require that it is inside the root. The result is opened as it is, since links may change."""
     if root is None:
         return path.resolve()
@@ -125,7 +125,7 @@ def _is_inside(descriptor: int, path: Path, root: Path | None) -> bool:
     link = Path(f"/proc/self/fd/{descriptor}")
     if link.is_symlink():
         return link.readlink().is_relative_to(root.resolve(strict=True))
-    return os.path.samestat(os.fstat(descriptor), _confined(path, root).stat())
+    return os.path.samestat(os.fstat(descriptor), _resolve(path, root).stat())
 
 
 def _require_regular(mode: int) -> None:

@@ -16,7 +16,7 @@ from ctxguard.content.bounding import fit, show
 from ctxguard.content.processors.table import find_delimiter, write_row
 from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Source, TruncationInfo
 from ctxguard.errors import ConfigError, reason_of
-from ctxguard.files.documents import DEFAULT_CACHE, converted, read_sheets
+from ctxguard.files.documents import DEFAULT_CACHE, convert, read_sheets
 from ctxguard.files.encodings import find_encoding, is_guessed
 from ctxguard.files.images import BinaryContent, fit_image
 from ctxguard.files.opening import FileMetadata, RefusedError, one_line, open_file
@@ -226,13 +226,13 @@ def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
 
 
 def _read_document(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
-    text = converted(file, kind.value, cache_dir=request.cache_dir)
+    text = convert(file, kind.value, cache_dir=request.cache_dir)
     if not text.strip():
         text = "[holds no text; pages that are pictures need text recognition]\n"
-    return _read_converted(text, kind, metadata, request)
+    return _show_text(text, kind, metadata, request)
 
 
-def _read_converted(text: str, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
+def _show_text(text: str, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     limits = request.config.limits()
     if request.lines is not None:
         text = pick_lines(text, *request.lines)
@@ -244,7 +244,7 @@ def _read_spreadsheet(
     file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
 ) -> FileExtractionResult:
     limits = request.config.limits() if request.rows is None else NO_LIMITS
-    text = converted(file, "spreadsheet", cache_dir=request.cache_dir, rows=request.rows)
+    text = convert(file, "spreadsheet", cache_dir=request.cache_dir, rows=request.rows)
     processor = read_sheets(text, limits, rows=request.rows)
     whole = processor.view(1 << 40)
     if not whole.text:
@@ -270,7 +270,7 @@ def _read_image(file: BinaryIO, file_type: FileType, metadata: FileMetadata, req
 
 
 def _read_archive(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
-    return _read_converted(converted(file, "archive", cache_dir=None, timeout=20), kind, metadata, request)
+    return _show_text(convert(file, "archive", cache_dir=None, timeout=20), kind, metadata, request)
 
 
 def _read_metadata(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
@@ -280,7 +280,7 @@ def _read_metadata(file: BinaryIO, kind: FileType, metadata: FileMetadata, reque
         f"{kind.value} file, {metadata.mime_type}, {metadata.size} bytes, "
         f"changed {metadata.modified:%Y-%m-%d %H:%M} UTC, starts with bytes {start}\n"
     )
-    return _read_converted(text, kind, metadata, request)
+    return _show_text(text, kind, metadata, request)
 
 
 def _result(bounded: Bounded, metadata: FileMetadata) -> FileExtractionResult:

@@ -61,7 +61,7 @@ class _Folder:
             saved = (file for file in self.path.glob(f"{key}.*") if not file.is_symlink() and file.is_file())
             data = next((file.read_bytes() for file in saved), None)
         except OSError as error:
-            raise _failed(self.path, error) from None
+            raise _store_error(self.path, error) from None
         return data if data is not None and handle_of(data) == key else None
 
     def put_new(self, namespace: str, key: str, value: bytes) -> bytes:  # noqa: ARG002 - the signature of a store
@@ -75,11 +75,11 @@ class _Folder:
             if not self.path.is_dir():
                 raise StoreError(f"workspace {self.path} is not a folder; name a folder") from None
         except OSError as error:
-            raise _failed(self.path, error) from None
+            raise _store_error(self.path, error) from None
         return value
 
 
-def _failed(path: Path, error: OSError) -> StoreError:
+def _store_error(path: Path, error: OSError) -> StoreError:
     return StoreError(f"workspace {path} cannot be used: {(error.strerror or str(error)).lower()}; name another folder")
 
 
@@ -107,9 +107,9 @@ class _Preview:
         handle = None if self.saves is None else handle_of(data)
         if handle is not None and self.saves is not None:
             self.saves(detected).put_new(NAMESPACE, handle, data)
-        return self._shown(text, detected, handle, measured.tokens)
+        return self._show(text, detected, handle, measured.tokens)
 
-    def _shown(self, text: str, file_type: FileType, handle: str | None, tokens: int) -> str:
+    def _show(self, text: str, file_type: FileType, handle: str | None, tokens: int) -> str:
         most = self.truncation.max_preview_tokens
         size = f"{len(text)} characters"
         available = most - self.count(_head(handle, file_type, size, tokens)) - 4

@@ -32,7 +32,7 @@ def detect_file(name: str, head: bytes) -> FileType:
     """Return the type of a file by its extension, unless its first bytes (up to 65,536) contradict that."""
     suffix = Path(name).suffix.lower()
     named = _EXTENSIONS.get(suffix)
-    magic = _signed(head)
+    magic = _by_signature(head)
     if magic is FileType.ARCHIVE and head[:2] == b"PK":
         return named if named in _IN_ZIP else next((kind for part, kind in _OFFICE if part in head), FileType.ARCHIVE)
     if head.startswith(_OLE) and named in _NOT_TEXT:
@@ -48,7 +48,7 @@ def detect_file(name: str, head: bytes) -> FileType:
     return named
 
 
-def _signed(head: bytes) -> FileType | None:
+def _by_signature(head: bytes) -> FileType | None:
     """Return the type that the signature in the first bytes names, unless a text may begin like that."""
     if head[:4] == b"RIFF" and _is_binary(head):
         return FileType.IMAGE if head[8:12] == b"WEBP" else FileType.AUDIO

@@ -49,7 +49,7 @@ class CodeProcessor(TextProcessor):
         marker = self._marker(f"{self._total} of {self._total} lines shown")
         free = available - len(marker) - 1
         chosen = self._whole_blocks(free, limit)
-        return super().view(available) if chosen is None else self._drawn(chosen)
+        return super().view(available) if chosen is None else self._draw(chosen)
 
     def _whole_blocks(self, available: int, lines: int | None) -> set[int] | None:
         """Return the indexes of the blocks to show in full; None if not even the first lines of all blocks fit."""
@@ -66,7 +66,7 @@ class CodeProcessor(TextProcessor):
                 left -= len(block.lines) - 2
         return whole
 
-    def _drawn(self, whole: set[int]) -> View:
+    def _draw(self, whole: set[int]) -> View:
         out: list[str] = []
         shown = 0
         length = self._limits.line_length or 1 << 30

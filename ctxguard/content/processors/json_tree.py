@@ -74,14 +74,14 @@ class JsonProcessor:
         longest = self._note(Cuts(top_total=99999, top_shown=99999))
         tree, cuts = shrink(self._tree, available, self._limits, sizes=self._sizes, reserve=len(longest) + 10)
         is_whole = self._is_whole(cuts, available)
-        text = self._source.text if is_whole else self._written(tree, cuts)
+        text = self._source.text if is_whole else self._write(tree, cuts)
         return View(text, cut=not is_whole, info=self._info(cuts))
 
     def _is_whole(self, cuts: Cuts, available: int) -> bool:  # noqa: ARG002 - the subclass for YAML needs it
         return not cuts.any and not self._partial
 
-    def _written(self, tree: Tree, cuts: Cuts) -> str:
-        return render(self._noted(tree, cuts))
+    def _write(self, tree: Tree, cuts: Cuts) -> str:
+        return render(self._add_note(tree, cuts))
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return an array or object with only a short mark, then an empty one; for other values, the like."""
@@ -101,7 +101,7 @@ class JsonProcessor:
             shown = f"{cuts.top_shown} of {cuts.top_total} {self._kind()} shown; "
         return self._source.note(f"{shown}{self._source.total} characters in all")
 
-    def _noted(self, tree: Tree, cuts: Cuts) -> Tree:
+    def _add_note(self, tree: Tree, cuts: Cuts) -> Tree:
         text = self._note(cuts)
         if isinstance(tree, dict):
             return {**tree, mark_key(cast("dict[str, Tree]", self._tree)): text}

@@ -73,7 +73,7 @@ class SnapshotProcessor:
 
     def _down_to(self, depth: int) -> list[str]:
         if depth not in self._drawn:  # `view` is called several times until its tokens fit
-            self._drawn[depth] = _drawn(self._lines, depth, _LINE)
+            self._drawn[depth] = _draw(self._lines, depth, _LINE)
         return self._drawn[depth]
 
     def _only_acting(self, available: int) -> View:
@@ -116,7 +116,7 @@ def compress_snapshot(text: str, *, max_depth: int, preserve_interactive: bool =
     lines = _read(text)
     if not preserve_interactive:
         lines = [_Line(line.text, line.level, acts=False, marks=False) for line in lines]
-    drawn = _drawn(lines, max_depth - 1, _LINE)
+    drawn = _draw(lines, max_depth - 1, _LINE)
     if drawn == [line.text for line in lines]:
         return text
     return "\n".join(drawn) + ("\n" if text.endswith("\n") else "")
@@ -138,7 +138,7 @@ def _read(text: str) -> list[_Line]:
     return lines
 
 
-def _drawn(lines: list[_Line], depth: int, length: int) -> list[str]:
+def _draw(lines: list[_Line], depth: int, length: int) -> list[str]:
     """Return the lines down to a level and the interactive elements below; signs say how many elements are missing."""
     out: list[str] = []
     hidden, indent = 0, ""

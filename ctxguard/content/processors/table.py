@@ -85,7 +85,7 @@ class TableProcessor:
         head, tail = self._fill(free, frame)
         shown = len(head) + len(tail)
         missing = shown < self._total
-        cells = self._shortened([*head, *tail], frame)
+        cells = self._count_shortened([*head, *tail], frame)
         if not missing and not cells and self._head_line(frame) == self._header.raw:
             return View(self._text, cut=False, info=self._info(shown, frame, 0))
         lines = [self._head_line(frame), *(self._line(row, frame) for row in head)]
@@ -145,15 +145,15 @@ class TableProcessor:
             return False
         if limits.rows_head is not None and self._total > limits.rows_head + (limits.rows_tail or 0):
             return False
-        return not self._shortened([self._header, *self._rows], _Frame(self._columns, limits.cell))
+        return not self._count_shortened([self._header, *self._rows], _Frame(self._columns, limits.cell))
 
     def _line(self, row: TableRecord, frame: _Frame) -> str:
-        if frame.columns >= len(row.cells) and not self._shortened([row], frame):
+        if frame.columns >= len(row.cells) and not self._count_shortened([row], frame):
             return row.raw
         cells = row.cells[: frame.columns]
         return write_row([c if frame.cell is None else shorten(c, frame.cell) for c in cells], self._delimiter)
 
-    def _shortened(self, rows: Sequence[TableRecord], frame: _Frame) -> int:
+    def _count_shortened(self, rows: Sequence[TableRecord], frame: _Frame) -> int:
         """Return how many cells of the rows a frame shortens."""
         if frame.cell is None:
             return 0
@@ -222,7 +222,7 @@ def _read(source: Source, delimiter: str) -> tuple[list[TableRecord], list[Table
     head = [*_records(text[: end + 1], delimiter)]
     head = head[:-1] if len(head) > 1 else head
     start = max(len(text) - _WINDOW, source.tail_start, end + 1)
-    return head, _aligned(text[start:], delimiter, len(head[0].cells)) if head else []
+    return head, _read_aligned(text[start:], delimiter, len(head[0].cells)) if head else []
 
 
 def _count(source: Source, head: Sequence[TableRecord]) -> int:
@@ -278,7 +278,7 @@ def _records(text: str, delimiter: str) -> Iterator[TableRecord]:
             yield TableRecord(raw, cells)
 
 
-def _aligned(text: str, delimiter: str, columns: int) -> list[TableRecord]:
+def _read_aligned(text: str, delimiter: str, columns: int) -> list[TableRecord]:
     """Return the records of a text that may start inside a record.
 
     They start with the first of 40 lines after which the records have the right number of columns.

@@ -49,7 +49,7 @@ class TextProcessor:
         free = max(0, available - spare)
         head = self._head(int(free * _HEAD_SHARE))
         tail = self._tail(min(free - len(head), len(text) - len(head)))
-        return self._joined(head, tail)
+        return self._join(head, tail)
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return the marker, then only the handle or the number of lines, then `…`."""
@@ -71,7 +71,7 @@ class TextProcessor:
         at_line = len(tail) < len(text) and text[-len(tail) - 1] == "\n"
         return tail[start:] if not at_line and 0 < start < len(tail) // 2 else tail
 
-    def _joined(self, head: str, tail: str) -> View:
+    def _join(self, head: str, tail: str) -> View:
         first, last = count_lines(head), count_lines(tail)
         text = self._source.text
         clean = (not head or head.endswith("\n")) and (

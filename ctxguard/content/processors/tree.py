@@ -65,13 +65,13 @@ class Sizes:
 
     def of(self, node: Tree, cap: int) -> int:
         """Return the approximate length of a tree as compact JSON, or some number above `cap` if it exceeds `cap`."""
-        known = self._known(node, cap)
+        known = self._cached(node, cap)
         if known is not None:
             return known
         size, stack = 0, [node]
         while stack and size <= cap:
             part = stack.pop()
-            known = self._known(part, cap - size)
+            known = self._cached(part, cap - size)
             if known is not None:
                 size += known
             elif isinstance(part, dict):
@@ -89,7 +89,7 @@ class Sizes:
             self._measured[id(node)] = size, size <= cap
         return size
 
-    def _known(self, node: Tree, cap: int) -> int | None:
+    def _cached(self, node: Tree, cap: int) -> int | None:
         size, is_exact = self._measured.get(id(node), (0, False))
         return size if is_exact or size > cap else None
 
@@ -114,13 +114,13 @@ def render(node: Tree) -> str:
     if isinstance(node, Number):
         return str(node)
     if isinstance(node, dict):
-        return "{" + ",".join(f"{_quoted(key)}:{render(value)}" for key, value in node.items()) + "}"
+        return "{" + ",".join(f"{_quote(key)}:{render(value)}" for key, value in node.items()) + "}"
     if isinstance(node, list):
         return "[" + ",".join(map(render, node)) + "]"
-    return _quoted(node) if isinstance(node, str) else json.dumps(node)
+    return _quote(node) if isinstance(node, str) else json.dumps(node)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -183,7 +183,7 @@ def _shrink_array(node: list[Tree], available: int, depth: int, job: _Job) -> Tr
     if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
         job.cuts.nodes += len(node)
         return f"{MARK} array of {len(node)} items"
-    head, tail = _chosen(node, available, job)
+    head, tail = _choose_items(node, available, job)
     skipped = len(node) - head - tail
     kept = [*node[:head], *node[len(node) - tail :]]
     shares = _shares(kept, available - 2 - len(kept) - (_MARKER_SIZE if skipped else 0), job.sizes)
@@ -196,7 +196,7 @@ def _shrink_array(node: list[Tree], available: int, depth: int, job: _Job) -> Tr
     return items
 
 
-def _chosen(node: list[Tree], available: int, job: _Job) -> tuple[int, int]:
+def _choose_items(node: list[Tree], available: int, job: _Job) -> tuple[int, int]:
     """Return how many items to show from the head and from the tail."""
     most = most_entries(len(node) - sum(map(_is_mark, node)), job.limits)
     if sum(most) + sum(map(_is_mark, node)) >= len(node) and job.sizes.of(node, available) <= available:
@@ -254,7 +254,7 @@ def _shrink_object(node: dict[str, Tree], available: int, depth: int, job: _Job)
     if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
         job.cuts.nodes += len(node)
         return f"{MARK} object of {len(node)} keys"
-    keys = _chosen_keys(node, available, job)
+    keys = _choose_keys(node, available, job)
     skipped = len(node) - len(keys)
     values = [node[key] for key in keys]
     free = available - 2 - sum(len(key) + 4 for key in keys) - (_MARKER_SIZE if skipped else 0)
@@ -268,7 +268,7 @@ def _shrink_object(node: dict[str, Tree], available: int, depth: int, job: _Job)
     return shown
 
 
-def _chosen_keys(node: dict[str, Tree], available: int, job: _Job) -> list[str]:
+def _choose_keys(node: dict[str, Tree], available: int, job: _Job) -> list[str]:
     """Return the keys to show: as many as fit from a record, the head and tail of an object that is a collection."""
     keys = list(node)
     marks = sum(map(_is_mark, keys))

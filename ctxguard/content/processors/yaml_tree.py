@@ -48,7 +48,7 @@ class YamlProcessor(JsonProcessor):
             return True
         return super()._is_whole(cuts, available) and self._sizes.of(self._tree, available) <= available
 
-    def _written(self, tree: Tree, cuts: Cuts) -> str:
+    def _write(self, tree: Tree, cuts: Cuts) -> str:
         several = len(self._documents) > 1
         documents = cast("list[Tree]", tree) if several else [tree]
         options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 10_000}
@@ -91,7 +91,7 @@ def parse_yaml(text: str, *, whole: bool = True) -> list[Tree]:
 def _tree(event: yaml.NodeEvent, events: Iterator[Any], anchors: dict[str | None, Tree], within: list[Tree]) -> Tree:
     """Build the tree that starts with an event. Unlike a loader, it creates no objects that tags ask for."""
     if isinstance(event, yaml.AliasEvent):
-        return _aliased(event.anchor, anchors, within)
+        return _resolve_alias(event.anchor, anchors, within)
     if isinstance(event, yaml.ScalarEvent):
         anchors[event.anchor] = _scalar(event)
         return anchors[event.anchor]
@@ -117,7 +117,7 @@ def _scalar(event: yaml.ScalarEvent) -> str:
     return Number(event.value) if any(pattern.match(event.value) for _, pattern in known) else event.value
 
 
-def _aliased(anchor: str | None, anchors: dict[str | None, Tree], within: list[Tree]) -> Tree:
+def _resolve_alias(anchor: str | None, anchors: dict[str | None, Tree], within: list[Tree]) -> Tree:
     if anchor not in anchors:
         raise ValueError(f"names an anchor that it does not have: {anchor}")
     tree = anchors[anchor]
