@@ -101,13 +101,13 @@ def brief_flow(
         BudgetExceededError: If the brief does not fit into the budget.
     """
     if not isinstance(for_, str):
-        raise ConfigError(f"for_ says in words what the brief is for, not {type(for_).__name__}", setting="for_")
+        raise ConfigError(f"for_ must be a string that says the purpose, not {type(for_).__name__}", setting="for_")
     whole_number(budget, "budget", unit="tokens", least=_LEAST)
     if history and not isinstance(history[0], Artifact):
         history = require_adapter(history).read(history)
     masked = yield from masking(cast("Sequence[Artifact]", history))
     if all(artifact.kind is Kind.SYSTEM for artifact in masked.artifacts):
-        raise HistoryError("an empty history has nothing to hand over")
+        raise HistoryError("a history of only system messages has nothing to hand over")
     writer = _BriefWriter(counter, masked.artifacts, window, for_)
     text, tokens, limit = "", budget + 1, budget
     while tokens > budget and limit > 0:

@@ -76,9 +76,8 @@ def _summarizer_of(summarizer: Summarizer | str | None) -> Summarizer | None:
         return model_summarizer(summarizer)
     if summarizer is not None and not callable(summarizer):
         raise ConfigError(
-            f"summarizer is a function from a prompt to a summary or the name of a model, not "
-            f"{type(summarizer).__name__}; of a model make "
-            "one by pydantic_ai_summarizer, langchain_summarizer or openai_summarizer",
+            f"summarizer must be a function or the name of a model, not {type(summarizer).__name__}; "
+            "make one of a model with pydantic_ai_summarizer, langchain_summarizer, or openai_summarizer",
             setting="summarizer",
         )
     return summarizer

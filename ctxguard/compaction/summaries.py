@@ -358,7 +358,7 @@ class Summaries:
         except SummarizerError:
             raise
         except Exception as error:  # noqa: BLE001 - a store may raise any exception
-            _log.warning("the store failed, a summary is not remembered: %s: %s", type(error).__name__, error)
+            _log.warning("the store failed, so a summary may not be stored: %s: %s", type(error).__name__, error)
             return None
 
 

@@ -143,7 +143,7 @@ def convert(
         ImportError: If the package that reads such documents is not installed.
     """
     if os.fstat(file.fileno()).st_size > _MAX_SIZE:
-        raise RefusedError(f"is larger than the {_MAX_SIZE} bytes up to which documents are converted")
+        raise RefusedError(f"is larger than {_MAX_SIZE} bytes, the limit for documents")
     named = kind if rows is None else f"{kind}-{rows[0]}-{rows[1]}"
     folder = default_cache_dir() if cache_dir is DEFAULT_CACHE else cache_dir
     place = None if folder is None else cached_at(Path(folder), file, named)
@@ -185,9 +185,9 @@ def _run(file: BinaryIO, arguments: list[str], timeout: int) -> str:
     reason = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if reason.startswith("missing:"):
         name = reason.removeprefix("missing:")
-        raise ImportError(f"{name} is needed to read this; {install_command('files')}", name=name)
+        raise ImportError(f"reading it needs the package {name}; {install_command('files')}", name=name)
     if done.returncode < 0 or not reason:
-        reason = "takes more memory or processor time than a document is given"
+        reason = "needs more memory or CPU time than a document is allowed"
     raise RefusedError(reason[:300])
 
 

@@ -67,7 +67,7 @@ def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryC
     file.seek(0)
     data = file.read(_MAX_FILE + 1)
     if len(data) > _MAX_FILE:
-        raise RefusedError(f"is larger than the {_MAX_FILE} bytes up to which images are read")
+        raise RefusedError(f"is larger than {_MAX_FILE} bytes, the limit for images")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -75,7 +75,7 @@ def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryC
     except RefusedError:
         raise
     except PIL.Image.DecompressionBombError:
-        raise RefusedError(f"has far more than the {MAX_PIXELS} pixels up to which images are decoded") from None
+        raise RefusedError(f"has far more than {MAX_PIXELS} pixels, the limit for images") from None
     except Exception as error:  # noqa: BLE001 - decoders raise SyntaxError, struct.error and more
         raise RefusedError(f"is not an image that can be decoded ({type(error).__name__})") from None
 
@@ -87,9 +87,7 @@ def _fit(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, tup
         width, height = image.size
         image.draft("RGB", (max_side, max_side))  # a JPEG can be decoded at a smaller size, which is faster
         if image.width * image.height > MAX_PIXELS:
-            raise RefusedError(
-                f"has {width}x{height} pixels, more than the {MAX_PIXELS} up to which images are decoded"
-            )
+            raise RefusedError(f"has {width}x{height} pixels, more than {MAX_PIXELS}, the limit for images")
         mime = _PASSED.get(image.format or "")
         image.load()
         if mime and max(width, height) <= max_side and len(data) <= max_bytes:

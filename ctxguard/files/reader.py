@@ -143,7 +143,7 @@ def _validate(path: object, lines: object, rows: object, max_tokens: object) -> 
         whole_number(max_tokens, "max_tokens", unit="tokens", least=1)
     for name, span in (("lines", lines), ("rows", rows)):
         if span is not None and not _is_range(span):
-            raise ConfigError(f"{name}={span!r} must be (first, last), both from 1 and in this order", setting=name)
+            raise ConfigError(f"{name}={span!r} must be (first, last) with 1 <= first <= last", setting=name)
     if lines is not None and rows is not None:
         raise ConfigError("lines and rows cannot both be given; name the one to read", setting="lines")
 

@@ -251,7 +251,7 @@ def recall_tool(
         if data is None:
             return f"[nothing is saved under handle {name if name.isalnum() and len(name) < 80 else repr(handle)[:80]}]"
         if type(first_line) is not int or type(last_line) not in (int, type(None)):  # models may pass anything
-            return "[first_line and last_line are numbers of lines, counted from 1]"
+            return "[first_line and last_line must be line numbers, counted from 1]"
         return _slice(data, first_line, last_line, contains, max_tokens=max_tokens, count=count)
 
     return recall

@@ -85,7 +85,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ImportError):
         return f"missing:{error.name}"
     if isinstance(error, MemoryError):
-        return "needs more memory than a document is given"
+        return "needs more memory than a document is allowed"
     if "Password" in told or "encrypted" in told:
         return "is protected by a password"
     text = " ".join(str(error).split()) if isinstance(error, ConversionError) else ""

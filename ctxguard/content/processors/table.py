@@ -218,7 +218,7 @@ def _read(source: Source, delimiter: str) -> tuple[list[TableRecord], list[Table
         return [*_records(text, delimiter)], []
     end = text.rfind("\n", 0, min(_WINDOW, source.head_end))
     if end < 0:
-        raise ValueError("the first row is longer than what is read of a large table")
+        raise ValueError("the first row is longer than the part of a large table that is read")
     head = [*_records(text[: end + 1], delimiter)]
     head = head[:-1] if len(head) > 1 else head
     start = max(len(text) - _WINDOW, source.tail_start, end + 1)

@@ -143,7 +143,7 @@ class _Builder:
             self._end(self._stack[-1].name)
         root = next((child for child in self._stack[0].children if isinstance(child, _Element)), None)
         if root is None:
-            raise ValueError("holds no element")
+            raise ValueError("contains no element")
         return root
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:

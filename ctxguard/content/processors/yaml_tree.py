@@ -36,7 +36,7 @@ class YamlProcessor(JsonProcessor):
         self._documents = parse_yaml(text, whole=not self._partial)
         tree: Tree = self._documents[0] if len(self._documents) == 1 else self._documents
         if not isinstance(tree, dict | list):
-            raise ValueError("holds no mapping and no list")  # noqa: TRY004 - the text is at fault, not a type
+            raise ValueError("is neither a mapping nor a list")  # noqa: TRY004 - the text is at fault, not a type
         return tree
 
     def _kind(self) -> str:
@@ -84,7 +84,7 @@ def parse_yaml(text: str, *, whole: bool = True) -> list[Tree]:
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())[:160]) from None
     if not documents:
-        raise ValueError("holds no document")
+        raise ValueError("contains no document")
     return documents
 
 
@@ -119,10 +119,10 @@ def _scalar(event: yaml.ScalarEvent) -> str:
 
 def _resolve_alias(anchor: str | None, anchors: dict[str | None, Tree], within: list[Tree]) -> Tree:
     if anchor not in anchors:
-        raise ValueError(f"names an anchor that it does not have: {anchor}")
+        raise ValueError(f"refers to an anchor that is not defined: {anchor}")
     tree = anchors[anchor]
     if any(tree is container for container in within):
-        raise ValueError("holds an alias of itself")
+        raise ValueError("contains an alias that refers to itself")
     return tree
 
 
