@@ -20,7 +20,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_LOOK: Final = 16_384  # bytes that are examined for evidence
+_SAMPLE: Final = 16_384  # bytes that are examined for evidence
 _OTHER_SCRIPT: Final = 0.7
 """Minimum share of the non-ASCII letters that are in words without ASCII letters; it is low in Western texts."""
 _NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
@@ -62,7 +62,7 @@ def find_encoding(data: bytes) -> str:
     for mark, name in _MARKS:
         if data.startswith(mark):
             return name
-    if (wide := _wide(data[:_LOOK])) is not None:
+    if (wide := _wide(data[:_SAMPLE])) is not None:
         return wide
     return "utf-8" if _is_utf8(data) else _guess(data)
 
@@ -93,7 +93,7 @@ def _is_utf8(data: bytes) -> bool:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        return error.start >= len(data) - 4 and len(data) >= _LOOK and error.reason == "unexpected end of data"
+        return error.start >= len(data) - 4 and len(data) >= _SAMPLE and error.reason == "unexpected end of data"
     return True
 
 
@@ -114,7 +114,7 @@ def _from_first_accent(data: bytes) -> bytes:
     """Return up to 16,384 bytes, beginning with the line that has the first non-ASCII byte."""
     found = _NOT_ASCII.search(data)
     first = found.start() if found else 0
-    return data[max(data.rfind(b"\n", 0, first) + 1, first - 400) :][:_LOOK]
+    return data[max(data.rfind(b"\n", 0, first) + 1, first - 400) :][:_SAMPLE]
 
 
 def _opinion(sample: bytes) -> str | None:
