@@ -140,7 +140,7 @@ def _names_for(text: str, told: str, available: int, count: Count) -> str:
 
 
 def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:
-    """Join as many pieces as the limit allows, since joined text may have more tokens than its parts."""
+    """Join as many pieces as the limit allows. A joined text may have more tokens than its parts, so it is counted."""
     while pieces:
         text = "; ".join(pieces)
         if count(text) <= max_tokens:

@@ -129,7 +129,7 @@ def _all_names(text: str) -> Iterator[Labeled]:
 
 
 def names_under(pairs: Iterable[tuple[str, object]]) -> Iterator[Labeled]:
-    """Yield the distinctive strings in the pairs of `walk`, repeated ones too, each with the key of its value."""
+    """Yield the distinctive strings in the values that `walk` yields, including repeated ones, each with its key."""
     from ctxguard.content.processors.tree import MARK
 
     told: set[str] = set()

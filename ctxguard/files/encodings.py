@@ -55,9 +55,9 @@ _CANDIDATES: Final = (
 
 
 def find_encoding(data: bytes) -> str:
-    """Return the name of the encoding of some text, given its bytes.
+    """Return the name of the encoding of a text from its bytes.
 
-    If only the start of the text is given, and that has 16,384 bytes or more, it may end inside a character.
+    The bytes may be only the start of the text. If there are at least 16,384, they may also end inside a character.
     """
     for mark, name in _MARKS:
         if data.startswith(mark):

@@ -1,4 +1,4 @@
-"""Shorten source code: definitions from the top are shown in full while they fit, of the others only the first line."""
+"""Shorten source code: the first definitions are shown in full while they fit, the others by their first lines."""
 
 from __future__ import annotations
 
