@@ -151,7 +151,7 @@ def _validate(path: object, lines: object, rows: object, max_tokens: object) -> 
 def _is_range(span: object) -> bool:
     if not isinstance(span, tuple | list) or len(span) != 2 or not all(type(number) is int for number in span):
         return False
-    return 1 <= span[0] <= span[1]
+    return bool(1 <= span[0] <= span[1])
 
 
 def _read_file(path: Path, root: Path | None, request: _Request) -> FileExtractionResult:
