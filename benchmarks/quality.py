@@ -82,37 +82,6 @@ def digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-class Rolling:
-    """Send system prompts and the longest tail of exchanges that fits, behind the user message of its first turn."""
-
-    def __init__(self, artifacts, tokens, budget, beside):
-        from ctxguard.history import exchanges
-
-        self.units = [e.positions for e in exchanges(artifacts)]
-        self.artifacts, self.tokens, self.room = artifacts, tokens, budget - beside
-
-    def send(self, end: int) -> list[int] | None:
-        fixed = [n for n in range(end) if self.artifacts[n].kind in ("system", "task")]
-        room = self.room - sum(self.tokens[n] for n in fixed)
-        units = [[p for p in unit if p < end] for unit in self.units]
-        units = [u for u in units if u and u[0] not in fixed]
-        openers, opener = [], None
-        for number, unit in enumerate(units):
-            opener = number if self.artifacts[unit[0]].kind == "user" else opener
-            openers.append(opener)
-        best, tail, used = None, set(), 0
-        for number in range(len(units) - 1, -1, -1):
-            tail |= set(units[number])
-            used += sum(self.tokens[n] for n in units[number])
-            first = openers[number]
-            more = [] if first is None else [n for n in units[first] if n not in tail]
-            if used > room:
-                break
-            if used + sum(self.tokens[n] for n in more) <= room and (first is not None or number == 0):
-                best = tail | set(more)
-        return None if best is None else sorted({*fixed, *best})
-
-
 class Track:
     """One session, made ready for every arm and budget."""
 
@@ -192,10 +161,13 @@ class Track:
 
     def rolling(self, budget: int) -> list[Call]:
         def play() -> list[Call]:
-            arm, judged = Rolling(self.artifacts, self.tokens, budget, self.beside), self.judged(budget)
+            from ctxguard.harness.pricing import RollingWindow
+
+            window = RollingWindow(self.artifacts, self.tokens, budget - self.beside)
+            judged = self.judged(budget)
             calls, previous = [], None
             for end in self.ends:
-                kept = arm.send(end)
+                kept = window.kept(end)
                 context = None if kept is None else [self.artifacts[n] for n in kept]
                 calls.append(self.call("rolling", budget, end, context, previous, judged))
                 previous = context
@@ -278,14 +250,14 @@ def facts_held(arguments) -> dict[str, float]:
 
 
 def sessions_of(arguments) -> Iterator[tuple[str, object, int]]:
-    from ctxguard.harness.recordings import Skipped, opened, recordings
+    from ctxguard.harness.recordings import Skipped, open_session, recordings
 
     taken: dict[str, int] = defaultdict(int)
     for recording in chain(invented(arguments), recordings(name for name in arguments.sessions if name != INVENTED)):
         source = Path(getattr(recording, "path", "")).name.split(".")[0]
         if arguments.source and not any(name in source for name in arguments.source):
             continue
-        session = recording if isinstance(recording, Skipped) else opened(recording)
+        session = recording if isinstance(recording, Skipped) else open_session(recording)
         if isinstance(session, Skipped):
             continue
         if arguments.half and half_of(source, session.id, arguments.by) != arguments.half:

@@ -21,7 +21,7 @@ from recordings import RECORDINGS
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.formats.registry import find_format
-from ctxguard.formats.usage import Compared, Errors, compared, errors_by, read_usage
+from ctxguard.formats.usage import Compared, Errors, Usage, compared, grouped, usages_in
 from ctxguard.stages.calibration import Calibration
 from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.accuracy import Margin, Measured, margin_of
@@ -125,14 +125,19 @@ def is_near_or_said(row: Compared) -> bool:
     return row.is_within(0.25, 0) or bool(row.counted.uncounted)
 
 
+def is_near_and_said(row: Compared) -> tuple[bool, bool]:
+    return row.is_within(0.25, 0), bool(row.counted.uncounted)
+
+
 def table(rows: list[Compared]) -> None:
     print(
         "| API | family | requests | within 3% or 8 | within 5% or 30 | within 10% or 10 | within 25% | under | exceeded | says so | sum |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for (api, family, feature), errors in errors_by(rows).items():
-        within = (errors.within_3, errors.within_5, errors.within_10, errors.within_25)
-        shares = (*within, errors.under, errors.exceeded, errors.uncounted)
+    for (api, family, feature), members in grouped(rows).items():
+        errors = Errors.of(members)
+        near, said = (sum(holds) / len(members) for holds in zip(*map(is_near_and_said, members), strict=True))
+        shares = (errors.within_3, errors.within_5, errors.within_10, near, errors.under, errors.exceeded, said)
         cells = " | ".join(map(percent, shares))
         print(f"| {api} | {family}, {feature} | {errors.requests} | {cells} | {errors.total:.2f} |")
 
@@ -240,6 +245,12 @@ def long_requests(path: Path) -> None:
 
 def covered(values: list[float], share: float) -> float:
     return sum(value <= share for value in values) / len(values) if values else 1.0
+
+
+def read_usage(path: Path) -> list[Usage]:
+    """Return the recorded requests of a gzipped JSONL file."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return list(usages_in(lines, path.name))
 
 
 def main() -> None:

@@ -182,7 +182,8 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says(name):
         (["store", "ls", "empty"], "empty: no such store; name an SQLite file or a URL\n"),
         (
             ["replay", "x", "--prices", "none.yaml", "--model", "m"],
-            "the price table none.yaml cannot be read (no such file or directory); name a YAML file\n",
+            "the price table none.yaml cannot be read (no such file or directory); name a YAML file, "
+            "MODEL: {input, cache_read, cache_write, minimum, step, lifetime}, in numbers\n",
         ),
         (
             ["serve", "-u", "http://127.0.0.1:9", "--host", "192.0.2.1"],

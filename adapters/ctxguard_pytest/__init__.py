@@ -46,10 +46,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def ctxguard_session(request: pytest.FixtureRequest) -> RecordedSession:
     """Return one session of `--ctxguard-sessions`."""
-    from ctxguard.harness.recordings import Recording, Skipped, opened
+    from ctxguard.harness.recordings import Recording, Skipped, open_session
 
     source = request.param
-    session = opened(source) if isinstance(source, Recording) else source
+    session = open_session(source) if isinstance(source, Recording) else source
     if isinstance(session, Skipped):
         pytest.fail(str(session), pytrace=False)
     return session

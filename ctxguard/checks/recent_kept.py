@@ -33,7 +33,7 @@ class RecentKept:
             if not missing:
                 return
             missing.pop(id(artifact.root), None)
-        excused = _permitted(draft) | _merged(draft)
+        excused = _excused(draft)
         for root, artifact in missing.items():
             if root not in excused:
                 position = next(p for p, a in enumerate(draft.history) if a is artifact)
@@ -56,21 +56,20 @@ def _latest(history: Sequence[Artifact], keep: int) -> list[Artifact]:
     return [artifact for artifact in required if not _STAGE_WROTE.match(artifact.text)]
 
 
-def _permitted(draft: Draft) -> set[int]:
-    """Return the ids of expired messages, and of those before the first user message that the provider rejects."""
+def _excused(draft: Draft) -> set[int]:
+    """Return the ids of messages that may be missing.
+
+    They expired, or stood before the first user message where the provider rejects that, or were merged into a message
+    of the result that has their text.
+    """
     gone: set[int] = set()
     for change in draft.changes:
-        if change.stage in ("ExpireLifetimes", "StartWithUser"):
-            gone |= {id(a.root) for a in change.before} - {id(a.root) for a in change.after}
-    return gone
-
-
-def _merged(draft: Draft) -> set[int]:
-    """Return the ids of merged messages whose text is in another message of the result."""
-    gone: set[int] = set()
-    for change in draft.changes:
+        left = {id(a.root) for a in change.after}
+        lost = [a for a in change.before if id(a.root) not in left] if change.stage in _MAY_DROP else []
         if change.stage == "MergeMessageRuns":
-            left = {id(a.root) for a in change.after}
-            lost = [a for a in change.before if id(a.root) not in left]
-            gone |= {id(a.root) for a in lost if any(a.kind is b.kind and a.text in b.text for b in draft.artifacts)}
+            lost = [a for a in lost if any(a.kind is b.kind and a.text in b.text for b in draft.artifacts)]
+        gone.update(id(a.root) for a in lost)
     return gone
+
+
+_MAY_DROP: Final = ("ExpireLifetimes", "StartWithUser", "MergeMessageRuns")

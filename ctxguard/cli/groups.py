@@ -13,11 +13,7 @@ _DEFAULT: Final = re.compile(r"\[default: \((.*)\)(;|\])", re.DOTALL)
 
 
 class Command(TyperCommand):
-    """A command whose usage shows the names of arguments alone; their help explains them better than their types."""
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
-        """Return the parts of the usage line."""
-        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+    """A command whose help shows the names of arguments alone; it explains them better than their types do."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - of click or of typer's own copy
         """List the arguments, then the options."""
@@ -39,11 +35,6 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group that shows help without a command, and lists each command with its whole first sentence."""
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
-        """Return the parts of the usage line."""
-        del ctx
-        return ["[OPTIONS]", "COMMAND", "..."]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
         """Parse the arguments; without any, request help."""

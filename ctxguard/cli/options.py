@@ -22,25 +22,10 @@ from ctxguard.report.printing import note
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
     from ctxguard.stabilizer import Stabilizer
-    from ctxguard.tokens import TokenCounter
 
 DEFAULT_BUDGET: Final = 8_000
 F = TypeVar("F", bound=Callable[..., None])
 Given = Mapping[str, str | int | float | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextCounting:
-    """Options: how to count a text, for commands that use no other setting of the stabilizer."""
-
-    counter: str | None = None
-    model: str | None = None
-
-    def found(self) -> TokenCounter:
-        """Return the counter."""
-        from ctxguard.tokens import find_counter
-
-        return find_counter(self.counter or "auto", model=self.model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

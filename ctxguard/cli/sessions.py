@@ -149,9 +149,9 @@ def _budget(counting: CountingOptions, known: StabilizerConfig) -> int | None:
 
 
 def _as_text(judged: Sequence[tuple[str, Sequence[CheckResult]]]) -> str:
-    from ctxguard.harness.checking import told
+    from ctxguard.harness.checking import finding_lines
 
-    lines = [f"{name}: {line}" for name, results in judged for result in results for line in told(result)]
+    lines = [f"{name}: {line}" for name, results in judged for result in results for line in finding_lines(result)]
     return "\n".join(line.replace("\n", "\\n") for line in lines) or "ok"
 
 

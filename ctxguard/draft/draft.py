@@ -63,12 +63,13 @@ class LeftOut:
 
     Attributes:
         history: the window's model of the conversation; it may have grown since.
-        tokens: tokens that may be recalled.
+        tokens: tokens that may be recalled: those of `block`, or more where the block is ranked by meaning, too.
         asked: number of the exchange with the question.
         kept: numbers of the kept exchanges among the first `end`.
         end: see `kept`; all later exchanges were kept.
         scores: relevance of earlier exchanges by words, by their number.
-        found: numbers of the evicted exchanges that words alone recall.
+        block: what words alone recall, as one message; None if nothing fits.
+        found: numbers of the evicted exchanges in it.
     """
 
     history: History
@@ -77,6 +78,7 @@ class LeftOut:
     kept: tuple[int, ...] = ()
     end: int = 0
     scores: Mapping[int, float] = field(default_factory=dict)
+    block: Artifact | None = None
     found: frozenset[int] = frozenset()
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from ctxguard.cli.options import TextCounting, spread
+from ctxguard.cli.options import spread
 from ctxguard.errors import ConfigError
 from ctxguard.report.printing import note, out, working
 
@@ -18,41 +18,36 @@ if TYPE_CHECKING:
     from ctxguard.files.reader import FileExtractionResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Viewing:
-    """The options that say which part of a file to show, and how much of it."""
-
-    lines: str | None = None
-    rows: str | None = None
-    max_tokens: int | None = None
-    root: Path | None = None
-    exact: bool = False
-
-
 @spread("read")
 def read(
     file: Path,
-    counting: TextCounting,
-    viewing: Viewing,
+    counter: str = "auto",
+    model: str | None = None,
+    lines: str | None = None,
+    rows: str | None = None,
+    max_tokens: int | None = None,
+    root: Path | None = None,
+    exact: bool = False,
     config: Path | None = None,
     as_json: bool = False,
 ) -> None:
     """Show a bounded view of any file that keeps the structure of its type and says how much there is in all."""
     from ctxguard.config import load_context_config
     from ctxguard.files.reader import read_file
+    from ctxguard.tokens import find_counter
 
-    if viewing.lines and viewing.rows:
+    if lines and rows:
         raise typer.BadParameter("give --lines or --rows, not both")
     with working(f"reading {file}"):
         result = read_file(
             file,
             load_context_config(config),
-            root=viewing.root,
-            lines=_range(viewing.lines, "--lines"),
-            rows=_range(viewing.rows, "--rows"),
-            max_tokens=viewing.max_tokens,
-            counter=counting.found(),
-            exact_totals=viewing.exact,
+            root=root,
+            lines=_range(lines, "--lines"),
+            rows=_range(rows, "--rows"),
+            max_tokens=max_tokens,
+            counter=find_counter(counter, model=model),
+            exact_totals=exact,
         )
     if as_json:
         out(_as_json(result))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from ctxguard.adapting.fields import get
 from ctxguard.errors import ConfigError
 from ctxguard.formats.anthropic import AnthropicAdapter
 from ctxguard.formats.chat import OpenAIAdapter
@@ -24,10 +23,6 @@ FORMATS: Final[tuple[Format, ...]] = (
     CohereAdapter(),
 )
 APIS: Final[tuple[Api, ...]] = tuple(one.api for one in FORMATS)
-_CONVERSE: Final = ("modelId", "toolConfig", "inferenceConfig")
-"""Fields that only requests of Bedrock Converse have."""
-_ANTHROPIC: Final = ("tool_use", "tool_result", "thinking", "document")
-"""Blocks that only requests of Anthropic have."""
 
 
 def format_of(method: str, path: str) -> Format | None:
@@ -61,16 +56,10 @@ def detect_api(body: Body) -> Api:
         return "responses"
     if not isinstance(body.get("messages"), list):
         raise ConfigError("the object has no 'messages', 'input' or 'contents', so it is no request", setting="api")
-    blocks = [block for message in records_of(body["messages"]) for block in records_of(message.get("content"))]
-    if any(key in body for key in _CONVERSE) or any("toolUse" in block or "toolResult" in block for block in blocks):
+    if BedrockAdapter().detects(body):
         return "converse"
-    is_anthropic = (
-        "system" in body
-        or any("input_schema" in tool for tool in records_of(body.get("tools")))
-        or any(get(block, "type") in _ANTHROPIC for block in blocks)
-        or str(body.get("model")).startswith("claude")
-    )
-    if is_anthropic:
+    model, tools = str(body.get("model")), records_of(body.get("tools"))
+    if model.startswith("claude") or any("input_schema" in tool for tool in tools) or AnthropicAdapter().detects(body):
         return "anthropic"
-    is_cohere = CohereAdapter().detects(body["messages"]) or family_of(str(body.get("model"))).name == "command"
+    is_cohere = CohereAdapter().detects(body["messages"]) or family_of(model).name == "command"
     return "cohere" if is_cohere else "chat"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from ctxguard.errors import ConfigError, CtxguardError
@@ -95,10 +93,8 @@ class Errors:
         within_3: within 3% or 8 tokens.
         within_5: within 5% or 30 tokens.
         within_10: within 10% or 10 tokens.
-        within_25: within 25%.
         under: too low by more than 5% and 20 tokens.
         exceeded: reported above our count and its margin.
-        uncounted: requests of which the count says that a part could not be counted.
         total: the sum of our counts, divided by the sum of the reported ones.
     """
 
@@ -106,10 +102,8 @@ class Errors:
     within_3: float
     within_5: float
     within_10: float
-    within_25: float
     under: float
     exceeded: float
-    uncounted: float
     total: float
 
     @classmethod
@@ -117,18 +111,16 @@ class Errors:
         """Return the errors of a group that is not empty."""
         count = len(rows)
 
-        def share(holds: Iterable[object]) -> float:
-            return sum(map(bool, holds)) / count
+        def share(holds: Iterable[bool]) -> float:
+            return sum(holds) / count
 
         return cls(
             requests=count,
             within_3=share(row.is_within(0.03, 8) for row in rows),
             within_5=share(row.is_within(0.05, 30) for row in rows),
             within_10=share(row.is_within(0.10, 10) for row in rows),
-            within_25=share(row.is_within(0.25, 0) for row in rows),
             under=share(row.is_under for row in rows),
             exceeded=share(row.exceeds for row in rows),
-            uncounted=share(row.counted.uncounted for row in rows),
             total=sum(row.counted.tokens for row in rows) / max(1, sum(row.usage.input_tokens for row in rows)),
         )
 
@@ -141,23 +133,16 @@ def compared(usages: Iterable[Usage], *, counter: str = "auto") -> list[Compared
     ]
 
 
-def errors_by(rows: Iterable[Compared]) -> dict[tuple[str, str, str], Errors]:
-    """Return the errors by API, family and feature, in alphabetical order."""
+def grouped(rows: Iterable[Compared]) -> dict[tuple[str, str, str], list[Compared]]:
+    """Return the requests by API, family and feature, in alphabetical order."""
     groups: defaultdict[tuple[str, str, str], list[Compared]] = defaultdict(list)
     for row in rows:
         groups[row.usage.api, row.usage.family, row.usage.feature].append(row)
-    return {key: Errors.of(groups[key]) for key in sorted(groups)}
+    return dict(sorted(groups.items()))
 
 
 _REQUEST: Final = ("request", "body")
 _TOKENS: Final = ("input_tokens", "prompt_tokens", "reported")
-
-
-def read_usage(path: Path) -> list[Usage]:
-    """Return the recorded requests of a JSONL file, also of a gzipped one; see `usages_in`."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8") as lines:
-        return list(usages_in(lines, path.name))
 
 
 def usages_in(lines: Iterable[str], name: str, *, model: str | None = None) -> Iterator[Usage]:

@@ -25,7 +25,7 @@ from ctxguard.harness.contestants import BASELINE, Course, GaveUpError, Message,
 from ctxguard.harness.fidelity import ByIdentity
 from ctxguard.harness.gain import Bits, newest_exchange
 from ctxguard.harness.pricing import PriceModel, common_prefix
-from ctxguard.harness.recordings import Recording, Skipped, Source, played
+from ctxguard.harness.recordings import Recording, Skipped, Source, play_session
 from ctxguard.harness.replay import Recorded
 from ctxguard.harness.requests import WireReader, pair_faults
 from ctxguard.harness.sessions import RecordedSession
@@ -133,7 +133,7 @@ def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int], count
         with _quiet():
             return list(_Track(recording, session, counter).run(peers, budgets))
 
-    return played(source, track)
+    return play_session(source, track)
 
 
 @contextmanager
@@ -247,7 +247,7 @@ class _Run:
         )
         if end not in self.pressed:
             return call
-        held = track.recorded.held(end, read, course.budget - course.overhead, track.count, track.measure)
+        held = track.recorded.measures(end, read, course.budget - course.overhead, track.count, track.measure)
         return replace(
             call,
             fault=fault_of(chat, course.messages[:end]),

@@ -27,12 +27,11 @@ from ctxguard.harness.bench import BenchCall, contestants, play
 from ctxguard.harness.contestants import BASELINE, Peer
 from ctxguard.harness.document import rounded
 from ctxguard.harness.engine import cores
-from ctxguard.harness.gain import SEES, gain, is_installed
+from ctxguard.harness.gain import gain, judges
 from ctxguard.harness.recordings import Skipped, recordings
 from ctxguard.harness.settings import number
 from ctxguard.harness.synthetic import synthetic_recordings
 from ctxguard.report.printing import counted, note, out, refuse_overwriting, working
-from ctxguard.settings import install_command
 from ctxguard.tokens import find_counter
 
 Row = Mapping[str, Any]
@@ -123,7 +122,6 @@ NOTES: Final = (
     "Calls: the model calls whose history exceeds the budget. Everyone gets the same messages and the same counter.",
     "Holds: a request within the budget, every call paired with its results, system prompt and last message there.",
     "Support, gain, and newest are over the calls that a row holds: rows that hold others are not over the same ones.",
-    *SEES,
     f"Bill: a cached token costs a tenth; a share of the {BASELINE}'s at the calls that both send. Writing summaries "
     "is not billed.",
     "Time: processor time of the library's own work at one call, median; ctxguard masks and checks in it.",
@@ -158,7 +156,9 @@ class BenchReport:
 
     def to_json(self) -> str:
         """Return the report as a JSON text."""
-        return json.dumps({"schema_version": 1, **asdict(self), "notes": NOTES}, ensure_ascii=False, indent=1)
+        return json.dumps(
+            {"schema_version": 1, **asdict(self), "notes": [*judges(), *NOTES]}, ensure_ascii=False, indent=1
+        )
 
 
 def bench_row(peer: Peer, budget: int, calls: Sequence[BenchCall], base: Sequence[BenchCall]) -> Row:
@@ -189,7 +189,7 @@ def table(report: BenchReport) -> str:
             for row in rows
             if row["held"] < row["calls"]
         ]
-    notes = [*_missing(), *NOTES, *(f"left out: {each}" for each in report.absent)]
+    notes = [*judges(), *NOTES, *(f"left out: {each}" for each in report.absent)]
     lines += ["", *(line for note in notes for line in wrap(note, 60, subsequent_indent="  "))]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -200,11 +200,6 @@ def _padded(column: Column, text: str) -> str:
 
 def _cells(row: Row, columns: Iterable[Column]) -> Iterator[tuple[Column, str]]:
     return ((column, column.shown(row[column.key], row["calls"])) for column in columns)
-
-
-def _missing() -> Iterator[str]:
-    if not is_installed():
-        yield f"Gain was not measured: {install_command('gain')}"
 
 
 def _by_budget(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
@@ -222,7 +217,7 @@ def markdown(report: BenchReport) -> str:
         lines += [f"| | {' | '.join(c.name for c in shown)} |", "|---" * (len(shown) + 1) + "|"]
         lines += [f"| {' | '.join((row['name'], *(cell for _, cell in _cells(row, shown))))} |" for row in rows]
         lines.append("")
-    lines += [f"* {note}" for note in (*_missing(), *NOTES)]
+    lines += [f"* {note}" for note in (*judges(), *NOTES)]
     lines += [f"* Left out: {each}." for each in report.absent]
     versions = dict.fromkeys(f"{row['distribution']} {row['version']}" for row in report.rows)
     lines += ["", f"Versions: {', '.join(versions)}. {report.created[:10]}, `ctxguard bench`."]
@@ -232,19 +227,12 @@ def markdown(report: BenchReport) -> str:
 MOST_NOTES: Final = 20  # so that notes do not hide the table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparing:
-    """Options: what to compare."""
-
-    budgets: str = "8k"
-    only: list[str] | None = None
-    modules: list[str] | None = None
-    counter: str = "auto"
-
-
 @spread("bench")
 def bench(
-    comparing: Comparing,
+    budgets: str = "8k",
+    only: list[str] | None = None,
+    modules: list[str] | None = None,
+    counter: str = "auto",
     report: Literal["text", "json", "markdown"] = "text",
     output: Path | None = None,
     sessions: list[str] | None = None,
@@ -258,10 +246,10 @@ def bench(
     Exit codes: 0 compared; 2 no call of the sessions exceeds a budget.
     """
     refuse_overwriting(output, sessions or [])
-    tokens = _budgets(comparing.budgets)
-    name = find_counter(comparing.counter).name
-    able, absent = contestants(comparing.only or [], _importable(comparing.modules or []))
-    calls, played, skipped = _played(sessions, able, tokens, comparing.counter, processes)
+    tokens = _budgets(budgets)
+    name = find_counter(counter).name
+    able, absent = contestants(only or [], _importable(modules or []))
+    calls, played, skipped = _played(sessions, able, tokens, counter, processes)
     for line in skipped[:MOST_NOTES]:
         note(f"skipped {line}")
     made = BenchReport(

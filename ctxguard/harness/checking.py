@@ -68,10 +68,10 @@ def check_session(
         session, budget=budget, provider=provider, counter=counter, model=model, pii=pii, rules=rules
     )
     for result in results:
-        yield from told(result)
+        yield from finding_lines(result)
 
 
-def told(result: CheckResult) -> Iterator[str]:
+def finding_lines(result: CheckResult) -> Iterator[str]:
     """Yield the findings of a check, one line each: `check: message @ path`; for personal data the counts come last."""
     yield from (f"{result.name}: {finding}" for finding in result.findings)
     if result.name == NoPII.name and result.findings:

@@ -17,7 +17,7 @@ from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.adapting.registry import find_adapter
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import BudgetExceededError, ConfigError
-from ctxguard.history import exchanges
+from ctxguard.harness.pricing import RollingWindow
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
@@ -226,39 +226,16 @@ class Whole(ChatContestant):
 
 
 class Rolling(ChatContestant):
-    """Send system prompts and the longest tail of exchanges that fits, after the user message of its first turn."""
+    """Send what a rolling window keeps: system prompts, and the longest valid tail of exchanges that fits."""
 
     def __init__(self, course: Course) -> None:
         super().__init__(course)
-        self._messages = course.messages
-        self._available = course.available
-        self._tokens = [course.count([message]) for message in course.messages]
-        self._artifacts = find_adapter("openai").read(course.messages)
+        tokens = [course.count([message]) for message in course.messages]
+        self._window = RollingWindow(find_adapter("openai").read(course.messages), tokens, course.available)
 
     def send(self, end: int) -> object:
         """Return the messages that are kept."""
-        fixed = [n for n in range(end) if self._messages[n]["role"] == "system"]
-        spoken = [n for n in range(end) if self._messages[n]["role"] != "system"]
-        available = self._available - sum(self._tokens[n] for n in fixed)
-        units = [[spoken[p] for p in e.positions] for e in exchanges([self._artifacts[n] for n in spoken])]
-        kept = self._tail(units, available)
+        kept = self._window.kept(end)
         if kept is None:
             raise GaveUpError
-        return [self._messages[n] for n in sorted({*fixed, *kept})]
-
-    def _tail(self, units: Sequence[Sequence[int]], available: int) -> set[int] | None:
-        openers: list[int | None] = []
-        for number, unit in enumerate(units):
-            is_user = self._messages[unit[0]]["role"] == "user"
-            openers.append(number if is_user else openers[-1] if openers else None)
-        best: set[int] | None = None
-        tail: set[int] = set()
-        for number in range(len(units) - 1, -1, -1):
-            tail |= set(units[number])
-            opener = openers[number]
-            held = tail | (set() if opener is None else set(units[opener]))
-            if sum(self._tokens[n] for n in tail) > available:
-                break
-            if sum(self._tokens[n] for n in held) <= available and (opener is not None or number == 0):
-                best = held
-        return best
+        return [self.course.messages[n] for n in kept]

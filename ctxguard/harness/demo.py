@@ -14,10 +14,11 @@ from rich.text import Text
 
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.harness.pricing import PlainTrim, common_prefix
+from ctxguard.harness.pricing import RollingWindow, common_prefix
 from ctxguard.harness.sessions import RecordedSession, parse_json, parse_session
 from ctxguard.report import Decision, Report
 from ctxguard.report.decisions import DecisionRun, decision_runs
+from ctxguard.report.report import figure_lines
 from ctxguard.stabilizer import Stabilizer
 
 DEMO_BUDGET: Final = 1_800  # tokens: small enough that the demo session needs a cut
@@ -112,9 +113,8 @@ def _first_with(words: str, shown: Sequence[tuple[str, Artifact]]) -> str:
 def _newest_that_fit(history: Sequence[Artifact], report: Report) -> list[int]:
     """Return the positions that a plain rolling window would keep: the newest whole exchanges within the budget."""
     costs = [decision.tokens_before for decision in report.decisions if decision.position is not None]
-    trim = PlainTrim(history, costs, report.budget, report.tokens_before - sum(costs))
-    trim.call(len(history))
-    return trim.kept(len(history))
+    available = report.budget - report.tokens_before + sum(costs)
+    return RollingWindow(history, costs, available).kept(len(history)) or []
 
 
 def show_demo(report: Report) -> None:
@@ -207,25 +207,9 @@ def _answers(report: Report) -> Table:
 
 
 def _summary(report: Report) -> Panel:
-    passed = sum(check.ok for check in report.checks)
-    came = [decision.action for decision in report.decisions if decision.position is not None]
-    done = ", ".join(f"{came.count(action)} {action}" for action in dict.fromkeys(came))
-    saved = 100 * (1 - report.tokens_after / report.tokens_before)
-    lines = [
-        f"[bold]{report.tokens_before:,} -> {report.tokens_after:,} tokens[/] of a budget of {report.budget:,} "
-        f"({saved:.0f}% fewer)",
-        f"{len(came)} messages: {done}",
-        f"{passed} of {len(report.checks)} checks hold: " + ", ".join(c.name for c in report.checks if c.ok),
-        *(f"[red]{check.name}: {finding}[/]" for check in report.checks for finding in check.findings),
-        f"[dim]counted by {report.counter}, {report.accuracy}[/]",
-    ]
-    return Panel("\n".join(lines), title="report", title_align="left", border_style="green" if report.ok else "red")
+    text = Text("\n".join(figure_lines(report)))
+    return Panel(text, title="report", title_align="left", border_style="green" if report.ok else "red")
 
 
-def _further() -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column()
-    for command, what in FURTHER:
-        table.add_row(command, what)
-    return table
+def _further() -> Text:
+    return Text("\n").join(Text.assemble((f"{command:<38}", "bold"), what) for command, what in FURTHER)

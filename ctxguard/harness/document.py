@@ -7,7 +7,7 @@ may be added within a version; renaming or removing one requires a new version.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -222,28 +222,19 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
 def load_baseline(path: str | Path) -> ReplayReport:
     """Return the report of an earlier replay from its JSON file; raise if there is none in it."""
     try:
-        text = Path(path).read_bytes()
+        return ReplayReport.model_validate_json(Path(path).read_bytes())
     except OSError as error:
-        raise ConfigError(
-            f"the baseline {path} cannot be read ({reason_of(error)}); write one with --output report.json",
-            setting="baseline",
-        ) from error
-    try:
-        return ReplayReport.model_validate_json(text)
+        why = f"cannot be read ({reason_of(error)})"
     except (ValidationError, RecursionError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "nested too deeply"}
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise ConfigError(
-            f"the baseline {path} is not a replay report of schema version 1 ({where}: {str(first['msg']).lower()}); "
-            "write one with --output report.json",
-            setting="baseline",
-        ) from error
+        where = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else ""
+        why = f"is not a replay report of schema version 1 ({where or 'the file'})"
+    raise ConfigError(f"the baseline {path} {why}; write one with --output report.json", setting="baseline")
 
 
-def parse_tolerances(given: Mapping[str, str] | None) -> dict[str, Tolerance]:
-    """Return the default tolerances, changed by those that a user named; reject unknown figures."""
+def parse_tolerances(given: Iterable[str]) -> dict[str, Tolerance]:
+    """Return the default tolerances, changed by those that a user gave, such as `bill=2%`; reject unknown figures."""
     known = dict(TOLERANCES)
-    for name, text in (given or {}).items():
+    for name, _, text in (each.partition("=") for each in given):
         if name not in known:
             raise ConfigError(f"no figure {name!r} is compared; compared are {', '.join(known)}", setting="tolerance")
         try:
@@ -251,7 +242,7 @@ def parse_tolerances(given: Mapping[str, str] | None) -> dict[str, Tolerance]:
         except ValueError:
             by = -1.0
         if not 0 <= by < float("inf"):
-            raise ConfigError(f"a tolerance is a number from 0 on, or a percentage, not {text!r}", setting="tolerance")
+            raise ConfigError(f"a tolerance is FIGURE=N, such as bill=2%, not {name}={text}", setting="tolerance")
         known[name] = replace(known[name], by=by)
     return known
 

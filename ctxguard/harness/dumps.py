@@ -32,7 +32,7 @@ def is_dumped(value: object) -> bool:
     )
 
 
-def translated(record: object) -> object:
+def translate_dumps(record: object) -> object:
     """Return a parsed recording with dumped messages converted; anything else unchanged."""
     if isinstance(record, Mapping):
         for key in ("messages", "input", "history", "message_history"):
@@ -83,7 +83,7 @@ def _role(kind: str) -> str | None:
 
 def _of_langchain(fields: Record) -> Record:
     role = str(fields.get("role") or _role(str(fields["type"])))
-    message: dict[str, object] = {"role": role, "content": _content(fields.get("content"))}
+    message: dict[str, object] = {"role": role, "content": plain_content(fields.get("content"))}
     calls = fields.get("tool_calls")
     if isinstance(calls, list) and calls:
         message["tool_calls"] = [tool_call(c.get("id"), c.get("name"), c.get("args")) for c in calls]
@@ -93,7 +93,8 @@ def _of_langchain(fields: Record) -> Record:
     return message
 
 
-def _content(content: object) -> object:
+def plain_content(content: object) -> object:
+    """Return the text of a list of blocks; any other content unchanged."""
     if not isinstance(content, list):
         return content
     return "\n".join(_text(block) for block in content if not _is_beside(block))
@@ -145,13 +146,14 @@ def _of_pydantic_ai(message: Record) -> Iterator[Record]:
 def _asked(part: Record) -> Record:
     kind, content = part.get("part_kind"), part.get("content")
     if kind == "tool-return" or (kind == "retry-prompt" and part.get("tool_name")):
-        return {"role": "tool", "tool_call_id": part.get("tool_call_id"), "content": _result(content)}
+        return {"role": "tool", "tool_call_id": part.get("tool_call_id"), "content": as_text(content)}
     texts = content if isinstance(content, list) else [content]
     text = "\n".join(_text(each) for each in texts if each is not None)
     return {"role": "system" if kind == "system-prompt" else "user", "content": text}
 
 
-def _result(value: object) -> str:
+def as_text(value: object) -> str:
+    """Return a text unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -173,7 +175,7 @@ def _of_telemetry(message: Record) -> Iterator[Record]:
     results = [part for part in parts if part.get("type") == "tool_call_response"]
     for part in results:
         found = part.get("response", part.get("result"))
-        yield {"role": "tool", "tool_call_id": part.get("id"), "content": _result(found)}
+        yield {"role": "tool", "tool_call_id": part.get("id"), "content": as_text(found)}
     calls = [tool_call(p.get("id"), p.get("name"), p.get("arguments")) for p in parts if p.get("type") == "tool_call"]
     texts = [_text(p) for p in parts if p.get("type") not in _THINKING | {"tool_call", "tool_call_response"}]
     if texts or calls or not results:

@@ -18,7 +18,7 @@ import json
 import logging
 import os
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -28,7 +28,7 @@ from heapq import heappush, heappushpop
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -36,7 +36,7 @@ from ctxguard import __version__
 from ctxguard.errors import ConfigError, CtxguardError, reason_of
 from ctxguard.harness.judging import Figures
 from ctxguard.harness.pricing import PriceModel
-from ctxguard.harness.recordings import Recording, Skipped, Source, played
+from ctxguard.harness.recordings import Recording, Skipped, Source, play_session
 from ctxguard.harness.replay import SessionReplay, replay_settings
 from ctxguard.harness.sessions import RecordedSession
 from ctxguard.settings import extra
@@ -45,8 +45,8 @@ from ctxguard.stabilizer import Stabilizer
 MOST_SKIPPED: Final = 1_000  # that a report lists, so that memory is bounded
 MOST_SESSIONS: Final = 100
 """Sessions of each run that a report lists."""
-_BATCH_BYTES: Final = 1 << 18  # of a batch for a worker, and
-_BATCH: Final = 16  # recordings in it: few enough to keep all workers busy at the end
+_BATCH: Final = 4
+"""Recordings that a worker is given at a time: few enough to keep all workers busy at the end, and memory small."""
 AHEAD: Final = 3
 """Batches that wait for each process: enough to keep it busy, without filling memory."""
 SMALL: Final = 1 << 20
@@ -85,24 +85,18 @@ class Ranked:
     recording: Recording = field(compare=False)
 
 
+@dataclass(slots=True)
 class Tally:
-    """The sum of the sessions of one setting, and the worst of them."""
+    """The sum of the sessions of one setting, and the worst of them, as a heap."""
 
-    def __init__(self) -> None:
-        self.figures = Figures()
-        self.ranked: list[Ranked] = []
+    figures: Figures = field(default_factory=Figures)
+    ranked: list[Ranked] = field(default_factory=list)
 
     def add(self, result: SessionReplay, recording: Recording) -> None:
-        """Add one session."""
+        """Add one session, and remember it if it is among the worst."""
         self.figures.add(result.figures)
-        self.rank(Ranked(result.badness, -self.figures.sessions, result, recording))
-
-    def rank(self, ranked: Ranked) -> None:
-        """Remember a session if it is among the worst."""
-        if len(self.ranked) < MOST_SESSIONS:
-            heappush(self.ranked, ranked)
-        else:
-            heappushpop(self.ranked, ranked)
+        ranked = Ranked(result.badness, -self.figures.sessions, result, recording)
+        (heappush if len(self.ranked) < MOST_SESSIONS else heappushpop)(self.ranked, ranked)
 
     @property
     def worst(self) -> list[tuple[SessionReplay, Recording]]:
@@ -189,7 +183,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _replayed(source: Source, plan: Plan) -> Outcome:
+def _replay(source: Source, plan: Plan) -> Outcome:
     def play(recording: Recording, session: RecordedSession) -> list[SessionReplay]:
         stabilizers = [setting.stabilizer for setting in plan.settings]
         path, line = recording.path, recording.line
@@ -198,11 +192,11 @@ def _replayed(source: Source, plan: Plan) -> Outcome:
             raise CtxguardError("no model call: calls are replayed up to each assistant message")
         return result
 
-    return played(source, play, adapter=plan.adapter)
+    return play_session(source, play, adapter=plan.adapter)
 
 
 def _inline(sources: Iterator[Source], plan: Plan, _processes: int) -> Replayed:
-    return ((source, _replayed(source, plan)) for source in sources)
+    return ((source, _replay(source, plan)) for source in sources)
 
 
 _plan: Plan
@@ -215,26 +209,12 @@ def _begin(plan: Plan) -> None:
 
 
 def _work(batch: Sequence[Source]) -> list[Outcome]:
-    return replayed(batch, _plan)
+    return replay_batch(batch, _plan)
 
 
-def replayed(batch: Sequence[Source], plan: Plan) -> list[Outcome]:
+def replay_batch(batch: Sequence[Source], plan: Plan) -> list[Outcome]:
     """Replay a batch of recordings."""
-    return [_replayed(source, plan) for source in batch]
-
-
-def _batches(sources: Iterator[Source]) -> Iterator[list[Source]]:
-    """Yield recordings in batches, none of which is large."""
-    batch: list[Source] = []
-    size = 0
-    for source in sources:
-        batch.append(source)
-        size += len(source.data) if isinstance(source, Recording) else 0
-        if size >= _BATCH_BYTES or len(batch) >= _BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+    return [_replay(source, plan) for source in batch]
 
 
 def _in_processes(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
@@ -258,7 +238,7 @@ def in_order(
     result: Callable[[Task], list[Outcome]],
 ) -> Replayed:
     """Replay in workers, and yield the outcomes in the order of the recordings; reading waits for workers."""
-    batches = _batches(sources)
+    batches = iter(lambda: list(islice(sources, _BATCH)), [])
     waiting = deque((batch, submit(batch)) for batch in islice(batches, workers * AHEAD))
     while waiting:
         batch, task = waiting.popleft()
@@ -279,7 +259,7 @@ def spread_on_ray(sources: Iterator[Source], plan: Plan, workers: int) -> Replay
     """
     with _cluster(workers) as ray:
         shared = ray.put(plan)
-        task = ray.remote(max_retries=RETRIES, num_cpus=1)(replayed)
+        task = ray.remote(max_retries=RETRIES, num_cpus=1)(replay_batch)
         yield from in_order(
             sources, workers, lambda batch: task.remote(batch, shared), lambda future: _result(ray, future)
         )
@@ -314,8 +294,6 @@ def _cluster(workers: int) -> Iterator[Any]:
 
 EVERY: Final = 5.0
 """Seconds between two writes."""
-_At: TypeAlias = tuple[str, int, int]
-"""File, line, and number of a recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,20 +302,13 @@ class _Progress:
 
     Attributes:
         key: identifies the replay.
-        done: number of finished recordings.
-        last: identifies the last of them.
-        tallies: for each setting the figures, and the worst sessions: the location of each recording, its position in
-            the order of all, and its figures.
-        skipped: the recordings that could not be replayed.
-        skipped_count: their number.
+        last: identifies the last finished recording.
+        results: the results so far; of the recordings of the worst sessions, only the location.
     """
 
     key: str
-    done: int
     last: str
-    tallies: list[tuple[Figures, list[tuple[_At, int, SessionReplay]]]]
-    skipped: list[Skipped]
-    skipped_count: int
+    results: Results
 
 
 _FORMAT: Final = TypeAdapter(_Progress)
@@ -356,48 +327,41 @@ class ReplayCheckpoint:
             "names": list(names),
         }
         self._key = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
-        self._written = time.monotonic()
+        self._saved_at = time.monotonic()
 
-    def restore(self, results: Results, sources: Iterator[Source]) -> None:
-        """Restore the results so far, and skip the finished recordings.
+    def restore(self, sources: Iterator[Source]) -> Results | None:
+        """Return the results so far, and skip the finished recordings; None if there is no file.
 
         Raises:
             ConfigError: the file cannot be read, is of another replay, or the recordings have changed since.
         """
         state = self._read()
         if state is None:
-            return
-        wanted = {at for _, worst in state.tallies for at, _, _ in worst}
-        found: dict[_At, Recording] = {}
+            return None
+        awaited = defaultdict[tuple[str, int, int], list[Ranked]](list)
+        for ranked in (each for tally in state.results.tallies for each in tally.ranked):
+            awaited[ranked.recording.location].append(ranked)
         last: Source | None = None
-        for _ in range(state.done):
+        for _ in range(state.results.done):
             last = next(sources, None)
-            if isinstance(last, Recording) and (at := _at(last)) in wanted:
-                found[at] = last
-        if last is None or _mark(last) != state.last or wanted - found.keys():
+            if isinstance(last, Recording):
+                for ranked in awaited.pop(last.location, ()):
+                    ranked.recording = last
+        if last is None or _mark(last) != state.last or awaited:
             raise self._refused("the recordings have changed since it was written")
-        results.skipped, results.skipped_count, results.done = state.skipped, state.skipped_count, state.done
-        for (figures, worst), tally in zip(state.tallies, results.tallies, strict=True):
-            tally.figures = figures
-            for at, order, result in worst:
-                tally.rank(Ranked(result.badness, order, result, found[at]))
+        return state.results
 
-    def note(self, results: Results, last: Source) -> None:
+    def save(self, results: Results, last: Source) -> None:
         """Save the progress, if it is time to."""
-        if time.monotonic() - self._written < EVERY:
+        if time.monotonic() - self._saved_at < EVERY:
             return
-        tallies = [
-            (tally.figures, [(_at(each.recording), each.order, each.result) for each in tally.ranked])
-            for tally in results.tallies
-        ]
-        state = _Progress(self._key, results.done, _mark(last), tallies, results.skipped, results.skipped_count)
         beside = self._path.with_name(f"{self._path.name}.new")
         try:
-            beside.write_bytes(_FORMAT.dump_json(state))
+            beside.write_bytes(_FORMAT.dump_json(_Progress(self._key, _mark(last), results)))
             os.replace(beside, self._path)  # noqa: PTH105 - the name says that it replaces
         except OSError as error:
             raise self._refused(reason_of(error)) from error
-        self._written = time.monotonic()
+        self._saved_at = time.monotonic()
 
     def remove(self) -> None:
         """Remove the file: the replay is finished."""
@@ -419,10 +383,6 @@ class ReplayCheckpoint:
         return ConfigError(
             f"the replay cannot go on from {self._path}: {why}; remove it to begin anew", setting="resume"
         )
-
-
-def _at(recording: Recording) -> _At:
-    return recording.path, recording.line, recording.place
 
 
 def _mark(source: Source) -> str:

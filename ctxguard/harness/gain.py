@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.harness.fidelity import end_of_pieces, text_of
-from ctxguard.settings import extra
+from ctxguard.settings import extra, install_command
 
 if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
@@ -41,7 +41,7 @@ SEES: Final = (
     "Prefix counts the prompts that keep the one before up to its newest exchange, whose outputs may shrink once; "
     "the bill counts what that costs.",
 )
-"""The strengths and blind spots of each judge: every report lists them."""
+"""The strengths and blind spots of each judge."""
 _SHINGLE: Final = 8
 """Words in a row that count as copied; with three, the repeated words of a table would count for rows that are gone."""
 _WORD: Final = compiled(r"\w+")
@@ -92,18 +92,18 @@ class Gain:
         self._compressor = Compressor() if is_installed() else None
         self._ends: dict[int, tuple[int, int]] = {}
 
-    def __call__(self, end: int, context: Sequence[Artifact], room: int, count: ArtifactCounter) -> Bits | None:
+    def __call__(self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter) -> Bits | None:
         """Return the bits of the message after a call; None if its floor does not fit, so that no context can.
 
         Args:
             end: number of messages of the history before the call.
             context: the context that is sent.
-            room: tokens that messages may take.
+            available: tokens that messages may take.
             count: the counter in use.
         """
         history = self._artifacts[:end]
         least = floor(history)
-        if self._compressor is None or count.artifacts(least) > room:
+        if self._compressor is None or count.artifacts(least) > available:
             return None
         following = self._artifacts[end]
         if end not in self._ends:
@@ -114,6 +114,11 @@ class Gain:
 def is_installed() -> bool:
     """Return whether the compressor is installed."""
     return find_spec("pyppmd") is not None
+
+
+def judges() -> tuple[str, ...]:
+    """Return what each judge can see and cannot see, which every report lists, and what was not measured."""
+    return SEES if is_installed() else (*SEES, f"Gain was not measured: {install_command('gain')}")
 
 
 @lru_cache(maxsize=1)
@@ -161,7 +166,7 @@ def gain(judged: Iterable[Bits | None]) -> float | None:
 
 
 def newest_sent(
-    history: Sequence[Artifact], context: Sequence[Artifact], room: int, count: ArtifactCounter
+    history: Sequence[Artifact], context: Sequence[Artifact], available: int, count: ArtifactCounter
 ) -> tuple[int, int]:
     """Return how many characters of the newest tool outputs are sent, and how many would fit.
 
@@ -171,7 +176,7 @@ def newest_sent(
     Args:
         history: the history before the call.
         context: the context that is sent.
-        room: tokens that messages may take: the budget less tool schemas and framing.
+        available: tokens that messages may take: the budget less tool schemas and framing.
         count: the counter in use.
     """
     begin = newest_exchange(history)
@@ -179,7 +184,7 @@ def newest_sent(
     if not outputs:
         return 0, 0
     must = [a for a in floor(history) if a.kind is not Kind.TOOL]
-    left = (room - count.artifacts(must)) / 2
+    left = (available - count.artifacts(must)) / 2
     newest = [a.text for a in context[newest_exchange(context) :] if a.kind is Kind.TOOL]
     sent = fitting = 0
     for output in outputs:

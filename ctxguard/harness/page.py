@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.harness.document import ReplayReport, RunModel, SessionModel
-from ctxguard.harness.engine import Plan, Results
-from ctxguard.harness.gain import is_installed
-from ctxguard.harness.recordings import Recording, Skipped, played
-from ctxguard.harness.replay import served
+from ctxguard.harness.engine import Plan, Results, Tally
+from ctxguard.harness.recordings import Recording, Skipped, play_session
+from ctxguard.harness.replay import served_contexts
 from ctxguard.harness.sessions import RecordedSession
 from ctxguard.harness.summary import advice, cost_of_a_call, money, pareto, saved_by, share
 from ctxguard.report import Report
 from ctxguard.report.page import Chart, chart, message_rows, render, shown_text
-from ctxguard.settings import install_command
 from ctxguard.stabilizer import Stabilizer
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-MOST_BYTES: Final = 4_500_000
-"""Maximum bytes of the page; sessions that would make it larger are shown without their messages."""
+MOST_CHARACTERS: Final = 4_500_000
+"""Characters of the sessions of a page from which on further ones are shown without their messages."""
 MOST_IN_FULL: Final = 20
 """Sessions whose messages are shown, the worst first."""
 MOST_CUTS: Final = 30  # of a session that are shown
-_TOO_LARGE: Final = "Its messages are left out: the page would be too large."
 _FILTERS: Final[Mapping[str, Callable[..., object]]] = {"share": share, "money": money, "saved_by": saved_by}
 
 
@@ -43,30 +40,18 @@ def replay_page(report: ReplayReport, plan: Plan, results: Results, *, show_orig
     run = _shown_run(report.runs)
     number = report.runs.index(run)
     best = {each.label for each in pareto(report.runs)}
-    missing = [] if is_installed() else [f"Gain was not measured: {install_command('gain')}"]
-    page = partial(
-        render,
+    replayed = partial(_replayed, stabilizer=plan.settings[number].stabilizer, adapter=plan.adapter)
+    page = render(
         "replay.html",
         _FILTERS,
         title=report.title,
         report=report,
         run=run,
-        judges=[*report.judges, *missing],
         settings=[_compared(each, is_best=each.label in best) for each in report.runs],
         advice=list(advice(report)),
+        sessions=list(_sessions(run, results.tallies[number], replayed, show_originals=show_originals)),
     )
-    sessions = _sessions(
-        run,
-        [recording for _, recording in results.tallies[number].worst],
-        partial(_replayed, stabilizer=plan.settings[number].stabilizer, adapter=plan.adapter),
-        MOST_BYTES - _size(page(sessions=())),
-        show_originals=show_originals,
-    )
-    return str(page(sessions=list(sessions)))
-
-
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
+    return str(page)
 
 
 def _shown_run(runs: Sequence[RunModel]) -> RunModel:
@@ -141,48 +126,34 @@ def _replayed(recording: Recording, *, stabilizer: Stabilizer, adapter: str | No
 
     def play(_: Recording, session: RecordedSession) -> _Seen:
         seen = _Seen()
-        for call, context in served(session, stabilizer):
+        for call, context in served_contexts(session, stabilizer):
             seen(call, context.report)
         return seen
 
-    found = played(recording, play, adapter=adapter)
+    found = play_session(recording, play, adapter=adapter)
     return None if isinstance(found, Skipped) else found
 
 
 def _sessions(
-    run: RunModel,
-    recordings: Iterable[Recording],
-    replayed: partial[_Seen | None],
-    available: int,
-    *,
-    show_originals: bool,
+    run: RunModel, tally: Tally, replayed: Callable[[Recording], _Seen | None], *, show_originals: bool
 ) -> Iterator[Markup]:
-    """Yield the sessions of the page, in as much detail as the available bytes allow."""
-    for number, (session, recording) in enumerate(zip(run.sessions, recordings, strict=True)):
-        shown = partial(
-            render,
+    """Yield the sessions of the page, the worst ones with their messages."""
+    available = MOST_CHARACTERS
+    for number, (session, (_, recording)) in enumerate(zip(run.sessions, tally.worst, strict=True)):
+        seen = replayed(recording) if number < MOST_IN_FULL and available > 0 else None
+        report = None if seen is None else seen.report
+        shown = render(
             "session.html",
             _FILTERS,
             session=session,
             is_open=len(run.sessions) == 1,
             most_cuts=MOST_CUTS,
             charts=_charts(session, run),
+            seen=seen,
+            rows=[] if report is None else list(message_rows(report, show_originals=show_originals)),
         )
-        brief = {"seen": None, "rows": ()}
-        seen = replayed(recording) if number < MOST_IN_FULL else None
-        if seen is None:
-            forms = [shown(**brief, note="")]
-        elif seen.report is None:
-            forms = [shown(**brief, note="No call was served, so there is no request to show.")]
-        else:
-            rows = list(message_rows(seen.report, show_originals=show_originals))
-            forms = [shown(seen=seen, rows=rows, note=""), shown(**brief, note=_TOO_LARGE)]
-        fitting = next((form for form in forms if _size(form) <= available), None)
-        if fitting is None:
-            yield render("note.html", text="More sessions are left out: the page would be too large.")
-            return
-        available -= _size(fitting)
-        yield fitting
+        available -= len(shown)
+        yield shown
 
 
 def _charts(session: SessionModel, run: RunModel) -> tuple[Chart, Chart]:

@@ -1,4 +1,4 @@
-"""Price prompts if the provider caches prefixes, and price those that plain trimming would send instead."""
+"""Price prompts if the provider caches prefixes, and choose those that a rolling window would send instead."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
 
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError, reason_of
+from ctxguard.history import AUTHORITY, exchanges
 from ctxguard.settings import extra
 from ctxguard.tokens.families import CACHES
-
-if TYPE_CHECKING:
-    from ctxguard.artifacts import Artifact
 
 Item = TypeVar("Item")
 MILLION: Final = 1_000_000
@@ -86,30 +85,8 @@ def price_model(model: str | None = None, table: str | Path | None = None) -> Pr
     return _of_library(model) if table is None else _of_table(model, Path(table))
 
 
-def _of_table(model: str, path: Path) -> PriceModel:
-    try:
-        table = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(
-            f"the price table {path} cannot be read ({reason_of(error)}); name a YAML file", setting="prices"
-        ) from error
-    found = table.get(model) if isinstance(table, dict) else None
-    if not isinstance(found, dict):
-        known = ", ".join(map(str, table)) if isinstance(table, dict) else "nothing"
-        raise ConfigError(f"the price table {path} has no prices of {model!r}; it has {known}", setting="prices")
-    try:
-        own = _Prices.model_validate({key: value for key, value in found.items() if value is not None})
-    except ValidationError as error:
-        raise ConfigError(
-            f"the prices of {model!r} in {path} are numbers by {', '.join(_Prices.model_fields)}; input is required",
-            setting="prices",
-        ) from error
-    caching = (own.minimum, max(1, own.step), own.lifetime)
-    return _in_dollars(model, (own.input, own.cache_read, own.cache_write), caching, path.name)
-
-
 class _Prices(BaseModel):
-    """The prices of a model in a user's table, in US dollars per million tokens."""
+    """The prices of a model, in US dollars per million tokens, and how its provider caches."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -117,8 +94,30 @@ class _Prices(BaseModel):
     cache_read: NonNegativeFloat | None = None
     cache_write: NonNegativeFloat | None = None
     minimum: NonNegativeInt = 1_024
-    step: NonNegativeInt = 1
+    step: PositiveInt = 1
     lifetime: NonNegativeFloat = 300.0
+
+    def of(self, model: str, source: str) -> PriceModel:
+        """Return them for each token."""
+        read = self.input if self.cache_read is None else self.cache_read
+        written = None if self.cache_write is None else self.cache_write / MILLION
+        costs = (self.input / MILLION, read / MILLION, written)
+        return PriceModel(model, *costs, self.minimum, self.step, "USD", source, self.lifetime)
+
+
+def _of_table(model: str, path: Path) -> PriceModel:
+    try:
+        table = yaml.safe_load(path.read_text(encoding="utf-8"))
+        known = table if isinstance(table, dict) else {}
+        if model in known:
+            return _Prices.model_validate(known[model]).of(model, path.name)
+        why = f"has no prices of {model!r}; it has {', '.join(map(str, known)) or 'nothing'}"
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        why = f"cannot be read ({reason_of(error)})"
+    except ValidationError as error:
+        why = f"is wrong at {'.'.join(map(str, (model, *error.errors()[0]['loc'])))}"
+    form = f"MODEL: {{{', '.join(_Prices.model_fields)}}}, in numbers"
+    raise ConfigError(f"the price table {path} {why}; name a YAML file, {form}", setting="prices")
 
 
 def _of_library(model: str) -> PriceModel:
@@ -133,24 +132,16 @@ def _of_library(model: str) -> PriceModel:
             f"genai-prices knows no model {model!r}; give its prices in a YAML table with --prices", setting="model"
         ) from None
     prices = found.get_prices(datetime.now(UTC))
-    fresh = _base(prices.input_mtok)
+    fresh, read, written = map(_base, (prices.input_mtok, prices.cache_read_mtok, prices.cache_write_mtok))
     if fresh is None:
         raise ConfigError(
             f"genai-prices has no price for the input tokens of {model!r}; give --prices", setting="model"
         )
-    source = f"genai-prices {version('genai-prices')}, {provider.name}, without the tiers for long prompts"
-    costs = (fresh, _base(prices.cache_read_mtok), _base(prices.cache_write_mtok))
-    return _in_dollars(found.id, costs, CACHES.get(provider.id, (1_024, 1, 300.0)), source)
-
-
-def _in_dollars(
-    model: str, costs: tuple[float, float | None, float | None], caching: tuple[int, int, float], source: str
-) -> PriceModel:
-    """Return prices, given per million tokens: fresh, read from a cache, written to it; and the cache's sizes."""
-    fresh, cached, written = costs
-    read, write = fresh if cached is None else cached, None if written is None else written / MILLION
-    minimum, step, lifetime = caching
-    return PriceModel(model, fresh / MILLION, read / MILLION, write, minimum, step, "USD", source, lifetime)
+    caching = dict(zip(("minimum", "step", "lifetime"), CACHES.get(provider.id, ()), strict=False))
+    own = _Prices.model_validate({"input": fresh, "cache_read": read, "cache_write": written, **caching})
+    return own.of(
+        found.id, f"genai-prices {version('genai-prices')}, {provider.name}, without the tiers for long prompts"
+    )
 
 
 def _base(price: object) -> float | None:
@@ -159,34 +150,40 @@ def _base(price: object) -> float | None:
     return float(found) if isinstance(found, (int, float, Decimal)) else None
 
 
-class PlainTrim:
-    """The most common alternative: at each call, send system, task, and the longest tail that fits.
+class RollingWindow:
+    """The most common alternative: system prompts, task, and the longest valid tail of exchanges that fits.
 
-    The tail consists of whole exchanges and is chosen anew at each call; evicted messages leave no trace.
+    The tail is chosen anew at each call. In front of it stands the user message of its first turn; evicted messages
+    leave no trace.
+
+    Args:
+        artifacts: the whole session.
+        tokens: the tokens of each.
+        available: tokens that the messages of a prompt may take.
     """
 
-    def __init__(self, artifacts: Sequence[Artifact], tokens: Sequence[int], budget: int, overhead: int) -> None:
-        from ctxguard.history import exchanges
+    def __init__(self, artifacts: Sequence[Artifact], tokens: Sequence[int], available: int) -> None:
+        self._tokens, self._available = tokens, available
+        self._fixed = [n for n, artifact in enumerate(artifacts) if artifact.kind in AUTHORITY]
+        units = (exchange.positions for exchange in exchanges(artifacts))
+        self._units = [unit for unit in units if artifacts[unit[0]].kind not in AUTHORITY]
+        users = (n if artifacts[unit[0]].kind is Kind.USER else -1 for n, unit in enumerate(self._units))
+        self._openers = list(accumulate(users, max))
 
-        self._found = [(e.positions[0], max(e.positions)) for e in exchanges(artifacts)]
-        self._fixed = {n: tokens[n] for n, a in enumerate(artifacts) if a.kind.value in ("system", "task")}
-        self._sums = list(accumulate((0 if n in self._fixed else cost for n, cost in enumerate(tokens)), initial=0))
-        self._budget, self._overhead = budget, overhead
-        self._begin, self._before = 0, 0
+    def kept(self, end: int) -> list[int] | None:
+        """Return the positions of a prompt after `end` messages; None if no valid one fits."""
+        fixed = [n for n in self._fixed if n < end]
+        units = [[n for n in unit if n < end] for unit in self._units if unit[0] < end]
+        used, best = self._cost(fixed), None
+        for number in reversed(range(len(units))):
+            opener = self._openers[number]
+            begin = units[opener] if 0 <= opener < number else []
+            used += self._cost(units[number])
+            if used > self._available:
+                break
+            if used + self._cost(begin) <= self._available and (opener >= 0 or number == 0):
+                best = [begin, *units[number:]]
+        return None if best is None else sorted(chain(fixed, *best))
 
-    def kept(self, end: int) -> list[int]:
-        """Return the positions that the prompt of the latest call has, which is after `end` messages."""
-        return sorted({*self._fixed, *range(self._begin, end)})
-
-    def call(self, end: int) -> tuple[int, int]:
-        """Return the tokens of the prompt after `end` messages, and how many it shares with the previous one."""
-        fixed = self._overhead + sum(tokens for n, tokens in self._fixed.items() if n < end)
-        starts = [first for first, last in self._found if last < end and first >= self._begin]
-        begin = next((s for s in starts if fixed + self._sums[end] - self._sums[s] <= self._budget), None)
-        if begin is None:
-            begin = starts[-1] if starts else self._begin
-        tokens = min(self._budget, fixed + self._sums[end] - self._sums[begin])
-        moved = self._sums[begin] != self._sums[self._begin]
-        shared = 0 if not self._before else min(self._before, fixed if moved else self._before)
-        self._begin, self._before = begin, tokens
-        return tokens, shared
+    def _cost(self, positions: Sequence[int]) -> int:
+        return sum(self._tokens[n] for n in positions)

@@ -18,11 +18,13 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, BinaryIO, Final, TypeAlias, TypeVar, cast
+
+from pydantic import Field
 
 from ctxguard.adapting.registry import OBJECT_ADAPTERS
 from ctxguard.errors import AdapterError, ConfigError, CtxguardError, SessionFileError, reason_of
-from ctxguard.harness.dumps import is_dumped, translated
+from ctxguard.harness.dumps import is_dumped, translate_dumps
 from ctxguard.harness.sessions import AS_DATA, HISTORIES, MAX_BYTES, RecordedSession, parse_json, parse_session
 from ctxguard.harness.spans import Spans, holds_spans
 from ctxguard.settings import install_command
@@ -36,7 +38,7 @@ def is_url(name: str) -> bool:
     return "://" in name
 
 
-def found(name: str) -> list[str]:
+def matching_files(name: str) -> list[str]:
     """Return the files that a name denotes, in a stable order.
 
     Raises:
@@ -101,7 +103,7 @@ def opened_file(name: str) -> BinaryIO:
 def total_size(names: Iterable[str]) -> int | None:
     """Return the size in bytes of all files that names denote; None if it is unknown."""
     with suppress(CtxguardError, OSError, TypeError):
-        return sum(_size(each) for name in names for each in found(name))
+        return sum(_size(each) for name in names for each in matching_files(name))
     return None
 
 
@@ -112,7 +114,7 @@ def _size(name: str) -> int:
     return Path(name).stat().st_size
 
 
-def missing(name: str) -> str:
+def absence_reason(name: str) -> str:
     """Return why nothing was found under a name."""
     if not is_url(name) and Path(name).is_dir():
         return f"no file in it ends in {', '.join(SUFFIXES[:3])}, the same with .gz, or {SUFFIXES[-1]}"
@@ -139,15 +141,20 @@ class Recording:
         path: the file as the user named it.
         line: the line it begins on, counted from 1.
         place: its number among the sessions of the file, from 0; used as the name of a session without an id.
-        data: the JSON text, UTF-8.
+        data: the JSON text, UTF-8; not part of the progress of a replay.
         read: bytes of all files that had been read by then; shows the progress of a replay.
     """
 
     path: str
     line: int
     place: int
-    data: bytes
+    data: Annotated[bytes, Field(exclude=True)] = b""
     read: int = field(default=0, compare=False)
+
+    @property
+    def location(self) -> tuple[str, int, int]:
+        """Where it is: file, line, and number."""
+        return self.path, self.line, self.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +187,12 @@ def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
     """Yield the files that names denote, in order: a file, `-`, a folder with everything below it, a glob, or a URL."""
     for name in names:
         try:
-            files = found(name)
+            files = matching_files(name)
         except (CtxguardError, OSError) as error:
             yield Skipped(name, reason_of(error))
             continue
         if not files:
-            yield Skipped(name, missing(name))
+            yield Skipped(name, absence_reason(name))
         yield from files
 
 
@@ -290,7 +297,7 @@ def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> It
     if adapter in OBJECT_ADAPTERS:
         raise AdapterError(f"adapter {adapter!r} reads message objects, which no file holds; {AS_DATA}")
     for source in _of_lines(name, _lines(BytesIO(text.encode()), MAX_BYTES)):
-        found = source if isinstance(source, Skipped) else opened(source, adapter=adapter, translate=False)
+        found = source if isinstance(source, Skipped) else open_session(source, adapter=adapter, translate=False)
         if isinstance(found, Skipped):
             raise SessionFileError(name, found.reason, line=found.line)
         yield found
@@ -423,13 +430,13 @@ def _is_session(value: object) -> bool:
 Played = TypeVar("Played")
 
 
-def played(
+def play_session(
     source: Source, play: Callable[[Recording, RecordedSession], Played], *, adapter: str | None = None
 ) -> Played | Skipped:
     """Open a recording and play its session; return why it is skipped if one of both fails."""
     if isinstance(source, Skipped):
         return source
-    session = opened(source, adapter=adapter)
+    session = open_session(source, adapter=adapter)
     if isinstance(session, Skipped):
         return session
     try:
@@ -438,7 +445,9 @@ def played(
         return Skipped(source.path, str(error), line=source.line, session=session.id)
 
 
-def opened(recording: Recording, *, adapter: str | None = None, translate: bool = True) -> RecordedSession | Skipped:
+def open_session(
+    recording: Recording, *, adapter: str | None = None, translate: bool = True
+) -> RecordedSession | Skipped:
     """Return the session of a recording, or the reason why there is none.
 
     Args:
@@ -451,7 +460,7 @@ def opened(recording: Recording, *, adapter: str | None = None, translate: bool 
     """
     try:
         record = parse_json(recording.data.decode("utf-8"))
-        return parse_session(translated(record) if translate else record, adapter=adapter, place=recording.place)
+        return parse_session(translate_dumps(record) if translate else record, adapter=adapter, place=recording.place)
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 text (byte {error.start})"
     except json.JSONDecodeError as error:

@@ -17,7 +17,7 @@ from ctxguard.errors import BudgetExceededError
 from ctxguard.harness.fidelity import Fidelity, Need, Support
 from ctxguard.harness.gain import Bits, Gain, newest_exchange, newest_sent
 from ctxguard.harness.judging import Figures, Judge, Verdict, maskers_of
-from ctxguard.harness.pricing import PlainTrim, PriceModel, common_prefix
+from ctxguard.harness.pricing import PriceModel, RollingWindow, common_prefix
 from ctxguard.harness.requests import WireReader
 from ctxguard.harness.sessions import RecordedSession
 from ctxguard.report import Report
@@ -87,7 +87,7 @@ class SessionReplay:
         return (sum(own.findings.values()), own.refused / calls, round(lost, 6), own.cuts / calls, own.tokens_before)
 
 
-class Held(NamedTuple):
+class Measures(NamedTuple):
     """Measures of a context: support and bits, None if not measurable, and characters of the newest outputs."""
 
     support: Support | None
@@ -107,9 +107,9 @@ class Recorded:
         self.measure = cache(Fidelity)
         self._needs = cache(self._needed)
 
-    def held(
+    def measures(
         self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter, measure: Fidelity
-    ) -> Held:
+    ) -> Measures:
         """Measure how much of the next message's needs a context contains, for a history that exceeds the budget.
 
         Args:
@@ -120,7 +120,7 @@ class Recorded:
             measure: of support.
         """
         newest = newest_sent(self.artifacts[:end], context, available, count)
-        return Held(self.support(end, context, measure), self.gain(end, context, available, count), newest)
+        return Measures(self.support(end, context, measure), self.gain(end, context, available, count), newest)
 
     def support(self, end: int, context: Sequence[Artifact], measure: Fidelity) -> Support | None:
         """Return next-action support of a context; None where the next message needs nothing."""
@@ -154,7 +154,7 @@ def replay(session: RecordedSession, stabilizer: Stabilizer, *, prices: PriceMod
     return result
 
 
-def served(session: RecordedSession, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
+def served_contexts(session: RecordedSession, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
     """Yield the served calls of a replay without judging, which takes a fraction of the time: number and context."""
     recorded = Recorded(session)
     chain = with_adapter_stages(stabilizer, session.adapter)
@@ -225,9 +225,10 @@ class _Player:
         self.overhead = overhead + counter.tools(session.tools)
         costs = list(map(counter.artifact, recorded.artifacts))
         self.tokens = list(accumulate(costs, initial=self.overhead))
-        self.trim = PlainTrim(recorded.artifacts, costs, chain.budget_for(), self.overhead)
         self.result = result
         result.budget = chain.budget_for()
+        self.window = RollingWindow(recorded.artifacts, costs, result.budget - self.overhead)
+        self.window_before: list[int] = []
         self.previous: list[Artifact] | None = None
         self.history_before = 0
         self.called_at: float | None = None
@@ -286,9 +287,9 @@ class _Player:
     def _holds(self, end: int, artifacts: list[Artifact], *, is_pressed: bool) -> None:
         own, recorded, available = self.result.figures, self.recorded, self.result.budget - self.overhead
         held = (
-            recorded.held(end, artifacts, available, self.counter, self.measure)
+            recorded.measures(end, artifacts, available, self.counter, self.measure)
             if is_pressed
-            else Held(recorded.support(end, artifacts, self.measure))
+            else Measures(recorded.support(end, artifacts, self.measure))
         )
         if held.support:
             own.needing += 1
@@ -317,7 +318,7 @@ class _Player:
             overhead = after - counted(artifacts)  # tool schemas and framing stand before the messages
             shared = overhead + counted(artifacts[:same])
         bill = self.prices.price(after, 0 if is_cold else shared)
-        tokens, same_trimmed = self.trim.call(end)
+        tokens, same_trimmed = self._trimmed(end)
         trimmed = self.prices.price(tokens, 0 if is_cold else same_trimmed)
         own.bill += bill
         own.bill_trimmed += trimmed
@@ -325,3 +326,13 @@ class _Player:
         own.bill_unmanaged += unmanaged
         self.previous, self.history_before = artifacts, self.tokens[end]
         return bill, trimmed, unmanaged
+
+    def _trimmed(self, end: int) -> tuple[int, int]:
+        """Return the tokens of a rolling window's prompt, and how many it shares with the previous one."""
+        before, kept = self.window_before, self.window.kept(end)
+        self.window_before = kept or []
+        if kept is None:  # not even the newest exchange fits: it would be cut to the budget
+            return self.result.budget, 0
+        artifacts, same = self.recorded.artifacts, common_prefix(before, kept)
+        whole, shared = (self.counter.artifacts(artifacts[n] for n in part) for part in (kept, kept[:same]))
+        return self.overhead + whole, self.overhead + shared if before else 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import typer
 
@@ -20,7 +20,6 @@ from ctxguard.harness.engine import (
     Results,
     Setting,
     Spread,
-    Tally,
     cores,
     run,
     spread_on_ray,
@@ -28,58 +27,27 @@ from ctxguard.harness.engine import (
 from ctxguard.harness.pricing import price_model
 from ctxguard.harness.recordings import Recording, Source, recordings, total_size
 from ctxguard.harness.replay_output import print_notes, print_report, replay_report
-from ctxguard.harness.settings import parse_sweep, swept
+from ctxguard.harness.settings import label_of, parse_sweep
 from ctxguard.harness.summary import time_left
 from ctxguard.report.printing import ReportFormat, counted, note, out, refuse_overwriting, working
-
-if TYPE_CHECKING:
-    from ctxguard.stabilizer import Stabilizer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pricing:
-    """Options: the sessions and settings to compare, and the prices."""
-
-    prices: Path | None = None
-    sweep: str | None = None
-    min_support: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayPrinting:
-    """Options: the output, and its destination."""
-
-    report: ReportFormat = "text"
-    output: list[Path] | None = None
-    show_originals: bool = False
-    title: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailOptions:
-    """Options: the conditions under which a replay fails."""
-
-    baseline: Path | None = None
-    tolerance: list[str] | None = None
-    strict: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """Options: the execution of a replay."""
-
-    engine: str | None = None
-    processes: int | None = None
-    resume: Path | None = None
 
 
 @spread("replay")
 def replay(
     chain: StabilizerOptions,
-    pricing: Pricing,
-    printing: ReplayPrinting,
-    verdict: FailOptions,
-    running: Running,
+    prices: Path | None = None,
+    sweep: str | None = None,
+    min_support: float = 0.0,
+    report: ReportFormat = "text",
+    output: list[Path] | None = None,
+    show_originals: bool = False,
+    title: str | None = None,
+    baseline: Path | None = None,
+    tolerance: list[str] | None = None,
+    strict: bool = False,
+    engine: Literal["inline", "local", "ray"] | None = None,
+    processes: int | None = None,
+    resume: Path | None = None,
     sessions: list[str] | None = None,
     adapter: str | None = None,
     schema: bool = False,
@@ -96,21 +64,21 @@ def replay(
         return
     if not sessions:
         raise ConfigError("name the sessions to replay: files, folders, or globs", setting="sessions")
-    outputs = printing.output or []
+    outputs = output or []
     for path in outputs:
-        refuse_overwriting(path, [*sessions, *([] if verdict.baseline is None else [verdict.baseline])])
-    known = None if verdict.baseline is None else load_baseline(verdict.baseline)
-    tolerances = parse_tolerances(_pairs(verdict.tolerance or []))
-    plan = Plan(_settings(chain, pricing.sweep), price_model(chain.model, pricing.prices), adapter)
+        refuse_overwriting(path, [*sessions, *([] if baseline is None else [baseline])])
+    known = None if baseline is None else load_baseline(baseline)
+    tolerances = parse_tolerances(tolerance or [])
+    plan = Plan(_settings(chain, sweep), price_model(chain.model, prices), adapter)
     begun = time.perf_counter()
     size = total_size(sessions)
-    processes = _processes(running, size)
-    results = _run(sessions, plan, running, processes, size)
-    made = replay_report(sessions, plan, results, time.perf_counter() - begun, processes, printing.title)
-    print_report(made, plan, results, printing.report, outputs, show_originals=printing.show_originals)
+    used = _processes(engine, processes, size)
+    results = _run(sessions, plan, used, size, resume, spread_on_ray if engine == "ray" else None)
+    made = replay_report(sessions, plan, results, time.perf_counter() - begun, used, title)
+    print_report(made, plan, results, report, outputs, show_originals=show_originals)
     worse = [] if known is None else compare(made, known, tolerances)
-    print_notes(made, results, worse, pricing.min_support)
-    code = _exit_code(made, worse, strict=verdict.strict)
+    print_notes(made, results, worse, min_support)
+    code = _exit_code(made, worse, strict=strict)
     if code:
         raise typer.Exit(code)
 
@@ -123,58 +91,45 @@ def _exit_code(made: ReplayReport, worse: Sequence[str], *, strict: bool) -> int
     return int(bool(made.broken or worse or (strict and (made.skipped_count or refused))))
 
 
-def _pairs(given: list[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
-    if any(not value for _, _, value in pairs):
-        raise ConfigError("a tolerance is FIGURE=N, such as bill=2%", setting="tolerance")
-    return {name: value for name, _, value in pairs}
+def _processes(engine: str | None, processes: int | None, size: int | None) -> int:
+    is_small = engine is None and (size or 0) < SMALL  # the size of standard input is unknown
+    return 1 if engine == "inline" else processes or (1 if is_small else cores())
 
 
-def _processes(running: Running, size: int | None) -> int:
-    if running.engine not in (None, "inline", "local", "ray"):
-        raise ConfigError(f"--engine is inline, local, or ray, not {running.engine!r}", setting="engine")
-    is_small = running.engine is None and (size or 0) < SMALL  # the size of standard input is unknown
-    return 1 if running.engine == "inline" else running.processes or (1 if is_small else cores())
-
-
-def _run(names: list[str], plan: Plan, running: Running, processes: int, size: int | None) -> Results:
+def _run(
+    names: list[str], plan: Plan, processes: int, size: int | None, resume: Path | None, spread: Spread | None
+) -> Results:
     """Replay, and show the progress and the remaining time on a terminal, on one line."""
-    begun = time.monotonic()
-    sources, results = recordings(names), Results([Tally() for _ in plan.settings])
-    checkpoint = None if running.resume is None else ReplayCheckpoint(running.resume, plan, names)
+    begun, sources = time.monotonic(), recordings(names)
+    checkpoint = None if resume is None else ReplayCheckpoint(resume, plan, names)
     with working("reading", after=0) as now:
-        if checkpoint is not None:
-            checkpoint.restore(results, sources)
 
         def after(done: Results, latest: Source) -> None:
             if isinstance(latest, Recording):
                 left = time_left(time.monotonic() - begun, latest.read, size)
                 now(f"{counted(done.sessions, 'session')}, {counted(done.calls, 'call')}{left}")
             if checkpoint is not None:
-                checkpoint.note(done, latest)
+                checkpoint.save(done, latest)
 
-        run(sources, plan, processes=processes, results=results, after=after, spread=_spread(running.engine))
+        earlier = None if checkpoint is None else checkpoint.restore(sources)
+        results = run(sources, plan, processes=processes, results=earlier, after=after, spread=spread)
     if checkpoint is not None:
         checkpoint.remove()
     return results
 
 
-def _spread(engine: str | None) -> Spread | None:
-    if engine != "ray":
-        return None
-
-    return spread_on_ray
-
-
 def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...]:
-    known = settings_of(chain.config)
-    options = {
+    """Return the settings of every combination of a sweep; a single one without it."""
+    known, values = settings_of(chain.config), parse_sweep(sweep)
+    given = {
         "policy": chain.policy or known.policy,
         "provider": chain.provider or known.provider,
         **{name: getattr(chain, name) for name in ("target", "trail", "on_overflow", "headroom", "rules")},
     }
-
-    def make(chosen: Mapping[str, str | int | float]) -> Stabilizer:
-        return chain.stabilizer(known, changes=chosen)
-
-    return swept(make, parse_sweep(sweep), options)
+    settings = []
+    for combination in product(*values.values()):
+        chosen = dict(zip(values, combination, strict=True))
+        stabilizer = chain.stabilizer(known, changes=chosen)
+        options = {**given, **chosen, "budget": stabilizer.budget_for()}
+        settings.append(Setting(label_of(options), options, stabilizer))
+    return tuple(settings)

@@ -10,6 +10,7 @@ from typing import Final
 from ctxguard import __version__
 from ctxguard.harness.document import ReplayReport, RunModel, figures_model, session_model
 from ctxguard.harness.engine import Plan, Results, Setting, Tally
+from ctxguard.harness.gain import judges
 from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
 
@@ -34,6 +35,7 @@ def replay_report(
         prices=plan.prices.source,
         model=plan.prices.model,
         counter=f"{count.name}, {count.accuracy}",
+        judges=judges(),
         skipped=results.skipped,
         skipped_count=results.skipped_count,
         runs=[_run(s, tally, plan) for s, tally in zip(plan.settings, results.tallies, strict=True)],

@@ -1,15 +1,12 @@
-"""The settings of a replay: one, or every combination of a sweep."""
+"""The settings of a sweep: their values, and each combination in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping
 from math import isfinite, prod
 from typing import Final
 
 from ctxguard.errors import ConfigError
-from ctxguard.harness.engine import Setting
-from ctxguard.stabilizer import Stabilizer
 
 MOST_SETTINGS: Final = 64  # combinations of a sweep
 Value = str | int | float
@@ -58,22 +55,8 @@ def number(text: str) -> Value:
     return int(value) if value.is_integer() and (is_thousand or "." not in text) else value
 
 
-def swept(
-    make: Callable[[Mapping[str, Value]], Stabilizer],
-    values: Mapping[str, Sequence[Value]],
-    known: Mapping[str, str | int | float | None],
-) -> tuple[Setting, ...]:
-    """Return the settings of every combination."""
-    settings = []
-    for combination in product(*values.values()):
-        chosen = dict(zip(values, combination, strict=True))
-        stabilizer = make(chosen)
-        options = {**known, **chosen, "budget": stabilizer.budget_for()}
-        settings.append(Setting(_label(options), options, stabilizer))
-    return tuple(settings)
-
-
-def _label(options: Mapping[str, str | int | float | None]) -> str:
+def label_of(options: Mapping[str, str | int | float | None]) -> str:
+    """Return a setting in words."""
     first = {"policy": options.get("policy"), "budget": options.get("budget")}
     rest = {name: value for name, value in options.items() if name not in first and value is not None}
     words = (

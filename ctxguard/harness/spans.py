@@ -9,12 +9,12 @@ conventions (`gen_ai.input.messages` and related ones, as JSON texts or as value
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from ctxguard.harness.dumps import Record, records_in, tool_call
+from ctxguard.harness.dumps import Record, as_text, plain_content, records_in, tool_call
 
 _GROUPS: Final = (("resourceSpans", "scopeSpans", "spans"), ("resourceLogs", "scopeLogs", "logRecords"))
 _INPUT: Final = ("gen_ai.input.messages", "gen_ai.prompt", "pydantic_ai.all_messages")
@@ -159,7 +159,7 @@ def _event(name: str, fields: Record) -> Iterator[Record]:
     else:
         return
     content = fields.get("content")
-    message: dict[str, object] = {"role": role, "content": _text(content)}
+    message: dict[str, object] = {"role": role, "content": as_text(plain_content(content or ""))}
     if calls := list(map(_call, records_in(_parsed(fields.get("tool_calls"))))):
         message["tool_calls"] = calls
     if role == "tool":
@@ -171,11 +171,3 @@ def _call(call: Record) -> Record:
     function = call.get("function")
     inner = function if isinstance(function, Mapping) else call
     return {**call, **tool_call(call.get("id"), inner.get("name"), inner.get("arguments"))}
-
-
-def _text(content: object) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    if isinstance(content, Sequence):
-        return "\n".join(str(each.get("text", "")) if isinstance(each, Mapping) else str(each) for each in content)
-    return json.dumps(content)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ctxguard.cli.options import TextCounting, spread
+from ctxguard.cli.options import spread
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.report.printing import counted, fitted, out, terminal_width, working
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @spread("tokens")
 def tokens(
     session: str,
-    counting: TextCounting,
+    counter: str = "auto",
+    model: str | None = None,
     usage: bool = False,
 ) -> None:
     """Count the tokens of a request, a session, or a text: their breakdown, and the possible error of the count."""
     from ctxguard.harness.recordings import read_text
 
-    counter, model = counting.counter or "auto", counting.model
     with working(f"counting {session}"):
         text = read_text(session)
         request = None if usage else _request_of(text)
@@ -97,16 +97,17 @@ def _total(total: int, what: str, count: ArtifactCounter) -> str:
 
 
 def _of_usage(text: str, name: str, counter: str, model: str | None) -> Iterator[str]:
-    from ctxguard.formats.usage import Errors, compared, errors_by, usages_in
+    from ctxguard.formats.usage import Errors, compared, grouped, usages_in
 
     rows = compared(usages_in(text.splitlines(), name, model=model), counter=counter)
     if not rows:
         raise CtxguardError(f"{name} holds no recorded requests")
     titles = "".join(f"{title:>7}" for title in ("<=3%", "<=5%", "<=10%", "under"))
     figures = f"{'requests':>9}{titles}{'over margin':>13}{'sum':>7}"
-    groups = [(", ".join(key), errors) for key, errors in errors_by(rows).items()]
+    groups = [(", ".join(key), members) for key, members in grouped(rows).items()]
     yield _row("API, family, feature", figures)
-    for label, errors in [*groups, ("all", Errors.of(rows))]:
+    for label, members in [*groups, ("all", rows)]:
+        errors = Errors.of(members)
         shares = (errors.within_3, errors.within_5, errors.within_10, errors.under)
         cells = "".join(f"{share:>7.0%}" for share in shares)
         yield _row(label, f"{errors.requests:>9}{cells}{errors.exceeded:>13.0%}{errors.total:>7.2f}")

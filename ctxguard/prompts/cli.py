@@ -7,9 +7,10 @@ from pathlib import Path
 import typer
 
 from ctxguard.cli.groups import Command, command_group
-from ctxguard.cli.options import TextCounting, spread
+from ctxguard.cli.options import spread
 from ctxguard.prompts.loading import PromptsReport, check_prompts, find_prompts_dir
 from ctxguard.report.printing import counted, out, working
+from ctxguard.tokens import find_counter
 
 app = command_group("prompts", "Check prompt templates.")
 
@@ -22,15 +23,16 @@ def prompts() -> None:
 @app.command("check", cls=Command)
 @spread("prompts check")
 def check(
-    counting: TextCounting,
+    counter: str = "auto",
+    model: str | None = None,
     folder: Path | None = None,
     entry: list[str] | None = None,
 ) -> None:
     """List the variables and tokens of each template; exit 1 on missing includes, circles, and unused files."""
-    counter, place = counting.found(), find_prompts_dir(folder)
+    place, counts = find_prompts_dir(folder), find_counter(counter, model=model)
     with working(f"checking {place}"):
-        report = check_prompts(place, counter, entries=entry or ("*.md",))
-    _print(report, counter.name)
+        report = check_prompts(place, counts, entries=entry or ("*.md",))
+    _print(report, counts.name)
     if not report.ok:
         raise typer.Exit(1)
 

@@ -26,7 +26,7 @@ class Report(ReportData):
         return calls_page([self], title=title, show_originals=show_originals)
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return "\n".join((*figure_lines(self), *_decision_lines(self)))
 
     def __repr__(self) -> str:
         state = "ok" if self.ok else "failed: " + ", ".join(c.name for c in self.checks if not c.ok)
@@ -38,8 +38,8 @@ class Report(ReportData):
         return notebook_html(self)
 
 
-def _lines(report: ReportData) -> list[str]:
-    """Return the report as text: a line each for the figures, the checks and the decisions that changed something."""
+def figure_lines(report: ReportData) -> list[str]:
+    """Return the figures and the checks of a report as text, a line each."""
     saved = report.tokens_before - report.tokens_after
     share = f"{100 * abs(saved) / max(report.tokens_before, 1):.0f}% {'added' if saved < 0 else 'saved'}"
     counted = ", ".join(f"{n} {action}" for action, n in report.counts().items()) or "nothing came in"
@@ -59,11 +59,11 @@ def _lines(report: ReportData) -> list[str]:
     for check in report.checks:
         lines.append(f"  {'ok  ' if check.ok else 'FAIL'} {check.name}{f': {check.claim}' if check.claim else ''}")
         lines += [f"       {finding}" for finding in check.findings[:20]]
-    lines += _decision_lines(report)
     return lines
 
 
 def _decision_lines(report: ReportData, most: int = 40) -> list[str]:
+    """Return the decisions that changed something as text, a line each."""
     told = [run for run in decision_runs(report.decisions) if run.decisions[0].action != "kept" or run.role is not None]
     lines = list(map(_decision_line, told[:most]))
     return [*lines, f"  … and {sum(len(r.decisions) for r in told[most:])} more"] if len(told) > most else lines

@@ -145,7 +145,8 @@ class Cutter:
     def with_newest(self, state: WindowState, number: int) -> WindowState:
         """Return the state with outputs of the newest exchange bounded that exceed half of the available tokens.
 
-        In the order in which a model reads them: each stays whole as long as the earlier ones leave enough tokens.
+        In the order in which a model reads them: each stays whole as long as the earlier ones leave enough. The others
+        share the rest, or everything that is free if it is more: what one does not use is left to larger ones.
         """
         outputs, costs = self._outputs(number, number), self.ledger.history.costs
         # The outputs of a pinned exchange are counted as fixed, but they share what is available.
@@ -157,8 +158,14 @@ class Cutter:
                 left -= costs[position]
             else:
                 large.append(position)
-        limit = max(_VIEW, left // max(1, len(large)))
-        return self._bounded(state, number, large, limit, number, "exceeds half of the available tokens")
+        # Before signed thinking they stay so until a cut, which would then follow at once.
+        if not _is_signed(self.ledger.history.members(number)[0]):
+            left = max(left, self.ledger.budget(state) - state.total + sum(costs[p] for p in large))
+        for rest, position in zip(range(len(large), 0, -1), sorted(large, key=costs.__getitem__), strict=True):
+            limit, reason = max(_VIEW, left // rest), "exceeds half of the available tokens"
+            state = self._bounded(state, number, (position,), limit, number, reason)
+            left -= self.ledger.tokens_at(position, state.shortened)
+        return state
 
     def settled(self, state: WindowState, number: int) -> WindowState:
         """Return the state with large outputs bounded that the model has seen: the exchange is its reply.

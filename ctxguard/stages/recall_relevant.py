@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nlargest
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Change, Draft, FollowedStage, Follower, LeftOut, StageResult
@@ -47,8 +47,6 @@ _JUDGED: Final = 10
 """Best matches of a question that decide whether it is about evicted exchanges."""
 _COVERED: Final = 0.1
 """Share of what a question itself would score that the best evicted match must have: a long text recalls nothing."""
-_LABEL: Final = 5
-"""Tokens that a piece of the block takes beside the exchange itself: who said it, and in which turn."""
 _MOST_TRIED: Final = 200
 """Best matches of a question, and best exchanges that are tried for the block."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
@@ -106,9 +104,9 @@ class RecallRelevant(FollowedStage):
         """Return the follower that recalls in one conversation."""
         return _Recalling(self)
 
-    def gate(self, history: History) -> RecallGate:
-        """Return the gate by which the window of one conversation decides what to recall."""
-        return RecallGate(history, self)
+    def gate(self, history: History, draft: Draft) -> RecallGate:
+        """Return the gate by which the window of one conversation, begun with a draft, decides what to recall."""
+        return RecallGate(history, self, draft)
 
 
 class RecallGate:
@@ -117,8 +115,8 @@ class RecallGate:
     Texts are only read once something has been evicted and a user message arrives, so agents do not pay for it.
     """
 
-    def __init__(self, history: History, stage: RecallRelevant) -> None:
-        self._history, self._stage = history, stage
+    def __init__(self, history: History, stage: RecallRelevant, draft: Draft) -> None:
+        self._history, self._stage, self._draft = history, stage, draft
         self._index = LexicalIndex()
 
     def wanted(self, question: int, state: WindowState, available: int, *, always: bool = False) -> LeftOut | None:
@@ -153,20 +151,16 @@ class RecallGate:
         return LeftOut(history, int(self._stage.share * available), question, scores=near)
 
     def within(self, wanted: LeftOut, tokens: int, state: WindowState) -> LeftOut:
-        """Return what is to be recalled of the exchanges that are evicted now, in at most so many tokens."""
-        left_out = replace(wanted, tokens=tokens, kept=state.kept, end=state.judged)
-        left, found = tokens - _LEAST_ROOM, set[int]()
-        for number, size in _ranked(left_out, wanted.scores, state.shown):
-            whole = self._history.spans[number].tokens + _LABEL
-            taken = whole if whole <= left else size + _LABEL
-            if taken <= left:
-                found.add(number)
-                left -= taken
-            if left < _LEAST_ROOM // 4:
-                break
-        # More is found by meaning, once the block is written.
-        taken = tokens if self._stage.embedding is not None else tokens - left if found else 0
-        return replace(left_out, tokens=taken, found=frozenset(found))
+        """Return what is recalled of the exchanges that are evicted now, in at most so many tokens.
+
+        The block is written here already, so that a window reserves what it takes, and no more. What is recalled by
+        meaning is known only later, so all the tokens are reserved for it.
+        """
+        left = replace(wanted, tokens=tokens, kept=state.kept, end=state.judged)
+        block, found = _block(self._draft, left, _ranked(left, wanted.scores, state.shown))
+        if self._stage.embedding is None:
+            left = replace(left, tokens=0 if block is None else self._draft.counter.artifact(block))
+        return replace(left, block=block, found=found)
 
 
 class _Recalling:
@@ -176,7 +170,7 @@ class _Recalling:
         self._stage = stage
         self._meanings: SemanticIndex | None = None
         self._latest: tuple[object, LeftOut] | None = None
-        self._blocks: dict[object, _Block] = {}
+        self._written: dict[object, tuple[LeftOut, LeftOut, str]] = {}
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Do nothing: evicted artifacts are not in the drafts of this stage."""
@@ -189,32 +183,26 @@ class _Recalling:
     def _recalled(self, draft: Draft, left_out: Sequence[LeftOut]) -> Generator[Ask, object, Draft]:
         """Return the draft with a block before each question, the same object until a cut removes it."""
         blocks: dict[int, Artifact] = {}
-        written, self._blocks, shown = self._blocks, {}, set[int]()
-        for left in left_out:
-            asked = left.history.members(left.asked)[0]
-            at = _known_by(draft, asked)
-            made_from = (id(left), draft.masks, id(at.root))
-            block = written.get(made_from) or (yield from self._written(draft, left, shown, at))
-            self._blocks[made_from] = block
-            shown.update(block.shown)
-            if block.artifact is not None:
-                blocks[id(asked.root)] = block.artifact
-            if block.failure:
-                draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": block.failure}})
+        written, self._written, shown = self._written, {}, set[int]()
+        for wanted in left_out:
+            left, failure = wanted, ""
+            if (embedding := self._stage.embedding) is not None:
+                made_from = (id(wanted), draft.masks)
+                written_before = written.get(made_from)
+                _, left, failure = written_before or (yield from self._by_meaning_too(embedding, wanted, draft, shown))
+                self._written[made_from] = wanted, left, failure
+            shown |= left.found
+            if left.block is not None:
+                blocks[id(left.history.members(left.asked)[0].root)] = left.block
+            if failure:
+                draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": failure}})
         return draft.revise(_with_blocks(draft, blocks), action="recalled", reason="matches the question")
 
-    def _written(self, draft: Draft, left: LeftOut, shown: set[int], at: Artifact) -> Generator[Ask, object, _Block]:
-        """Return the block of one question, without what earlier blocks show."""
-        scores, failure = left.scores, ""
-        if self._stage.embedding is not None:
-            scores, failure = yield from self._by_meaning_too(self._stage.embedding, left, draft)
-        return _block(draft, left, _ranked(left, scores, shown), at, failure)
-
     def _by_meaning_too(
-        self, embedding: Embedding, left: LeftOut, draft: Draft
-    ) -> Generator[Ask, object, tuple[Mapping[int, float], str]]:
-        """Return the relevance by words and by meaning; if the embedding fails, that by words, and why it failed."""
-        history, asked = left.history, left.asked
+        self, embedding: Embedding, wanted: LeftOut, draft: Draft, shown: set[int]
+    ) -> Generator[Ask, object, tuple[LeftOut, LeftOut, str]]:
+        """Return what is wanted, the same with its block ranked by meaning as well, and why that failed if it did."""
+        history, asked, scores, failure = wanted.history, wanted.asked, wanted.scores, ""
         if self._meanings is None or self._latest is not None:  # after other stages than the window, a new history
             self._meanings = SemanticIndex()
         meanings = self._meanings
@@ -225,9 +213,12 @@ class _Recalling:
         except CtxguardError:
             raise
         except Exception as error:  # noqa: BLE001 - a service that is down must not end a run
-            return left.scores, f"failed ({type(error).__name__}); ranked by words alone"
-        found = {n: score for n, score in meanings.matches(vector).items() if n < asked}
-        return by_ranks(left.scores, _weighted(history, found, asked)), ""
+            failure = f"failed ({type(error).__name__}); ranked by words alone"
+        else:
+            found = {n: score for n, score in meanings.matches(vector).items() if n < asked}
+            scores = by_ranks(scores, _weighted(history, found, asked))
+        block, numbers = _block(draft, wanted, _ranked(wanted, scores, shown))
+        return wanted, replace(wanted, block=block, found=numbers), failure
 
     def _dropped(self, draft: Draft) -> tuple[LeftOut, ...]:
         """Return what other stages than the window dropped, and the tokens unused at the last user message."""
@@ -244,29 +235,14 @@ class _Recalling:
         # Later messages do not change what the block may take.
         free = draft.budget - draft.overhead - draft.counter.artifacts(draft.artifacts[: place + 1])
         tokens = min(free, int(self._stage.share * draft.budget))
-        if self._latest is None or self._latest[0] != (id(root), kept, tokens):
-            gate, state = RecallGate(history, self._stage), WindowState(kept=kept, cuts=(asked - 1,))
+        made_from = (id(root), kept, tokens, draft.cut_at, draft.masks)
+        if self._latest is None or self._latest[0] != made_from:
+            gate, state = RecallGate(history, self._stage, draft), WindowState(kept=kept, cuts=(asked - 1,))
             wanted = gate.wanted(asked, state, tokens, always=True)
             left = LeftOut(history) if wanted is None else gate.within(wanted, tokens, state)
-            self._latest = (id(root), kept, tokens), left
+            self._latest = made_from, left
         left = self._latest[1]
         return (left,) if left.tokens else ()
-
-
-class _Block(NamedTuple):
-    """A block as it is sent, None if nothing fits.
-
-    Attributes:
-        artifact: the block.
-        shown: numbers of its exchanges.
-        failure: why the embedding failed; empty if it did not.
-        left: what it was made from.
-    """
-
-    artifact: Artifact | None
-    shown: Collection[int]
-    failure: str
-    left: LeftOut
 
 
 def _weighted(history: History, scores: Mapping[int, float], end: int) -> dict[int, float]:
@@ -295,18 +271,26 @@ def _known_by(draft: Draft, asked: Artifact) -> Artifact:
     return asked if any(artifact.root is asked.root for artifact in behind) else draft.history[draft.cut_at]
 
 
-def _block(draft: Draft, left: LeftOut, order: Iterable[tuple[int, int]], at: Artifact, failure: str) -> _Block:
-    """Return the block of the most relevant exchanges within the available tokens."""
+def _block(draft: Draft, left: LeftOut, order: Iterable[tuple[int, int]]) -> tuple[Artifact | None, frozenset[int]]:
+    """Return the block of the most relevant exchanges within the available tokens, and their numbers."""
     chosen: dict[int, str] = {}
     room = left.tokens - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, "")))
-    for number, _ in order:
+    for number, _ in order if left.tokens >= _LEAST_ROOM else ():
         piece = _piece(draft, left, number, room)
         if piece is not None:
             chosen[number] = piece
             room -= draft.counter.text(piece) + 1
         if room < _LEAST_ROOM // 4:
             break
-    return _Block(_fitted(draft, left.tokens, chosen, at), chosen.keys(), failure, left)
+    at = _known_by(draft, left.history.members(left.asked)[0])
+    # The pieces were counted unmasked, and separately; the least relevant leave if the block is too long.
+    while chosen:
+        body = draft.mask("\n".join(chosen[n] for n in sorted(chosen)), at=at)
+        block = Artifact(Kind.USER, write_record(RECALLED, body))
+        if draft.counter.artifact(block) <= left.tokens:
+            return block, frozenset(chosen)
+        chosen.popitem()
+    return None, frozenset()
 
 
 def _with_blocks(draft: Draft, blocks: Mapping[int, Artifact]) -> list[Artifact]:
@@ -403,16 +387,3 @@ def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | N
     if not taken:
         return bounded_text(text, max_tokens, draft) or None
     return "\n".join(f"{'' if n == 0 or n - 1 in taken else '… '}{taken[n]}" for n in sorted(taken))
-
-
-def _fitted(draft: Draft, room: int, chosen: dict[int, str], at: Artifact) -> Artifact | None:
-    """Return the block of the chosen pieces; the least relevant are dropped if masking made the block too long."""
-    numbers = list(chosen)
-    # the pieces were counted unmasked, and separately
-    while numbers:
-        body = draft.mask("\n".join(chosen[n] for n in sorted(numbers)), at=at)
-        block = Artifact(Kind.USER, write_record(RECALLED, body))
-        if draft.counter.artifact(block) <= room:
-            return block
-        numbers.pop()
-    return None

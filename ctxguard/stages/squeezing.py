@@ -82,10 +82,13 @@ class Squeezer:
         if excess <= 0:
             return state
         sizes = {p: self.ledger.tokens_at(p, state.shortened) for p in positions if not history.artifacts[p].pinned}
-        # One cap for all, so that a few huge texts are shortened before many small ones.
-        cap = floor if is_least else water_level(sizes.values(), sum(sizes.values()) - excess, floor)
+        room = sum(sizes.values()) - excess
         shortened, saved = dict(state.shortened), dict.fromkeys(sizes, 0)
-        for position, size in sizes.items():
+        # The smallest first, each at most its share of what is left, so that a few huge texts are shortened before many
+        # small ones, and a view that takes less than its share, down to "[9 lines]", leaves the rest to the others.
+        for number, position in enumerate(sorted(sizes, key=sizes.__getitem__)):
+            size = sizes[position]
+            cap = floor if is_least else max(floor, room // (len(sizes) - number))
             if size > cap:
                 whole = history.artifacts[position]
                 is_said = whole.kind is Kind.USER and record_title(whole) is None
@@ -97,6 +100,7 @@ class Squeezer:
                 if tokens < size:
                     shortened[position] = Shortened(smaller, tokens, "the mandatory messages did not fit")
                     saved[position] = size - tokens
+            room -= size - saved[position]
         # The tokens of the task are counted as fixed.
         fixed = 0 if self.ledger.task is None else saved.pop(history.start(self.ledger.task), 0)
         tokens = state.tokens - sum(saved.values())

@@ -33,14 +33,14 @@ class StableWindow(FollowedStage):
     """Cut when the budget is hit, down to `target`, and keep that prefix until the next hit.
 
     Shares refer to the available tokens: the budget minus system prompt, task, pins and the last user message. The
-    newest tool outputs are sent whole while together they take at most half of these. Once the model has replied, an
-    output larger than `output_share` is replaced by a bounded view; the others stay whole until a cut. A cut proceeds
-    in this order, and stops once it has freed enough: outputs before the last three exchanges are replaced by short
-    views, then the oldest exchanges are evicted. Evicted exchanges are listed in the trail: one message behind the
-    task. System prompt, task, pins and the last user message stay unchanged, and so do the last exchange, the
-    `keep_recent` latest messages, and the newest record (summary, checkpoint) if it takes at most a quarter of the
-    budget. If these mandatory messages alone exceed the budget, their tool outputs are squeezed, then arguments and
-    older texts.
+    newest tool outputs are sent whole while together they take at most half of these; larger ones share the rest of
+    that half, or all that is free. Once the model has replied, an output larger than `output_share` is replaced by a
+    bounded view; the others stay whole until a cut. A cut proceeds in this order, and stops once it has freed enough:
+    outputs before the last three exchanges are replaced by short views, then the oldest exchanges are evicted. Evicted
+    exchanges are listed in the trail: one message behind the task. System prompt, task, pins and the last user message
+    stay unchanged, and so do the last exchange, the `keep_recent` latest messages, and the newest record (summary,
+    checkpoint) if it takes at most a quarter of the budget. If these mandatory messages alone exceed the budget, their
+    tool outputs are squeezed, then arguments and older texts.
 
     Args:
         recall: the `RecallRelevant` behind it, which decides at the beginning of a turn whether to recall evicted
@@ -78,7 +78,7 @@ class _Window:
         handle = None if stage.store is None else self._cutter.handle
         bounds_people = stage.settings.on_overflow == "bound"
         self._squeezer = Squeezer(self._ledger, bounds_people=bounds_people, handle=handle)
-        self._gate = None if stage.recall is None else stage.recall.gate(self._history)
+        self._gate = None if stage.recall is None else stage.recall.gate(self._history, draft)
         self._state = WindowState(fixed=draft.overhead)
         self._latest: tuple[WindowState, int, WindowState] | None = None
 

@@ -17,6 +17,7 @@ import re
 import tempfile
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import FunctionType
@@ -380,16 +381,10 @@ def _named_counter(name: str, family: Family | None) -> TokenCounter:
     """Return the one counter for a name and a family, so that all its users share their counts."""
     if family is None:
         return _plain_counter(name)
-    if name in ENCODINGS:
-        return FamilyCounter(_plain_counter(name), family, scale=1.0)
-    if name != "auto":
-        return FamilyCounter(_plain_counter(name), family)
-    if family.encoding == TEKKEN:
-        try:
-            return FamilyCounter(exact_counter(TEKKEN), family)
-        except TokenizerError:
-            return FamilyCounter(_plain_counter("auto"), family, scale=_TEKKEN_SCALE)
-    return FamilyCounter(_nearest(family.encoding), family)
+    if name == "auto" and family.encoding == TEKKEN and find_vocabulary(TEKKEN) is None:
+        return FamilyCounter(_plain_counter("auto"), family, scale=_TEKKEN_SCALE)
+    scale = 1.0 if name in ENCODINGS else None
+    return FamilyCounter(_plain_counter(name, family.encoding), family, scale=scale)
 
 
 _TEKKEN_SCALE: Final = 1.15
@@ -397,24 +392,18 @@ _TEKKEN_SCALE: Final = 1.15
 
 
 @lru_cache(maxsize=8)
-def _plain_counter(name: str) -> TokenCounter:
-    if name == "estimate":
-        return EstimateCounter()
+def _plain_counter(name: str, nearest: str = "o200k_base") -> TokenCounter:
+    """Return a counter that knows no model: `auto` counts by the encoding `nearest`, or estimates without it."""
     if name == "auto":
-        return _nearest("o200k_base")
+        with suppress(TokenizerError):
+            return exact_counter(nearest)
+    if name in ("auto", "estimate"):
+        return EstimateCounter()
     if name not in ENCODINGS:
         raise ConfigError(
             f"unknown counter {name!r}; known are auto, estimate, {', '.join(ENCODINGS)}", setting="counter"
         )
     return exact_counter(name)
-
-
-@lru_cache(maxsize=8)
-def _nearest(encoding: str) -> TokenCounter:
-    try:
-        return exact_counter(encoding)
-    except TokenizerError:
-        return EstimateCounter()
 
 
 def encoding_of(model: str | None) -> str | None:

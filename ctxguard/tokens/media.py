@@ -60,8 +60,7 @@ def _image_by_rule(media: Media, costs: Costs) -> int:
     """Return the tokens of an image: OpenAI's tiles or patches, Anthropic's area, Google's tiles of 768 pixels."""
     width, height = media.size or (UNKNOWN_SIDE, UNKNOWN_SIDE)
     if costs.image == "tiles":
-        base, tile = (int(number) for number in costs.image_scale)
-        return image_tokens((width, height), detail=media.detail, base=base, tile=tile)
+        return _tiles(width, height, media.detail, *costs.image_scale)
     if costs.image == "patches":
         return _patches(width, height, *costs.image_scale)
     if costs.image == "area":
@@ -90,21 +89,18 @@ def _area(width: int, height: int, pixels: float, most_side: float, most_tokens:
     return min(int(most_tokens), math.ceil(width * fit * height * fit / pixels))
 
 
-def image_tokens(size: tuple[int, int] | None, *, detail: str = "auto", base: int = 85, tile: int = 170) -> int:
-    """Return the cost of an image by OpenAI's tile rule: `base` tokens, and `tile` for each tile of 512 pixels.
+def _tiles(width: int, height: int, detail: str, base: float, tile: float) -> int:
+    """Return the tokens by OpenAI's tile rule: `base` tokens, and `tile` for each tile of 512 pixels.
 
     Images are scaled to fit 2048 x 2048, then to a shortest side of 768 ("Images and vision" in OpenAI's guide). `low`
-    detail costs `base`. An unknown size counts as 1024 x 1024.
+    detail costs `base`.
     """
-    if detail == "low":
-        return base
-    width, height = size or (UNKNOWN_SIDE, UNKNOWN_SIDE)
-    if width < 1 or height < 1:
-        return base
+    if detail == "low" or width < 1 or height < 1:
+        return int(base)
     fit = min(1.0, 2048 / max(width, height))
     fit *= min(1.0, 768 / (min(width, height) * fit))
     tiles = math.ceil(width * fit / 512) * math.ceil(height * fit / 512)
-    return base + tile * max(tiles, 1)
+    return int(base + tile * max(tiles, 1))
 
 
 @lru_cache(maxsize=1024)

@@ -214,7 +214,7 @@ def test_it_runs_where_no_vocabulary_is_installed(tmp_path, monkeypatch):
         raise TokenizerError(f"no vocabulary {encoding!r}")
 
     monkeypatch.setattr("ctxguard.tokens.counters.exact_counter", missing)
-    for cached in (counters._plain_counter, counters._nearest, counters._named_counter):
+    for cached in (counters._plain_counter, counters._named_counter):
         cached.cache_clear()
     try:
         run = cli("bench", "--only", "ctxguard", "--budgets", "3k")
@@ -223,7 +223,7 @@ def test_it_runs_where_no_vocabulary_is_installed(tmp_path, monkeypatch):
         refused = cli("bench", "--only", "ctxguard", "--counter", "o200k_base")
         assert (refused.returncode, refused.stderr) == (2, "ctxguard: no vocabulary 'o200k_base'\n")
     finally:
-        for cached in (counters._plain_counter, counters._nearest, counters._named_counter):
+        for cached in (counters._plain_counter, counters._named_counter):
             cached.cache_clear()
 
 

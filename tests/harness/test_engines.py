@@ -16,7 +16,7 @@ from test_cli import cli
 
 from ctxguard.errors import ConfigError
 from ctxguard.harness import engine
-from ctxguard.harness.engine import Plan, ReplayCheckpoint, Results, Setting, Tally, run
+from ctxguard.harness.engine import Plan, ReplayCheckpoint, Setting, run
 from ctxguard.harness.recordings import Recording, recordings
 from ctxguard.harness.summary import time_left
 from ctxguard.harness.synthetic import synthetic_recordings
@@ -61,7 +61,7 @@ def killed(sessions, progress):
     words = ["replay", str(sessions), *WORDS, "--engine", "inline", "--resume", str(progress)]
     process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE)
     while process.poll() is None:
-        if progress.exists() and json.loads(progress.read_text())["done"] >= 5:
+        if progress.exists() and json.loads(progress.read_text())["results"]["done"] >= 5:
             break
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -72,7 +72,7 @@ def killed(sessions, progress):
 def test_a_replay_that_is_killed_goes_on_with_the_same_report(sessions, undisturbed, tmp_path):
     progress = tmp_path / "progress.json"
     killed(sessions, progress)
-    done = json.loads(progress.read_text())["done"]
+    done = json.loads(progress.read_text())["results"]["done"]
     assert 5 <= done < 13
     (tmp_path / "progress.json.new").write_text("half of a wr")  # as a kill in the middle of a write leaves it
     run = cli("replay", sessions, *WORDS, "--engine", "inline", "--resume", progress, "-o", tmp_path / "page.html")
@@ -89,17 +89,17 @@ def test_progress_is_refused_where_it_is_of_something_else(sessions, tmp_path, m
     progress = tmp_path / "progress.json"
     plan = Plan((Setting("a", {}, Stabilizer(2_000)),))
     keeper = ReplayCheckpoint(progress, plan, [str(changed)])
-    run(list(recordings([str(changed)]))[:4], plan, after=keeper.note)
+    run(list(recordings([str(changed)]))[:4], plan, after=keeper.save)
     changed.write_bytes(b"\n".join(reversed(sessions.read_bytes().splitlines())))
     again = ReplayCheckpoint(progress, plan, [str(changed)])
     with pytest.raises(ConfigError, match="the recordings have changed"):
-        again.restore(Results([Tally()]), recordings([str(changed)]))
+        again.restore(recordings([str(changed)]))
     other = ReplayCheckpoint(progress, Plan((Setting("b", {}, Stabilizer(3_000)),)), [str(changed)])
     with pytest.raises(ConfigError, match="of another replay"):
-        other.restore(Results([Tally()]), iter([]))
+        other.restore(iter([]))
     progress.write_text("{half")
     with pytest.raises(ConfigError, match="cannot be read"):
-        again.restore(Results([Tally()]), iter([]))
+        again.restore(iter([]))
     refused = cli("replay", sessions, "--resume", progress)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
 
@@ -111,9 +111,8 @@ def test_times_are_kept_within_one_percent(sessions, tmp_path, monkeypatch):
     results = run(every, plan)
     results.tallies[0].figures.timed(0.0)
     keeper = ReplayCheckpoint(tmp_path / "p", plan, ["x"])
-    keeper.note(results, every[-1])
-    again = Results([Tally()])
-    keeper.restore(again, iter(every))
+    keeper.save(results, every[-1])
+    again = keeper.restore(iter(every))
     assert again.done == len(every)
     was, now = results.tallies[0].figures, again.tallies[0].figures
     assert [now.percentile(share) for share in (0.01, 0.5, 0.95)] == [was.percentile(s) for s in (0.01, 0.5, 0.95)]

@@ -12,7 +12,7 @@ from ctxguard.harness.engine import Plan, Results, Setting, Tally, run
 from ctxguard.harness.page import _FILTERS, _charts, _Seen, _ShownCut, replay_page
 from ctxguard.harness.pricing import PriceModel
 from ctxguard.harness.recordings import Recording
-from ctxguard.harness.replay import served
+from ctxguard.harness.replay import served_contexts
 from ctxguard.harness.replay_output import replay_report
 from ctxguard.report.page import render
 from ctxguard.stabilizer import Stabilizer
@@ -46,7 +46,7 @@ def shown(cut, results):
     told, _ = results.tallies[0].worst[0]
     seen = _Seen(call=3, cuts=[cut])
     model = session_model(told, PriceModel())
-    more = {"session": model, "is_open": True, "most_cuts": 30, "charts": (), "note": "", "rows": ()}
+    more = {"session": model, "is_open": True, "most_cuts": 30, "charts": (), "rows": ()}
     return render("session.html", _FILTERS, seen=seen, **more)
 
 
@@ -68,7 +68,7 @@ def test_a_cut_that_dropped_shows_its_trail_or_says_that_there_is_none(bounding)
 def test_what_a_watcher_keeps_of_a_cut_tells_a_trail_from_none():
     history = [{"role": role, "content": f"Note {n}. " * 40} for n in range(12) for role in ("user", "assistant")]
     seen = _Seen()
-    for call, context in served(parse_session(history), Stabilizer(900, counter="estimate")):
+    for call, context in served_contexts(parse_session(history), Stabilizer(900, counter="estimate")):
         seen(call, context.report)
     assert seen.call == 12
     first, *_ = seen.cuts

@@ -11,12 +11,13 @@ import pytest
 from test_cli import MESSAGES, cli
 
 import ctxguard.harness
+from ctxguard.artifacts import Artifact
 from ctxguard.errors import ConfigError
 from ctxguard.harness import parse_session, replay
 from ctxguard.harness.document import ReplayReport, compare, load_baseline, schema_json
-from ctxguard.harness.pricing import PlainTrim, price_model
+from ctxguard.harness.pricing import RollingWindow, price_model
 from ctxguard.harness.recordings import Recording, recordings
-from ctxguard.harness.replay import served
+from ctxguard.harness.replay import served_contexts
 from ctxguard.harness.settings import parse_sweep
 from ctxguard.stabilizer import Stabilizer
 
@@ -278,16 +279,23 @@ def test_a_prefix_that_has_expired_costs_its_full_price(times, colder):
     assert played.figures.bill_unmanaged >= played.figures.bill * 0.99
 
 
-def test_plain_trimming_keeps_a_tail_that_fits_and_loses_its_prefix_when_it_moves():
+def test_a_rolling_window_keeps_the_longest_valid_tail_and_gives_up_where_none_fits():
     artifacts = parse_session(MESSAGES).read()
-    count = Stabilizer(600, counter="estimate").counter
-    trim = PlainTrim(artifacts, list(map(count.artifact, artifacts)), 400, 3)
-    first, second = trim.call(3), trim.call(5)
-    assert first[1] == 0
-    assert second == (first[0] + count.artifacts(artifacts[3:5]), first[0])
-    moved = [trim.call(end) for end in range(7, 43, 2)]
-    assert all(tokens <= 400 for tokens, _ in moved)
-    assert moved[-1][1] == 3 + count.artifact(artifacts[0])
+    tokens = list(map(Stabilizer(600, counter="estimate").counter.artifact, artifacts))
+    assert RollingWindow(artifacts, tokens, sum(tokens)).kept(5) == [0, 1, 2, 3, 4]
+    window = RollingWindow(artifacts, tokens, 400)
+    for end in range(7, 43, 2):
+        kept = window.kept(end)
+        assert kept[0] == 0
+        assert kept[1:] == list(range(kept[1], end))
+        assert artifacts[kept[1]].kind == "user"
+        assert sum(tokens[n] for n in kept) <= 400
+    assert RollingWindow(artifacts, tokens, 10).kept(5) is None
+
+
+def test_the_opener_of_a_long_turn_stands_before_its_tail():
+    artifacts = [Artifact("user", "go", 1), *(Artifact("assistant", "so", 10) for _ in range(9))]
+    assert RollingWindow(artifacts, [a.token_count for a in artifacts], 21).kept(10) == [0, 8, 9]
 
 
 def test_the_page_tells_it_all_and_shows_nothing_that_was_masked(session, tmp_path):
@@ -320,6 +328,6 @@ def test_a_report_gives_the_page_of_one_call():
 def test_a_walk_that_judges_nothing_serves_the_calls_of_a_replay(budget):
     session = parse_session([*TALK[:9], {"role": "user", "content": "long " * 200}, *TALK[9:]])
     judged = replay(session, Stabilizer(budget)).calls
-    walked = {call: context.report.tokens_after for call, context in served(session, Stabilizer(budget))}
+    walked = {call: context.report.tokens_after for call, context in served_contexts(session, Stabilizer(budget))}
     assert walked == {number: call.after for number, call in enumerate(judged, start=1) if call.after}
     assert (len(walked) < len(judged)) is (budget == 180), "what is refused is left out"

@@ -11,8 +11,8 @@ import pytest
 from test_cli import cli
 
 from ctxguard.harness.document import ReplayReport
-from ctxguard.harness.dumps import translated
-from ctxguard.harness.recordings import Skipped, opened, recordings
+from ctxguard.harness.dumps import translate_dumps
+from ctxguard.harness.recordings import Skipped, open_session, recordings
 from ctxguard.settings import install_command
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"order": "W-77"}'}}
@@ -26,7 +26,7 @@ PLAIN = [
 
 
 def read(path):
-    return [opened(each) if not isinstance(each, Skipped) else each for each in recordings([str(path)])]
+    return [open_session(each) if not isinstance(each, Skipped) else each for each in recordings([str(path)])]
 
 
 def same(messages):
@@ -125,7 +125,7 @@ def test_a_retry_and_a_prompt_in_parts_are_read():
             ],
         },
     ]
-    made = translated(dumped)
+    made = translate_dumps(dumped)
     assert [m["role"] for m in made] == ["system", "user", "assistant", "tool"]
     assert made[1]["content"] == "Look:\n[image-url]"
     assert made[3] == {"role": "tool", "tool_call_id": "c1", "content": "name an order"}
@@ -282,7 +282,7 @@ def test_no_framework_is_loaded_to_read_its_dump(tmp_path):
     path.write_text(json.dumps([{"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "hi"}]}]))
     code = (
         "import sys; from ctxguard.harness.recordings import *; "
-        f"assert opened(next(recordings([{str(path)!r}]))).native[0]['role'] == 'user'; "
+        f"assert open_session(next(recordings([{str(path)!r}]))).native[0]['role'] == 'user'; "
         "assert not {'pydantic_ai', 'langchain_core', 'pyarrow', 'fsspec'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

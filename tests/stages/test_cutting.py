@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from builders import exchange
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, BudgetExceededError, Part, Stabilizer, ToolCall
@@ -70,6 +70,54 @@ def test_parallel_outputs_are_whole_in_order_and_the_one_that_is_too_large_says_
     assert [first, third] == [small, small]
     assert "shortened by ctxguard" in second
     assert "read it again for the rest" in second
+
+
+TEXTS = {
+    "one line": lambda count: "river " * count,
+    "lines": lambda count: lines("log", 1 + count // 8),
+    "rows": lambda count: json.dumps([{"id": 7_919 * n, "state": "paid"} for n in range(1 + count // 12)]),
+    "code": lambda count: "\n".join(f"def f{n}(a):\n    return a + {n}" for n in range(1 + count // 12)),
+}
+
+
+@settings(max_examples=40)
+@given(
+    kind=st.sampled_from(sorted(TEXTS)),
+    sizes=st.one_of(
+        st.builds(lambda count, size: [size] * count, st.integers(5, 60), st.integers(10, 400)),
+        st.builds(lambda count, size, huge: [*[size] * count, huge], *map(st.integers, (5, 10, 900), (60, 60, 4_000))),
+        st.lists(st.integers(5, 700), min_size=5, max_size=20),
+    ),
+    budget=st.sampled_from([1_500, 2_000, 3_000, 4_000, 8_000, 16_000]),
+    beside=st.sampled_from([0, 400]),
+)
+@example(kind="lines", sizes=[30] * 60, budget=1_800, beside=0)
+@example(kind="rows", sizes=[200] * 8, budget=4_000, beside=0)
+@example(kind="one line", sizes=[60] * 30, budget=2_000, beside=400)
+@example(kind="lines", sizes=[900] * 3 + [20] * 10, budget=8_000, beside=0)
+def test_no_unread_output_is_shortened_while_what_it_lacks_stays_free(kind, sizes, budget, beside):
+    history = [Artifact("user", "Look at all of these."), *exchange(*map(TEXTS[kind], sizes))]
+    guard = guarded(budget)
+    try:
+        result = guard.stabilize(history, overhead=beside)
+    except BudgetExceededError:
+        return  # the calls alone take the budget
+    count = guard.counter.artifact
+    pairs = zip(history[2:], result.artifacts[2:], strict=True)
+    lacking = [count(whole) - count(sent) for whole, sent in pairs if sent is not whole]
+    # A view by type is often a little smaller than its limit.
+    assert budget - result.report.tokens_after <= max(min(lacking, default=budget), budget // 10)
+
+
+def test_outputs_share_what_is_free_and_give_half_of_it_back_once_the_model_has_replied():
+    history = [Artifact("user", "Look."), *exchange(*[lines("part", 140)] * 5)]
+    guard, count = guarded(4_000), guarded().counter.artifact
+    first = guard.stabilize(history)
+    assert first.report.tokens_after > 3_600
+    assert max(map(count, first.artifacts[2:])) < 2 * min(map(count, first.artifacts[2:]))
+    second = guard.stabilize([*history, Artifact("assistant", "I see."), Artifact("user", "Go on.")])
+    assert second.report.tokens_after < 2_000
+    assert not second.report.cut.fresh
 
 
 def test_a_large_output_takes_its_view_with_the_next_call_and_a_small_one_stays_whole():

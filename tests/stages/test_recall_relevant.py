@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 from itertools import pairwise
 
 import pytest
@@ -218,7 +219,7 @@ def test_what_a_block_shows_is_not_recalled_again():
 
 
 def test_where_there_is_no_room_earlier_blocks_leave_first_and_the_report_says_where_the_prompt_changes():
-    results = list(asked_in_turn(900, share=0.3))
+    results = list(asked_in_turn(1_000, share=0.3))
     replaced = [
         (before, after)
         for before, after in pairwise(results)
@@ -229,6 +230,48 @@ def test_where_there_is_no_room_earlier_blocks_leave_first_and_the_report_says_w
         place = before.artifacts.index(blocks_of(before)[0])
         assert after.report.cut.position == place
         assert after.artifacts[:place] == before.artifacts[:place]
+
+
+def looked_up(seed, turns=18):
+    """Return turns with parallel calls whose results share words with many questions."""
+    chance = random.Random(seed)
+    rare = [f"{chance.choice(('Kalo', 'Mitra', 'Vendor', 'Pelsun'))}{number}" for number in range(30)]
+
+    def text(count):
+        return " ".join(
+            chance.choice(rare) if chance.random() < 0.1 else f"w{chance.randrange(40)}" for _ in range(count)
+        )
+
+    history = [Artifact("system", f"You help. {text(40)}")]
+    for turn in range(turns):
+        history.append(Artifact("user", f"What about {chance.choice(rare)}? {text(8)}"))
+        calls = [
+            ToolCall("look", f'{{"q": "{chance.choice(rare)}"}}', f"c{turn}-{n}")
+            for n in range(chance.choice((0, 1, 4, 8)))
+        ]
+        if calls:
+            history.append(Artifact("assistant", "", calls=tuple(calls)))
+            history += [Artifact("tool", text(chance.choice((5, 30, 90))), answers=each.id) for each in calls]
+        history.append(Artifact("assistant", text(20)))
+    return history
+
+
+@pytest.mark.parametrize("budget", [1_500, 2_500, 4_000])
+@pytest.mark.parametrize("target", [0.3, 0.5, 0.7])
+def test_a_window_reserves_for_its_blocks_what_they_take_so_that_it_cuts_only_where_the_budget_is_hit(target, budget):
+    recall, reserved = RecallRelevant(threshold=0.0), []
+
+    def watched(draft):
+        reserved[:] = [left.tokens for left in draft.left_out or ()]
+        return draft
+
+    stabilizer = Stabilizer(budget, stages=[StableWindow(recall=recall, target=target), watched, recall])
+    count, history, blocks = stabilizer.counter.artifact, looked_up(budget), 0
+    for end in (n for n, artifact in enumerate(history) if n and artifact.kind is Kind.ASSISTANT):
+        result = stabilizer.stabilize(history[:end])
+        assert [count(block) for block in blocks_of(result)] == reserved
+        blocks += len(reserved)
+    assert blocks > 5
 
 
 def test_a_long_text_that_shares_a_few_words_recalls_nothing():
