@@ -273,6 +273,9 @@ class Follower(Protocol):
 
     The session keeps it between calls. Its state may only affect speed: a new follower that takes the whole history at
     once returns the same result.
+
+    It may also have a method `rewind(count: int) -> bool`, which forgets all but the first `count` artifacts and
+    returns whether that was possible. Without it, a follower starts over if an artifact that it took in was replaced.
     """
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:

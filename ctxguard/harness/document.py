@@ -58,7 +58,10 @@ class FiguresModel(_Model):
     tokens_before: int = Field(description="Tokens of the histories, over all served calls.")
     tokens_after: int = Field(description="Tokens of the requests, over all served calls.")
     saved: float | None = Field(description="Share of the input tokens that was saved.")
-    saved_by: dict[str, int] = Field({}, description="Tokens that each action took out of messages.")
+    saved_by: dict[str, int] = Field(
+        {},
+        description="Tokens that each action took out of messages, negative where it added some; new messages apart.",
+    )
     cuts: int = Field(description="Calls that cut the window.")
     cut_share: float | None
     rebilled: int = Field(description="Tokens behind the first position that a cut changed.")

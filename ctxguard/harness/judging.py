@@ -181,6 +181,9 @@ _RECALLED: Final = "[Recalled from earlier in this conversation"
 _AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
 _WORD: Final = re.compile(r"\w{4,}|\d{2,}")
 """Words by which a line can refer to a message; numbers from two digits on, such as a price."""
+_ANY_WORD: Final = re.compile(r"\w+")
+_BEGINNING: Final = 8
+"""Characters by which words are compared: a line may end inside a hash, or inside a sentence without spaces."""
 _COUNTED: Final = re.compile(r"^(\d+) earlier steps?(?:, (\d+) told)?(?:; ~ is \S+?)?([.:])$", re.MULTILINE)
 """The first line of a trail: how many steps it represents, and how many of them have a line."""
 
@@ -371,8 +374,10 @@ class Judge:
         if isinstance(reported, dict) and (steps, told) != (reported.get("steps"), reported.get("told")):
             figures = f"{reported.get('told')} of {reported.get('steps')}"
             yield Verdict("trail", f"the trail tells {told} of {steps} steps, the report says {figures}")
-        words = set(_WORD.findall(added[counted.end() :]))
-        if told and not any(words.intersection(_names(artifact)) for artifact in left):
+        lines = added[counted.end() :]
+        words = {word[:_BEGINNING] for word in (*_WORD.findall(lines), *_ANY_WORD.findall(lines))}
+        names = list(map(_names, left))
+        if told and any(names) and not any(map(words.intersection, names)):
             yield Verdict("trail", f"the trail tells {told} steps, and none of {len(left)} messages that have left")
 
 
@@ -383,9 +388,11 @@ _CERTAIN: Final = 0.9
 
 
 def _names(artifact: Artifact) -> set[str]:
-    """Return the words by which a line could refer to an artifact: those of its calls, and of its text."""
-    calls = (word for call in artifact.calls for word in (call.name, *_WORD.findall(f"{call.name} {call.arguments}")))
-    return {*calls, *_WORD.findall(artifact.text)}
+    """Return the words by which a line could refer to an artifact; short ones of a text only if it has no others."""
+    names = [call.name for call in artifact.calls]
+    for text in (artifact.text, *names, *(call.arguments for call in artifact.calls)):
+        names += _WORD.findall(text) or _ANY_WORD.findall(text)
+    return {name[:_BEGINNING] for name in names}
 
 
 def maskers_of(stabilizer: Stabilizer) -> list[Masker]:

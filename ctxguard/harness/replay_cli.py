@@ -120,7 +120,9 @@ def _run(
 
 def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...]:
     """Return the settings of every combination of a sweep; a single one without it."""
-    known, values = settings_of(chain.config), parse_sweep(sweep)
+    several = (chain.budget or "").replace(" ", "")
+    budgets = f"budget={several} " if "," in several else ""
+    known, values = settings_of(chain.config), parse_sweep(f"{budgets}{sweep or ''}")
     given = {
         "policy": chain.policy or known.policy,
         "provider": chain.provider or known.provider,

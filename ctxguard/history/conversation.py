@@ -130,6 +130,19 @@ class History:
         else:
             self._begin(position, artifact, tokens)
 
+    def rewind(self, count: int) -> int:
+        """Forget all but the first `count` artifacts; return how many exchanges can no longer have changed."""
+        while self.spans and self.spans[-1].end > count:
+            self.spans.pop()
+        begin = self.spans[-1].end if self.spans else 0
+        for numbers in (self.users, self.asked, self.messages, self.replies, self.pinned):
+            del numbers[bisect_left(numbers, len(self.spans)) :]
+        del self.authority[bisect_left(self.authority, begin) :]
+        closed, rest = max(0, len(self.spans) - 1), self.artifacts[begin:count]
+        del self.artifacts[begin:], self.costs[begin:]
+        self.extend(rest)
+        return closed
+
     def _continues(self, position: int) -> bool:
         """Return whether a tool result at this position belongs to the last exchange."""
         if not self.spans or self.spans[-1].end != position:

@@ -139,12 +139,36 @@ def audio_media(data: str) -> Media:
 
 
 def document_part(url: str) -> Part:
-    """Return a document as a part: text documents as their text, others by their pages."""
+    """Return a document as a part: text documents, by their media type or their data, as their text; others by pages.
+
+    Args:
+        url: a `data:` URL, or base64; data that is not base64 is a text itself.
+    """
     head, _, payload = url.partition(",") if url.startswith("data:") else ("", "", url)
+    data = _decoded(payload)
     if head.startswith(("data:text/", "data:application/json")):
-        return Part("text", _decoded(payload).decode("utf-8", "replace"))
-    pages, characters = _pdf(payload)
+        return Part("text", data.decode("utf-8", "replace"))
+    text = None if data.startswith(_PDF) else _text_of(data) or (None if _BASE64.match(payload) else payload)
+    if text:
+        return Part("text", text)
+    pages, characters = _pdf(data)
     return Part("file", media=Media("file", length=len(payload), pages=pages, characters=characters))
+
+
+_PDF: Final = b"%PDF"
+_BASE64: Final = re.compile(r"[\w+/\r\n-]{64}", re.ASCII)
+"""The beginning of base64; shorter data is of no document."""
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+"""Characters of no text; the escape of colored logs is not among them."""
+
+
+def _text_of(data: bytes) -> str | None:
+    """Return data as a text if it is one in UTF-8, without control characters; None if it is not."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROL.search(text) else text
 
 
 def inner_media(text: str) -> Part | None:
@@ -182,14 +206,14 @@ _SHOWN: Final = re.compile(rb"\((?:[^()\\]|\\.)*\)|<([0-9A-Fa-f\s]+)>")
 _MOST_BYTES: Final = 20_000_000  # of a PDF that are searched
 
 
-def _pdf(payload: str) -> tuple[int | None, int | None]:
+def _pdf(data: bytes) -> tuple[int | None, int | None]:
     """Return pages and characters of a PDF by its page objects and the strings in its contents.
 
     Both are None if it is not a PDF; if objects are compressed, only the pages are None.
     """
-    data = _decoded(payload)[:_MOST_BYTES]
-    if not data.startswith(b"%PDF"):
+    if not data.startswith(_PDF):
         return None, None
+    data = data[:_MOST_BYTES]
     streams = (match[1] for match in _STREAM.finditer(data))
     return len(_PAGE_OBJECT.findall(data)) or None, sum(map(_shown_characters, streams))
 
