@@ -420,8 +420,10 @@ class Stabilizer:
         key = (self.stages, call)
         run = self._runs.take(history, key) or Run(self.stages, call, key)
         run.extend(history[len(run.given) :])
-        result = yield from self._run_checked(run)
-        self._runs.keep(run)
+        try:
+            result = yield from self._run_checked(run)
+        finally:
+            self._runs.keep(run)  # also after an error, because the next call would otherwise process the whole history
         return replace(result, artifacts=in_own_objects(result.artifacts, run.history, run.given, history))
 
     def _settings(
