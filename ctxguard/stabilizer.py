@@ -470,7 +470,7 @@ class Stabilizer:
         return result
 
     def _pass_through(self, run: Run, error: CtxguardError) -> Stabilized:
-        """Return the history of a run unchanged, and a report of the error that would have been raised."""
+        """Return the history of a run unchanged, with a report that names the error that would have been raised."""
         given = tuple(run.history)
         draft = Draft(given, run.settings, history=given)
         report = Report(draft, cut=None, tokens_after=draft.tokens, checks=())

@@ -99,7 +99,7 @@ class Cutter:
         return -1
 
     def _available(self, state: WindowState, number: int) -> int:
-        """Return the number of available tokens, see the module docstring; tokens reserved for blocks are excluded."""
+        """Return the number of available tokens (see the module docstring), without those reserved for blocks."""
         last = self.ledger.history.last_asked(number + 1)
         asked = 0 if last is None or self.ledger.stays(last) else self.ledger.history.spans[last].tokens
         return max(0, self.ledger.budget(state) - state.for_recall - state.fixed - asked)
@@ -199,7 +199,7 @@ class Cutter:
     def _tokens_freed_next(self, state: WindowState, number: int) -> int:
         """Return the number of tokens that the next call will free by shortening outputs that are new in this call.
 
-        A cut does not need to free these.
+        A cut in this call does not need to free these tokens.
         """
         # If cuts follow each other closely, as with large parallel outputs, the full amount is freed at once.
         is_in_a_row = any(number - cut <= _RECENT for cut in state.cuts[:-1])
@@ -308,9 +308,9 @@ class Cutter:
     def _start_with_user(self, state: WindowState, stay: Iterable[int]) -> WindowState:
         """Return the state, changed so that the context begins with a message in the user's role.
 
-        If it begins otherwise, the user message that opened the turn is restored. If there is none, everything before
-        the next message in the user's role is evicted, except the mandatory exchanges `stay`. Only needed without a
-        trail, which is such a message.
+        If it begins otherwise, the user message that opened the turn is restored. If there is none, the exchanges
+        before the next message in the user's role are evicted, up to the first mandatory one (`stay`). This is only
+        needed without a trail, because a trail has the user's role.
         """
         ledger, history, stay = self.ledger, self.ledger.history, set(stay)
         first = next((n for n in state.kept), None)

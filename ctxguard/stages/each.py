@@ -49,7 +49,7 @@ class EachFollower:
             self._first_change = None
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft with the changed artifacts; some subclasses do more, see `revise`."""
+        """Return the draft with the changed artifacts. Subclasses may override this method and call `revise`."""
         return self.revise(draft)
 
     def revise(self, draft: Draft) -> Draft:

@@ -23,7 +23,7 @@ class ExpireLifetimes:
             a tool takes precedence over the kind.
 
     Raises:
-        ConfigError: If a rule is not a `Lifetime`, or a key is not a name.
+        ConfigError: If `rules` is not a mapping, or a value in it is not a `Lifetime`.
     """
 
     name = "ExpireLifetimes"

@@ -105,7 +105,7 @@ class LexicalIndex:
     def worth(self, query: str) -> float:
         """Return the score that a query can reach at most: that of a long document which repeats only its words.
 
-        The factor 1 - r² of `matches` is left out. Callers compare it with the score of the best match.
+        The factor 1 - r² of `matches` is left out. Callers compare the result with the score of the best match.
         """
         return 2.2 * sum(map(self._rarity, set(_terms(query))))
 

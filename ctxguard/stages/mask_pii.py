@@ -30,7 +30,7 @@ class MaskPII(FollowedStage):
     one earlier.
 
     How an artifact is masked depends only on the artifact and on earlier ones, so it does not change from turn to turn.
-    The exception are rules that learn names (`ctxguard.pii.PEOPLE`): at a cut, names that were learned since are masked
+    Rules that learn names (`ctxguard.pii.PEOPLE`) are the exception: at a cut, names that were learned since are masked
     in older texts as well.
 
     Args:

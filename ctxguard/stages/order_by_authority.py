@@ -15,7 +15,7 @@ class OrderByAuthority:
     name = "OrderByAuthority"
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the draft with its artifacts in that order."""
+        """Return the draft with system artifacts first, then task artifacts, then all others."""
         artifacts = draft.artifacts
         last = next((p for p in range(len(artifacts) - 1, -1, -1) if artifacts[p].kind in AUTHORITY), -1)
         ranks = [_RANK.get(artifact.kind, 2) for artifact in artifacts[: last + 1]]

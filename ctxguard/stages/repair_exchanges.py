@@ -227,7 +227,7 @@ class _Repair:
         self.reasons: dict[int, str] = {}
 
     def _find_open_exchange(self) -> int | None:
-        """Return the position of the last message if its calls may still get results; otherwise None.
+        """Return the position of the last assistant message if its calls may still get results; otherwise None.
 
         The message must be followed by nothing but its own results.
         """

@@ -145,7 +145,7 @@ def water_level(tokens: Iterable[int], available: int, floor: int) -> int:
 def shorten_to(
     artifact: Artifact, cap: int, draft: Draft, *, is_open: bool, handle: str | None = None, at: Artifact | None = None
 ) -> Artifact:
-    """Return an artifact shortened to about `cap` tokens: the longer ones of its content and its calls' arguments.
+    """Return an artifact shortened to about `cap` tokens, by limiting its text and the arguments of its calls.
 
     Args:
         artifact: The artifact.
