@@ -72,7 +72,7 @@ class WindowState:
     recalled: tuple[LeftOut, ...] = ()
 
     def with_blocks(self, blocks: tuple[LeftOut, ...], number: int) -> WindowState:
-        """Return the state that keeps only the recalled blocks `blocks`; the others are removed at exchange `number`."""
+        """Return the state that keeps only the recalled `blocks`; the others are removed at exchange `number`."""
         left_at = self.left_at if blocks == self.recalled else number
         return replace(self, recalled=blocks, left_at=left_at)
 
