@@ -139,7 +139,11 @@ def write_config(file: Path = Path("ctxguard.yaml")) -> None:
 
 
 def _detectors(names: str | None, config: Path | None) -> list[Detector]:
-    """Return the detectors of some names: rule sets joined into one, with the configuration's, and Presidio."""
+    """Return the detectors named on the command line, or the configured ones if `names` is None.
+
+    All rule sets, including the user's own rules in the configuration, are joined into one; Presidio is a separate
+    detector.
+    """
     from ctxguard.config import load_context_config
     from ctxguard.pii.detectors import PresidioDetector
 
@@ -175,7 +179,7 @@ def _scan_json(found: Mapping[str, Sequence[Place]], rules: str) -> str:
 
 
 def _rates(score: Score) -> tuple[float | None, ...]:
-    """Return precision, recall, F1, and F2; None if undefined, because the denominator is 0."""
+    """Return precision, recall, F1, and F2. A rate is None if its denominator is 0."""
     precision = score.precision if score.predicted else None
     recall = score.recall if score.gold else None
     f1, f2 = (None, None) if precision is None or recall is None else (score.f(1), score.f(2))

@@ -1,4 +1,4 @@
-"""Search and mask whole files: plain text, one JSON document, or a JSON document a line."""
+"""Search and mask whole files: plain text, one JSON document, or JSON Lines (one JSON document per line)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ctxguard.pii.spans import Span, resolve
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")  # `str.splitlines` also splits inside JSON strings
 UNNAMED: Final = "PII"
-"""The label of a value that only its context reveals."""
+"""The label reported for a masked value if no rule can be named: only the surrounding JSON revealed the value."""
 
 
 class Place(NamedTuple):
-    """The position of a finding, without its value.
+    """The position of a finding in a file, without the value that was found.
 
     Attributes:
-        line: counted from 1.
-        column: characters from the start of the line, counted from 1.
-        label: the label of the finding: `EMAIL`, `IBAN`, ….
+        line: Line number, starting at 1.
+        column: Column in characters, starting at 1.
+        label: The label of the finding, such as `EMAIL` or `IBAN`.
     """
 
     line: int
@@ -37,16 +37,16 @@ class Place(NamedTuple):
 
 
 def mask_file_text(text: str, rules: Rules, *, strategy: Strategies = "redact") -> str:
-    """Return the text of a file masked; JSON stays valid, and the rest of the layout stays unchanged.
+    """Return a file's content with personal data masked. JSON stays valid, and everything else stays unchanged.
 
-    The same value gets the same pseudonym throughout.
+    Equal values get the same pseudonym throughout the file.
     """
     session = Masker(rules, strategy=strategy, escape=False).session()
     return "".join(map(session.text, _records(text)))
 
 
 def scan_file_text(text: str, rules: Rules) -> list[Place]:
-    """Return the positions in the text of a file that masking would change, in the order of the text."""
+    """Return the positions of everything that masking would change in a file's content, in file order."""
     masker = Masker(rules)
     session = masker.session()
     places: list[Place] = []
@@ -60,14 +60,16 @@ def scan_file_text(text: str, rules: Rules) -> list[Place]:
 
 
 Reason: TypeAlias = tuple[Place, str, str]
-"""A place, the rule that decided there, and why it did not find it; empty if it did."""
+"""A position, the name of the rule that matches there, and why the match is not a finding (empty if it is one)."""
 
 
 def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
-    """Return for each finding in the text of a file which rule made it, and the near misses, which lack one thing.
+    """Explain each finding and each near miss in a file's content.
 
-    A number that lacks a word is a near miss if its check digits are right: any number lacks the word of some rule. The
-    rule of a known name is `the echo of 3:12`, the place that made it known.
+    A near miss fails exactly one condition of a rule. If that condition is a missing context word, the match is
+    reported only if the rule has a validator (such as check digits), because nearly any number would match without its
+    context word. Each occurrence of a known name is attributed to `the echo of 3:12`, where 3:12 is the line and column
+    at which the name was introduced.
     """
     reasons: list[Reason] = []
     introduced: list[tuple[str, Place]] = []
@@ -99,7 +101,10 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
 
 
 def _judged(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-    """Yield the matches of rules in a text; in JSON, in each string and number with its key before it."""
+    """Yield each match of a rule in a record, the rule's name, and the reasons against the match (empty for a finding).
+
+    In a JSON record, each string and number is matched separately, with its key before it as context.
+    """
     if not is_json(record):
         yield from rules.judged(record)
         return
@@ -112,7 +117,10 @@ def _judged(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[s
 
 
 def _records(text: str) -> Sequence[str]:
-    """Return the units that are masked separately: each line if every line is a JSON document, else the whole text."""
+    """Split a file's content into records that are masked separately.
+
+    Each line is a record if every nonblank line is a JSON document; otherwise, the whole content is one record.
+    """
     lines = _LINE.findall(text)
     filled = [line for line in lines if line.strip()]
     return lines if len(filled) > 1 and all(map(is_json, filled)) else (text,)
@@ -129,7 +137,10 @@ def _spans(masker: Masker, record: str, masked: str) -> Iterator[Span]:
 
 
 def _in_token(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> Iterator[Span]:
-    """Yield the findings in a token that masking changes: in the raw token, in its value, or after its key."""
+    """Yield the findings in a JSON token that masking changes.
+
+    They are findings in the token as written, else in its decoded value, else in the value with its key as context.
+    """
     inside = [span for span in spans if token.start <= span.start and span.end <= token.end]
     if inside:
         yield from inside
