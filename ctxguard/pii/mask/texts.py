@@ -1,4 +1,4 @@
-"""Mask one text, as plain text or as JSON, until no rule finds anything in it."""
+"""Mask one text, as plain text or as JSON, until no rule finds anything in the result."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from ctxguard.pii.mask.unmask import restore, restore_arguments
 from ctxguard.pii.placeholders import LITERAL, PLACEHOLDER, PSEUDONYM
 from ctxguard.pii.spans import Span, resolve
 
-_ROUNDS: Final = 16  # after so many, a rule must be matching its own replacements
+_ROUNDS: Final = 16  # after so many rounds, a rule certainly matches its own replacements
 _PARTIAL_ROUNDS: Final = 3
-"""After so many rounds values are masked in full: the part that was shown kept matching."""
+"""After so many rounds, values are redacted in full, because the shown parts of values keep matching."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,14 @@ class TextMasking:
     """The masking of one text of a conversation.
 
     Attributes:
-        rules: the detectors, and the replacement for each finding.
-        names: the known names of the conversation.
-        pseudonyms: the placeholders of values.
-        escapes: whether placeholders in the text are masked as well, because a person or a tool wrote it.
-        literals: placeholders that a person or a tool wrote earlier; they are always masked.
-        until: how many forms of `names` count, the first ones; None means all.
-        spelled: the placeholders that were found in the text, if it `escapes`.
+        rules: The detectors and the strategies.
+        names: The known names of the conversation.
+        pseudonyms: Assigns placeholders to values, and returns the values of placeholders.
+        escapes: Whether text that already looks like a placeholder is masked as well, because a person or a tool wrote
+            it.
+        literals: Placeholders that a person or a tool wrote earlier in the conversation; these are always masked.
+        until: Number of forms of `names` to search for, in the order in which they were learned; None means all.
+        spelled: The placeholders that were found in the text. Filled by `masked` if `escapes` is set.
     """
 
     rules: MaskingRules
@@ -71,10 +72,10 @@ class TextMasking:
         return resolve((*spans, *known), text) if known else spans
 
     def masked(self, text: str) -> str:
-        """Return the text masked; one that is JSON as a whole stays JSON.
+        """Mask a text. If the whole text is JSON, the result is valid JSON.
 
         Raises:
-            DetectorError: a detector failed, or finds something in whatever its findings are replaced with.
+            DetectorError: If a detector fails, or keeps finding something in the replacements of its own findings.
         """
         spans = self.find(text)
         if not spans and "\\" not in text and not self._holds_placeholder(text):
@@ -87,7 +88,7 @@ class TextMasking:
         return any(self.escapes or name in self.literals for name, _, _ in spelled_placeholders(text))
 
     def _without_spelled(self, text: str) -> str:
-        """Escape the placeholders in a text that a person or a tool wrote, here or earlier."""
+        """Mask the placeholders in a text that a person or a tool wrote, in this text or an earlier one."""
         pieces: list[str] = []
         done = 0
         for name, start, end in spelled_placeholders(text):
@@ -100,12 +101,14 @@ class TextMasking:
         return "".join((*pieces, text[done:]))
 
     def _masked_plain(self, text: str, spans: Sequence[Span] | None = None, *, key: str = "") -> str:
-        """Mask until nothing is found: next to a new placeholder, text may match that did not match before.
+        """Mask plain text repeatedly until nothing is found.
+
+        One round is not enough, because text next to a new placeholder may match a rule that it did not match before.
 
         Args:
-            text: the text.
-            spans: the findings in it; None if it was not searched yet.
-            key: the JSON key before it.
+            text: The text.
+            spans: The findings in the text; None if it has not been searched yet.
+            key: The JSON key of the text, used as context; empty if it has none.
         """
         if self.escapes or self.literals:
             escaped = self._without_spelled(text)
@@ -120,7 +123,7 @@ class TextMasking:
         raise DetectorError(self.rules.detectors[0].name, f"still finds something after {_ROUNDS} rounds of masking")
 
     def _found(self, text: str, key: str) -> Sequence[Span]:
-        """Search a text; if nothing is found, search it with the JSON key before it as context."""
+        """Return the findings in a text; if there are none, search it again with its JSON key before it as context."""
         spans = self.find(text)
         if spans or not key or not text:
             return spans
@@ -132,14 +135,17 @@ class TextMasking:
         ]
 
     def hidden(self, label: str, value: str, *, is_number: bool = False, in_full: bool = False) -> str:
-        """Return the replacement of a value; placeholders in the value are restored first, so that none is nested."""
+        """Return the replacement for a value.
+
+        Placeholders in the value are restored first, so that no placeholder contains another one.
+        """
         if PSEUDONYM.search(value) is not None:
             way = restore_arguments if holds_json(value) else restore
             value = way(value, self.pseudonyms).text
         return self.rules.hidden(label, Original(value, is_number), self.pseudonyms, in_full=in_full)
 
     def _masked_json(self, text: str, spans: Sequence[Span]) -> str:
-        """Mask the values of JSON; then replace whole values in which the JSON text still has findings."""
+        """Mask the strings and numbers of JSON, and then replace whole tokens in which something is still found."""
         masked = self._masked_in_strings(text, spans)
         if masked is None:
             masked = self._masked_tokens(text, spans)
@@ -151,9 +157,11 @@ class TextMasking:
         return self._masked_plain(masked)
 
     def _masked_in_strings(self, text: str, spans: Sequence[Span]) -> str | None:
-        """Mask findings that lie inside strings; None if the strings must be masked one by one.
+        """Mask findings inside the strings of JSON without parsing it, which is faster than masking each token.
 
-        They must be if a rule may find more in a string alone, such as `^[0-9]{6}$`.
+        Returns:
+            None if this is not possible, so that each string must be masked separately: if a finding is not inside a
+            string, the JSON contains escapes, or a rule may find more in a string alone (such as `^[0-9]{6}$`).
         """
         spelled = self.escapes or bool(self.literals)
         if not self.rules.is_joinable or not is_flat(text) or (spelled and may_spell(text)):
@@ -161,7 +169,7 @@ class TextMasking:
         for turn in range(_ROUNDS):
             if not spans:
                 return text
-            # a custom placeholder may need an escape
+            # a custom placeholder may have added a backslash
             if "\\" in text or not all_in_strings(text, spans):
                 return None
             text = _replaced(text, spans, partial(self._hidden_in_json, in_full=turn >= _PARTIAL_ROUNDS))
@@ -185,7 +193,7 @@ class TextMasking:
         return rewrite_json(text, change, tokens)
 
     def _asked(self, tokens: Sequence[JsonToken], spans: Sequence[Span]) -> list[JsonToken]:
-        """Return the tokens that may contain findings, placeholders, or JSON; all others stay as they are."""
+        """Return the tokens that may contain findings, placeholders, or JSON; all others do not need to be masked."""
         find, spelled = self._find_joined, self.escapes or bool(self.literals)
         known = {
             token.start
@@ -215,7 +223,7 @@ class TextMasking:
         return self._masked_plain(value, spans, key=token.key)
 
     def _hit(self, token: JsonToken, spans: Sequence[Span]) -> str:
-        """Replace a whole token that still has a finding in the JSON text: it matches together with its context."""
+        """Replace a whole token if a finding in the JSON text overlaps it: the token matches only with its context."""
         hit = touching(spans, token)
         if hit is None or PLACEHOLDER.fullmatch(token.value) is not None:
             return token.value
