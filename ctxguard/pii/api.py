@@ -34,7 +34,7 @@ def mask_pii(text: str, rules: Rules = DEFAULT) -> str:
         ConfigError: If `rules` is empty, or an item cannot be used as a detector.
         TypeError: If `text` is not a string.
     """
-    return (_remembered(rules) if isinstance(rules, RuleSet) else Masker(rules)).mask(text)
+    return (_shared_masker(rules) if isinstance(rules, RuleSet) else Masker(rules)).mask(text)
 
 
 def validate_no_pii(artifacts: Artifact | str | Iterable[Artifact | str], rules: Rules = DEFAULT) -> bool:
@@ -61,9 +61,9 @@ def _texts(artifacts: Artifact | str | Iterable[Artifact | str]) -> Iterable[str
     if isinstance(artifacts, Artifact):
         return tuple(text for _, text in artifacts.texts())
     if isinstance(artifacts, bytes) or not isinstance(artifacts, Iterable):
-        raise TypeError(f"expected texts or artifacts, got {type(artifacts).__name__}; decode bytes")
+        raise TypeError(f"expected strings or artifacts, got {type(artifacts).__name__}; decode bytes")
     return chain.from_iterable(map(_texts, artifacts))
 
 
-_remembered: Final = lru_cache(maxsize=32)(Masker)
+_shared_masker: Final = lru_cache(maxsize=32)(Masker)
 """Return the same masker for the same rule set, so that repeated calls of `mask_pii` share the masker's cache."""

@@ -98,7 +98,7 @@ def evaluate_file(
     wanted = [label.strip() for label in labels.split(",") if label.strip()] or None
     detector, *others = _detectors(rules, config)
     if others:
-        raise ConfigError("presidio is scored alone; name it without other rules", setting="rules")
+        raise ConfigError("presidio must be scored alone; leave out the other rules", setting="rules")
     with working(f"scoring {file}"):
         scores = evaluate(detector, read_gold(file), labels=wanted)
     out(json.dumps(scores.to_dict(), indent=2) if as_json else _score_table(scores))
@@ -117,7 +117,7 @@ def explain_file(file: str, rules: str | None = None, config: Path | None = None
 
     detector = _detectors(rules, config)[0]
     if not isinstance(detector, RuleSet):
-        raise ConfigError("presidio does not say why it finds something; name other rules", setting="rules")
+        raise ConfigError("presidio cannot explain its findings; name other rules", setting="rules")
     with working(f"explaining {file}"):
         reasons = explain_file_text(read_text(file), detector)
     for (line, column, label), rule, fault in reasons:
@@ -134,7 +134,7 @@ def write_config(file: Path = Path("ctxguard.yaml")) -> None:
         with file.open("x", encoding="utf-8") as new:
             new.write(resources.files("ctxguard").joinpath("data/own_rules.yaml").read_text(encoding="utf-8"))
     except FileExistsError:
-        raise ConfigError(f"{file} is there already; name another file, or delete it", setting="file") from None
+        raise ConfigError(f"{file} already exists; name another file, or delete it", setting="file") from None
     out(f"wrote {file}; commands and Stabilizer.from_config() in its folder read it if it is named ctxguard.yaml")
 
 

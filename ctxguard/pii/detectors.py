@@ -146,7 +146,10 @@ class GuardedDetector:
         known = {text: self._known.get(text) for text in texts}
         asked = [text for text, spans in known.items() if spans is None]
         try:
-            known |= {text: self._checked(text, spans) for text, spans in zip(asked, self._answers(asked), strict=True)}
+            known |= {
+                text: self._check_spans(text, spans)
+                for text, spans in zip(asked, self._call_detector(asked), strict=True)
+            }
         except DetectorError:
             if self._on_error == "raise":
                 raise
@@ -156,7 +159,7 @@ class GuardedDetector:
             self._known.put(text, known[text] or ())
         return [known[text] or () for text in texts]
 
-    def _answers(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:
+    def _call_detector(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:
         if not texts:
             return ()
         together = getattr(self._detector, "find_many", None) if len(texts) > 1 else None
@@ -172,11 +175,11 @@ class GuardedDetector:
             raise DetectorError(self.name, f"failed with {type(error).__name__} on {size} characters") from None
         return answers
 
-    def _checked(self, text: str, spans: Sequence[Span]) -> Sequence[Span]:
+    def _check_spans(self, text: str, spans: Sequence[Span]) -> Sequence[Span]:
         if all(0 <= span.start < span.end <= len(text) for span in spans):
             labeled = (Span(span.start, span.end, label_of(span.label), span.score) for span in spans)
             return outside_placeholders(text, resolve(labeled, text))
-        raise DetectorError(self.name, "gave a span outside the text")
+        raise DetectorError(self.name, "returned a span outside the text")
 
 
 def as_detector(
@@ -189,10 +192,10 @@ def as_detector(
     if isinstance(rules, RuleSet):
         return rules
     if isinstance(rules, Rule):
-        raise ConfigError(f"rule {rules.name} stands alone; put it into a set: {RULE_SET}", setting="rules")
+        raise ConfigError(f"rule {rules.name} must be in a rule set: {RULE_SET}", setting="rules")
     if isinstance(rules, type) or not (isinstance(rules, Detector) or callable(rules)):
         raise ConfigError(
-            f"rules are a rule set (STANDARD), a detector or a callable, or a list of them, not {rules!r}",
+            f"rules must be a rule set (STANDARD), a detector, a callable, or a list of these, not {rules!r}",
             setting="rules",
         )
     detector = rules if isinstance(rules, Detector) else CallableDetector(rules)
@@ -213,5 +216,5 @@ def detectors_of(
     seconds(timeout, "timeout")
     given = rules if isinstance(rules, Sequence) and not isinstance(rules, str) else (rules,)
     if not given:
-        raise ConfigError("rules are a list and none is given; name one: [STANDARD]", setting="rules")
+        raise ConfigError("rules is empty; give at least one rule set: [STANDARD]", setting="rules")
     return tuple(as_detector(one, timeout=timeout, on_error=on_error) for one in given)

@@ -119,7 +119,7 @@ def read_gold(path: str | Path) -> Iterator[Example]:
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise SessionFileError(str(path), f"{reason_of(error)}; give a file of JSON lines") from error
     if example is None:
-        raise SessionFileError(str(path), "holds no marked texts; give a file of JSON lines")
+        raise SessionFileError(str(path), "contains no labeled texts; give a file of JSON lines")
 
 
 def _example(line: str, path: str, number: int) -> Example:
@@ -133,8 +133,8 @@ def _example(line: str, path: str, number: int) -> Example:
         raise SessionFileError(path, _WANTED, line=number)
     outside = next((span for span in spans if not _is_inside(span, example.text)), None)
     if outside is not None:
-        place = f"the span {outside.start!r}-{outside.end!r} is not inside its {len(example.text)} characters"
-        raise SessionFileError(path, f"{place}; they count from 0, the end is after the last", line=number)
+        place = f"the span {outside.start!r}-{outside.end!r} is not inside the text of {len(example.text)} characters"
+        raise SessionFileError(path, f"{place}; offsets begin at 0, and the end is exclusive", line=number)
     return example
 
 
@@ -163,13 +163,15 @@ def evaluate(detector: Detector, examples: Iterable[Example], *, labels: Sequenc
         seconds += time.process_time() - began
         chars += len(example.text)
         seen.update(span.label for span in (*example.spans, *found))
-        for label, score in _judged(example, found, labels):
+        for label, score in _count_matches(example, found, labels):
             counts[label] = counts.get(label, Score()) + score
     require_labels(labels or (), seen | LABELS | getattr(detector, "labels", set()), setting="labels")
     return Scores(dict(sorted(counts.items())), chars, seconds)
 
 
-def _judged(example: Example, found: Sequence[Span], labels: Sequence[str] | None) -> Iterator[tuple[str, Score]]:
+def _count_matches(
+    example: Example, found: Sequence[Span], labels: Sequence[str] | None
+) -> Iterator[tuple[str, Score]]:
     for gold in example.spans:
         if labels is None or gold.label in labels:
             yield gold.label, Score(gold=1, masked=int(_is_covered(example.text, gold, found)))

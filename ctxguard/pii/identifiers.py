@@ -35,7 +35,7 @@ class IdentifierDetector:
         return found
 
     def scan(self, text: str) -> Sequence[Span]:
-        """Return the findings of the rule set's full search, which uses no cache and no shortcuts. For checks."""
+        """Return the findings of the rule set's full search, without caches and shortcuts. Used by checks."""
         scan = getattr(self._rules, "scan", self._rules.find)
         return _with_form(text, scan(text))
 

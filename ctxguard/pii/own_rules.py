@@ -55,18 +55,18 @@ def own_rules(given: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
 def _rule(file: RuleFile, given: Mapping[str, Any]) -> Rule:
     missing = next((field for field in _NEEDED if not given.get(field)), None)
     if missing is not None:
-        raise ConfigError(f"a rule has a name, a label and a pattern; {missing} is missing", setting=missing)
+        raise ConfigError(f"a rule needs a name, a label, and a pattern; {missing} is missing", setting=missing)
     rule = file.rule(**given)
     rule.__post_init__()
     Matcher(rule, 0)  # raises an error now if a function of the rule cannot be imported
     if "check" in given and not _is_number_of_stdnum(given["check"]):
-        told = f"check of rule {rule.name} names no number of python-stdnum: {given['check']!r}"
+        told = f"check of rule {rule.name} is not the name of a number in python-stdnum: {given['check']!r}"
         raise ConfigError(f"{told}; write luhn, br.cpf, de.idnr, …", setting="check")
     for setting in EXPRESSIONS:
         if (ways := most_ways(getattr(rule, setting))) > _MOST_WAYS:
-            told = "can match one text in too many ways, which takes long; shorten repeats, or write {1,64}+ for {1,64}"
+            told = "can match one text in too many ways, which is slow; shorten repeats, or write {1,64}+ for {1,64}"
             if ways == float("inf"):
-                told = "repeats something without a limit, which takes long; in place of *, + and {2,} write {1,64}"
+                told = "repeats something without a limit, which is slow; instead of *, + or {2,}, write {1,64}"
             raise ConfigError(f"{setting} of rule {rule.name} {told}", setting=setting)
     return rule
 

@@ -41,12 +41,13 @@ class RuleSet:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise ConfigError(
-                f"a rule set begins with its name: {RULE_SET}, not {type(self.name).__name__}", setting="name"
+                f"the first argument of a rule set must be its name: {RULE_SET}, not {type(self.name).__name__}",
+                setting="name",
             )
         # lists are also accepted, but only tuples are hashable
-        object.__setattr__(self, "rules", _rules(self.name, self.rules))
+        object.__setattr__(self, "rules", _check_rules(self.name, self.rules))
         object.__setattr__(self, "allow", frozenset(value.lower() for value in values_of(self.allow, "allow")))
-        object.__setattr__(self, "deny", _denied(self.deny))
+        object.__setattr__(self, "deny", _check_deny(self.deny))
 
     def __repr__(self) -> str:
         return f"RuleSet({self.name!r}, {len(self.rules)} rules)"
@@ -76,7 +77,7 @@ class RuleSet:
     def scan(self, text: str) -> Sequence[Span]:
         """Return the findings like `find`, but match each expression against the whole string, without shortcuts.
 
-        This is slower than `find` and independent of its optimizations. For checks.
+        This is slower than `find`. Checks use it, because its result does not depend on the optimizations of `find`.
 
         Raises:
             TypeError: If `text` is not a string.
@@ -169,7 +170,7 @@ class RuleSet:
             if isinstance(label, list | tuple | set | frozenset):
                 written = ", ".join(map(repr, label))
                 raise ConfigError(
-                    f"labels come one by one: ({written}), not as {type(label).__name__}", setting="labels"
+                    f"pass labels as separate arguments: ({written}), not as a {type(label).__name__}", setting="labels"
                 )
         require_labels(labels, {rule.label for rule in self.rules}, setting="labels")
 
@@ -177,19 +178,21 @@ class RuleSet:
         return {key: value for key, value in self.__dict__.items() if key != "_engine"}
 
 
-def _rules(name: str, rules: object) -> tuple[Rule, ...]:
+def _check_rules(name: str, rules: object) -> tuple[Rule, ...]:
     if isinstance(rules, list | tuple):
         strangers = [one for one in rules if not isinstance(one, Rule)]
         if not strangers:
             return tuple(rules)
-        raise ConfigError(f"rules of {name} hold {strangers[0]!r}, which is no Rule: {RULE_SET}", setting="rules")
-    raise ConfigError(f"rules of {name} are several rules: {RULE_SET}, not {type(rules).__name__}", setting="rules")
+        raise ConfigError(f"rules of {name} must be Rule objects, not {strangers[0]!r}: {RULE_SET}", setting="rules")
+    raise ConfigError(
+        f"rules of {name} must be a tuple or list, not {type(rules).__name__}: {RULE_SET}", setting="rules"
+    )
 
 
-def _denied(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+def _check_deny(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     listed = [tuple(values_of(pair, "deny")) for pair in pairs if not isinstance(pair, str)]
     if isinstance(pairs, str) or len(listed) < len(list(pairs)) or any(len(pair) != 2 for pair in listed):
-        raise ConfigError("deny holds pairs of a value and its label: (('…', 'LABEL'),)", setting="deny")
+        raise ConfigError("deny must consist of pairs of a value and its label: (('…', 'LABEL'),)", setting="deny")
     return tuple((value, label) for value, label in listed)
 
 
@@ -240,7 +243,7 @@ def country_rules(*countries: str) -> RuleSet:
 
 def _unknown(country: object) -> str:
     if isinstance(country, list | tuple | set | frozenset):
-        return f"countries come one by one: country_rules({', '.join(map(repr, country))})"
+        return f"pass countries as separate arguments: country_rules({', '.join(map(repr, country))})"
     if isinstance(country, str) and country.strip().upper() in RULES_BY_COUNTRY:
         return f"no rules for {country}; write {country.strip().upper()}"
-    return f"no rules for {country}; there are for {', '.join(COUNTRIES)}"
+    return f"no rules for {country}; countries with rules are {', '.join(COUNTRIES)}"

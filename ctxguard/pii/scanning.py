@@ -54,7 +54,7 @@ def scan_file_text(text: str, rules: Rules) -> list[Place]:
     for record in _records(text):
         masked = session.text(record)
         if masked != record:
-            places += _placed(record, first, _spans(masker, record, masked))
+            places += _locate(record, first, _changed_spans(masker, record, masked))
         first += record.count("\n")
     return places
 
@@ -64,7 +64,7 @@ Reason: TypeAlias = tuple[Place, str, str]
 
 
 def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
-    """Explain each finding and each near miss in a file's content.
+    """Explain each finding and each near miss in a file's content, in file order.
 
     A near miss fails exactly one condition of a rule. If that condition is a missing context word, the match is
     reported only if the rule has a validator (such as check digits), because nearly any number would match without its
@@ -78,10 +78,10 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
     echoing = {rule.name for rule in rules.rules if rule.echo}
     first = 1
     for record in _records(text):
-        judged = list(_judged(rules, record))
+        judged = list(_judge_matches(rules, record))
         own = [span for span, rule, faults in judged if rule in echoing and not faults]
         introduced += zip(
-            [record[span.start : span.end] for span in own], _placed(record, first, iter(own)), strict=True
+            [record[span.start : span.end] for span in own], _locate(record, first, iter(own)), strict=True
         )
         names.learn(value for value, _ in introduced)
         for span in rules.known(record, names):
@@ -94,13 +94,13 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
             is_free = not any(one.start < span.end and span.start < one.end for one in found)
             if (span in found if not faults else is_near and is_free) and (span.start, span.label) not in known:
                 known.add((span.start, span.label))
-                (place,) = _placed(record, first, iter((span,)))
+                (place,) = _locate(record, first, iter((span,)))
                 reasons.append((place, rule, "".join(faults)))
         first += record.count("\n")
     return sorted(reasons)
 
 
-def _judged(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
+def _judge_matches(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
     """Yield each match of a rule in a record, the rule's name, and the reasons against the match (empty for a finding).
 
     In a JSON record, each string and number is matched separately, with its key before it as context.
@@ -126,17 +126,17 @@ def _records(text: str) -> Sequence[str]:
     return lines if len(filled) > 1 and all(map(is_json, filled)) else (text,)
 
 
-def _spans(masker: Masker, record: str, masked: str) -> Iterator[Span]:
+def _changed_spans(masker: Masker, record: str, masked: str) -> Iterator[Span]:
     spans = masker.find(record)
     if not is_json(record) or not is_json(masked):
         yield from spans
         return
     for token, now in zip(json_tokens(record), json_tokens(masked), strict=False):
         if token.value != now.value:
-            yield from _in_token(masker, token, spans)
+            yield from _token_findings(masker, token, spans)
 
 
-def _in_token(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> Iterator[Span]:
+def _token_findings(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> Iterator[Span]:
     """Yield the findings in a JSON token that masking changes.
 
     They are findings in the token as written, else in its decoded value, else in the value with its key as context.
@@ -152,7 +152,7 @@ def _in_token(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> Iterat
         yield Span(token.start, token.end, span.label)
 
 
-def _placed(record: str, first: int, spans: Iterator[Span]) -> Iterator[Place]:
+def _locate(record: str, first: int, spans: Iterator[Span]) -> Iterator[Place]:
     starts = list(accumulate((len(line) for line in record.split("\n")), lambda at, size: at + size + 1, initial=0))
     for span in spans:
         line = bisect_right(starts, span.start)

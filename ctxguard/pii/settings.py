@@ -36,7 +36,7 @@ def require_labels(labels: Iterable[str], known: Collection[str], *, setting: st
 def check_text(text: object) -> None:
     """Raise a TypeError if `text` is not a string, naming only its type, because its content may be personal data."""
     if not isinstance(text, str):
-        raise TypeError(f"expected a text, got {type(text).__name__}; decode bytes, and write numbers as str(…)")
+        raise TypeError(f"expected a string, got {type(text).__name__}; decode bytes, and write numbers as str(…)")
 
 
 def values_of(values: object, setting: str) -> list[str]:
@@ -49,4 +49,4 @@ def values_of(values: object, setting: str) -> list[str]:
         listed = list(values)
         if all(isinstance(value, str) for value in listed):
             return listed
-    raise ConfigError(f"{setting} takes a list of values, each a text: ['…']", setting=setting)
+    raise ConfigError(f"{setting} must be a list of strings: ['…']", setting=setting)

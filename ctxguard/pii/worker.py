@@ -52,10 +52,10 @@ class WorkerDetector:
         with self._lock:
             pool = self._pools.get(os.getpid())  # a forked child must not use its parent's worker
             if pool is None:
-                pool = multiprocessing.get_context("spawn").Pool(1, _begin, (self._load,))
+                pool = multiprocessing.get_context("spawn").Pool(1, _store_loader, (self._load,))
                 self._pools = {os.getpid(): pool}
             try:
-                found = pool.apply_async(_found, (list(texts),)).get(self._timeout)
+                found = pool.apply_async(_find_all, (list(texts),)).get(self._timeout)
             except BaseException:
                 self.close()
                 raise
@@ -69,7 +69,7 @@ class WorkerDetector:
             pool.join()
 
 
-def _begin(load: Callable[[], Finder]) -> None:
+def _store_loader(load: Callable[[], Finder]) -> None:
     """Store the loader in the worker process, without calling it yet.
 
     The loader runs when the first text is searched, so that an error in it is raised for that text.
@@ -81,5 +81,5 @@ def _begin(load: Callable[[], Finder]) -> None:
 _model: Callable[[], Finder]
 
 
-def _found(texts: Sequence[str]) -> list[list[Span]]:
+def _find_all(texts: Sequence[str]) -> list[list[Span]]:
     return [list(_model()(text)) for text in texts]

@@ -80,11 +80,11 @@ class Form:
 
     def fold(self, chars: Chars) -> Literals | None:
         """Return the characters to which a class is mapped; None if there are too many, or some are beyond ASCII."""
-        return _folded(self.table, chars & _ASCII if self.is_ascii else chars)
+        return _fold(self.table, chars & _ASCII if self.is_ascii else chars)
 
 
 @lru_cache(maxsize=1024)
-def _folded(table: bytes, chars: Chars) -> Literals | None:
+def _fold(table: bytes, chars: Chars) -> Literals | None:
     if not chars <= _ASCII:
         return None
     folded = frozenset(chr(table[char]) for char in chars)
@@ -226,7 +226,7 @@ class _Walk:
         self._is_exact = True
         self._least = self._most = 0
         self.best = Anchor(form, ("",))
-        self._tells = worth(self.best)
+        self._best_worth = worth(self.best)
         self.head = _EMPTY
         self.is_possible = True
         for parsed in sequences:
@@ -313,7 +313,7 @@ class _Walk:
             return
         # the parser of `re` moves a common prefix of the alternatives before the group; joined with the prefix again,
         # the beginnings of the alternatives are more selective
-        heads = _joined(self._read, frozenset().union(*(walk.head for walk in walks)), self._form.most)
+        heads = _concatenate(self._read, frozenset().union(*(walk.head for walk in walks)), self._form.most)
         self._offer(heads, frozenset().union(*(walk.lead for walk in walks)))
         self._break()
         anchors = [walk.best for walk in walks]
@@ -353,14 +353,14 @@ class _Walk:
         elif most != least or least > _LONGEST:
             self._break()
             # whatever the number of repetitions is, the last ones directly precede the next node
-            self._read = _times(exact, read, self._form.most)
+            self._read = _repeat_literals(exact, read, self._form.most)
         self._widen((least - read) * width[0], min((most - read) * width[1], 2 * FARTHEST))
 
     def _append(self, exact: Literals | None) -> None:
         # an edge is matched as the character outside the word, which must not be a character that was already read
         if exact and self._read != _EMPTY and any(literal.startswith(EDGE) for literal in exact):
             self._break()
-        longer = _joined(self._read, exact, self._form.most) if exact else None
+        longer = _concatenate(self._read, exact, self._form.most) if exact else None
         if longer is None:
             self._break()
             self._read = exact or _EMPTY
@@ -392,11 +392,11 @@ class _Walk:
         # trying hundreds of offsets for each literal would take longer than searching the whole text
         if anchor.most is not None and anchor.most > FARTHEST:
             anchor = Anchor(anchor.form, anchor.literals)
-        if (tells := worth(anchor)) > self._tells:
-            self.best, self._tells = anchor, tells
+        if (tells := worth(anchor)) > self._best_worth:
+            self.best, self._best_worth = anchor, tells
 
 
-def _joined(heads: Literals, tails: Literals, most: int) -> Literals | None:
+def _concatenate(heads: Literals, tails: Literals, most: int) -> Literals | None:
     """Return each head followed by each tail; None if there are too many, or one is too long."""
     if len(heads) * len(tails) > most:
         return None
@@ -413,10 +413,10 @@ def _bound(parsed: Parsed) -> Chars:
     return members_of(*behind[0]) if len(behind) == 1 and behind[0][0] in ONE else frozenset()
 
 
-def _times(exact: Literals, number: int, most: int) -> Literals:
+def _repeat_literals(exact: Literals, number: int, most: int) -> Literals:
     result = _EMPTY
     for _ in range(number):
-        longer = _joined(result, exact, most)
+        longer = _concatenate(result, exact, most)
         if longer is None:
             break
         result = longer

@@ -43,7 +43,7 @@ _CODE: Final = (
     r"(?:[ -](?=[A-Za-z0-9]{0,2}\d)[A-Za-z0-9]{2,4})?(?: [A-Z]{2})?)(?![^\W_])"
 )
 _CALLED: Final = r"[^\W\d_]\S{1,20}(?: [^\W\d_]\S{0,20}){0,3}?"
-# The text after a label that is a column heading.
+# The text after a label that is a column heading, and the key before an object: `"customer": {`.
 _COLUMN: Final = re.compile(r"[\"'*_`)]{0,3}(?:[ \t]{0,20}(?:[|,;\t\n\r\]<)]|\Z)|  )")
 _OWNER: Final = re.compile(r"\"[^\"\n]{1,30}\"\s{0,4}:\s{0,4}(?:\[\s{0,20})?\Z")
 _LAST_WORD: Final = re.compile(r"[^\W_][^\n]\Z")
@@ -57,7 +57,8 @@ class Frame:
     Attributes:
         label: The label of the value.
         behind: Expression for the text after the phrase; its group `value` is judged.
-        judge: Takes a string and `how`, and returns the start and end offset of the value in it, or None.
+        judge: Takes a string and `how`, and returns the start and end offset of the value in it; None if the string
+            does not begin with a value.
         how: The form that the value must have, see `people.name` and `people.address`.
         begins: Whether the phrase must begin a line, a sentence, or a string.
         beside: Expression for labels, one of which must be nearby; None if none is required.
@@ -110,9 +111,9 @@ def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
             headings_end = tables[-2] if len(tables) > seen + 1 else headings_end
             if start < headings_end:  # the heading of the next column is not a value
                 continue
-        if (place := _framed(text, frame, start, end)) is not None:
+        if (place := _value_after(text, frame, start, end)) is not None:
             found[frame.label].append(place)
-    for label, cell in _in_grids(text) if len(tables) > 1 else ():
+    for label, cell in _grid_values(text) if len(tables) > 1 else ():
         found[label].append(cell)
     return tuple(found[PERSON]), tuple(found[ADDRESS])
 
@@ -168,7 +169,7 @@ def _paths(lowered: str, node: Node, end: int) -> Sequence[tuple[Frame, int]]:
     return ends[::-1]
 
 
-def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
+def _value_after(text: str, frame: Frame, start: int, end: int) -> Place | None:
     """Return the start and end offset of the value that follows a phrase; None if there is none."""
     if frame.is_capital is not None and frame.is_capital != text[start].isupper():
         return None
@@ -190,7 +191,7 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
         return None
     begin = match.start("value")
     value = begin + place[0], begin + place[1]
-    return value if frame.beside is None or _stands_beside(text, start, value[1], frame.beside) else None
+    return value if frame.beside is None or _is_label_nearby(text, start, value[1], frame.beside) else None
 
 
 def _is_beginning(text: str, start: int) -> bool:
@@ -202,7 +203,7 @@ def _is_beginning(text: str, start: int) -> bool:
 _NEAR: Final = 200  # characters around a phrase that count as nearby
 
 
-def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> bool:
+def _is_label_nearby(text: str, start: int, end: int, beside: re.Pattern[str]) -> bool:
     """Return whether a label matched by `beside` is nearby: within 200 characters, in the same object or paragraph."""
     before = text[max(0, start - _NEAR) : start]
     behind = text[end : end + _NEAR]
@@ -229,7 +230,7 @@ def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] 
     return None
 
 
-def _in_grids(text: str) -> Iterator[tuple[str, Place]]:
+def _grid_values(text: str) -> Iterator[tuple[str, Place]]:
     """Yield the label and the offsets of each value in recognized columns of tables with rows in brackets or tags."""
     headings: list[Place] = []
     for row in grid_rows(text):
@@ -245,7 +246,7 @@ def _in_grids(text: str) -> Iterator[tuple[str, Place]]:
 # The tree of phrases.
 
 
-def _spelled(listed: Sequence[str]) -> Iterator[str]:
+def _expand(listed: Sequence[str]) -> Iterator[str]:
     """Yield the phrases of a list, with each alternative expanded: `(first|last) name` gives two phrases."""
     for one in listed:
         pieces = (piece.split("|") if number % 2 else [piece] for number, piece in enumerate(re.split(r"[()]", one)))
@@ -253,7 +254,7 @@ def _spelled(listed: Sequence[str]) -> Iterator[str]:
 
 
 def _labels(*sections: str) -> re.Pattern[str]:
-    labels = (label.replace(" ", "[ _.-]?") for section in sections for label in _spelled(words(section)))
+    labels = (label.replace(" ", "[ _.-]?") for section in sections for label in _expand(words(section)))
     return re.compile(rf"(?<![^\W\d_])(?i:{'|'.join(labels)})s?(?![^\W\d_])")
 
 
@@ -262,7 +263,7 @@ def _tree() -> Node:
     """Return the root of the tree of all phrases that announce a name or an address."""
     root = Node()
     for listed, frame in (*_of_persons(), *_of_addresses()):
-        for phrase in _spelled(listed):
+        for phrase in _expand(listed):
             _put(root, phrase.split(), frame)
             if frame.is_label and " " in phrase:
                 _put(root, [phrase.replace(" ", "")], frame)

@@ -32,7 +32,7 @@ _BEFORE: Final = re.compile(r"(?<![^\W_])(?:(?P<word>[^\W\d_]{1,20}) |[^\W\d_]\.
 # Text after a word that shows that the word is not a surname: `Page 17`, `Snow Leopard`, `Brown & Co`.
 _OF_THING: Final = re.compile(r" ?[\d&#|-]| [^\W\d_a-zß-öø-ÿ]")
 _BEHIND: Final = re.compile(r"['’]s?(?![^\W_])| (?P<word>[^\W\d_]+)")
-_NEAR: Final = 24  # characters before a name
+_NEAR: Final = 24  # number of characters before a name that are examined
 # The capitalized word before or after a part of a name: `Mark Young`, `Young, Mark`.
 _NAME_BEFORE: Final = re.compile(r"(?<![^\W_])([^\W\d_a-zß-öø-ÿ][^\W\d_]{1,20}),? \Z")
 _NAME_BEHIND: Final = re.compile(r",? ([^\W\d_a-zß-öø-ÿ][^\W\d_]{1,20})(?![^\W_])")
@@ -56,7 +56,7 @@ class Names:
         for value in values:
             for form in _forms(view_of(value).text):
                 if form not in self._forms:
-                    self._put(form)
+                    self._add(form)
                     new.append(" ".join(form))
         return new
 
@@ -67,22 +67,26 @@ class Names:
             text: The text to search.
             until: Number of forms to search for, in the order in which they were learned; None means all.
         """
-        for word in self._there(text):
+        for word in self._occurring_words(text):
             forms = [form for number, form in self._beginning[word] if until is None or number < until]
             start = text.find(word) if forms else -1
             while start >= 0:
                 end = max((_end(text, start, form) for form in forms), default=0)
-                if end and not (start and _LETTER.match(text, start - 1)) and self._is_one(text, start, end, until):
+                if (
+                    end
+                    and not (start and _LETTER.match(text, start - 1))
+                    and self._is_name_here(text, start, end, until)
+                ):
                     yield start, end
                 start = text.find(word, start + len(word))
 
-    def _there(self, text: str) -> Iterable[str]:
-        """Return the first words of all known forms that may occur in a text."""
+    def _occurring_words(self, text: str) -> Iterable[str]:
+        """Return the first word of each known form that may occur in a text."""
         if len(self._beginning) <= _FEW:
             return [word for word in self._beginning if word in text]
         return self._beginning.keys() & set(_WORD.findall(text))
 
-    def _is_one(self, text: str, start: int, end: int, until: int | None) -> bool:
+    def _is_name_here(self, text: str, start: int, end: int, until: int | None) -> bool:
         """Return whether an occurrence of a known form is a name here.
 
         A form that is also a common word (`Young`) is a name only if the words around it indicate a person, or if
@@ -101,7 +105,7 @@ class Names:
             for spelled in _spellings(form):
                 self._beginning[spelled[0]] = [one for one in self._beginning[spelled[0]] if one[0] != number]
 
-    def _put(self, form: tuple[str, ...]) -> None:
+    def _add(self, form: tuple[str, ...]) -> None:
         number = self._forms[form] = len(self._forms)
         for spelled in _spellings(form):
             self._beginning.setdefault(spelled[0], []).append((number, spelled))

@@ -67,7 +67,7 @@ class FieldValues:
         for match in name.finditer(text):
             joint = _JOINT.match(text, match.end())
             if joint is not None:
-                yield from _behind(text, match.start(), joint)
+                yield from _values_after(text, match.start(), joint)
             elif match.start() >= tables[-1] and _HEADS.match(text, match.end()):
                 yield from (place for _, place in columns(text, match.start(), tables, self._heading))
 
@@ -81,7 +81,7 @@ def _whole(cell: str) -> Place | None:
     return (0, len(cell)) if _is_value(cell, 0, len(cell)) else None
 
 
-def _behind(text: str, start: int, joint: re.Match[str]) -> Iterator[Place]:
+def _values_after(text: str, start: int, joint: re.Match[str]) -> Iterator[Place]:
     """Yield the value after a field name, or each value if it is a list."""
     place = joint.end()
     listed = _IN_LIST.match(text, place) if text[place : place + 1] == "[" else None

@@ -37,16 +37,16 @@ class _Form(NamedTuple):
     cells: re.Pattern[str]
 
 
-def _listed(name: str) -> str:
+def _heading_list(name: str) -> str:
     return rf"(?P<head>{name}(?:,{name}){{1,199}})"
 
 
 _FORMS: Final = (
-    _Form(("[",), re.compile(rf"\[\s*+\[{_listed(_QUOTED)}\]\s*+,(?=\s*+\[)"), _LIST, _VALUES),
+    _Form(("[",), re.compile(rf"\[\s*+\[{_heading_list(_QUOTED)}\]\s*+,(?=\s*+\[)"), _LIST, _VALUES),
     _Form(
         ("[",),
         re.compile(
-            rf"\"(?:columns|fields|headers?|headings|cols|names)\"\s*+:\s*+\[{_listed(_QUOTED)}\]"
+            rf"\"(?:columns|fields|headers?|headings|cols|names)\"\s*+:\s*+\[{_heading_list(_QUOTED)}\]"
             r"(?:\s*+,\s*+\"[^\"\\]{1,40}\"\s*+:\s*+(?:\[[^\[\]]*+\]|[^\[\]{},\"]{1,20}|\"[^\"\\]{0,40}\")){0,3}"
             r"\s*+,\s*+\"[^\"\\]{1,40}\"\s*+:\s*+\[(?=\s*+\[)"
         ),
@@ -56,7 +56,7 @@ _FORMS: Final = (
     _Form(
         (" INTO ", " into ", " Into "),
         re.compile(
-            rf"\binsert\s++(?:\w{{1,20}}\s++){{0,2}}into\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\)\s*+values\s*+(?=\()",
+            rf"\binsert\s++(?:\w{{1,20}}\s++){{0,2}}into\s++[^\s()]{{1,80}}\s*+\({_heading_list(_BARE)}\)\s*+values\s*+(?=\()",
             re.IGNORECASE,
         ),
         re.compile(rf"\s*+\(({_INSIDE})\)\s*+,?"),
@@ -65,7 +65,7 @@ _FORMS: Final = (
     _Form(
         (" stdin", " STDIN"),
         re.compile(
-            rf"^copy\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\) from stdin[^\n]*+\n", re.IGNORECASE | re.MULTILINE
+            rf"^copy\s++[^\s()]{{1,80}}\s*+\({_heading_list(_BARE)}\) from stdin[^\n]*+\n", re.IGNORECASE | re.MULTILINE
         ),
         re.compile(r"(?!\\\.)([^\n]++\n?)"),
         _FIELDS,

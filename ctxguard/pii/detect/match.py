@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # A run of digits and their separators in a shape. Every match of a number expression lies within the first group, which
 # ends at the last digit or bracket. The separators after it are consumed as well, so that no search begins at them.
 _RUN: Final = re.compile(r"([0+(](?:[ ./(+-]*+[0)])*+)[ ./(+-]*+")
-_SHORTEST_RUN: Final = 6  # characters: no number rule matches fewer
+_SHORTEST_RUN: Final = 6  # minimum length of a run, in characters: no number rule matches fewer
 # Number of characters before and after a run on which the boundaries of a number depend.
 _AROUND: Final = 4
 # A run of more characters is probably a table row, whose shape does not repeat.
@@ -85,7 +85,7 @@ class Engine:
         self._denied = Listed(deny) if deny else None
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
         self._labels = frozenset((*labels, LITERAL, UNCHECKED))
-        self._fits = lru_cache(MEMO)(self._fitting)
+        self._fits = lru_cache(MEMO)(self._match_shape)
         self._finds_number = lru_cache(MEMO)(self.find)
         self._echoes = tuple(one for one in self._matchers if one.rule.echo)
 
@@ -96,23 +96,23 @@ class Engine:
 
     def find(self, text: str) -> tuple[Span, ...]:
         """Return the findings, sorted by offset and without overlaps."""
-        return self._found(text, self._candidates) if text else ()
+        return self._search(text, self._candidates) if text else ()
 
     def scan(self, text: str) -> tuple[Span, ...]:
         """Return the findings like `find`, with each expression matched against the whole text."""
-        return self._found(text, self._everywhere)
+        return self._search(text, self._all_candidates)
 
-    def _found(self, text: str, candidates: Callable[[PlainText], Iterator[Candidate]]) -> tuple[Span, ...]:
+    def _search(self, text: str, candidates: Callable[[PlainText], Iterator[Candidate]]) -> tuple[Span, ...]:
         first, *others = views_of(text, self._can_write)
-        spans = self._found_in(first, candidates)
+        spans = self._search_view(first, candidates)
         for view in others:
-            more = self._found_in(view, candidates)
+            more = self._search_view(view, candidates)
             if more:
                 spans = joined(text, first, spans, more)
         if not self._echoes or not (values := [text[one.start : one.end] for one in spans if one.label == PERSON]):
             return spans
         # a name that is introduced at the end of a text is also masked at its beginning
-        return resolve((*spans, *self._named(Names(values), (first, *others))), text)
+        return resolve((*spans, *self._find_names(Names(values), (first, *others))), text)
 
     def names(self, text: str) -> Sequence[str]:
         """Return the names that a text introduces, regardless of what other rules find in it."""
@@ -121,28 +121,28 @@ class Engine:
         spans: list[Span] = []
         for view in views_of(text, self._can_write):
             candidates = (((one,), start, end) for one in self._echoes for start, end in one.everywhere(view.text))
-            spans += view.originals(span for _, span in self._judged(view.text, candidates))
+            spans += view.originals(span for _, span in self._judge(view.text, candidates))
         return [text[span.start : span.end] for span in resolve(spans, text)]
 
     def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
         """Return the occurrences of known names in a text, see `Names.find`."""
-        return resolve(self._named(names, views_of(text, self._can_write), until=until), text)
+        return resolve(self._find_names(names, views_of(text, self._can_write), until=until), text)
 
-    def _named(self, names: Names, views: Iterable[PlainText], *, until: int | None = None) -> Iterator[Span]:
+    def _find_names(self, names: Names, views: Iterable[PlainText], *, until: int | None = None) -> Iterator[Span]:
         for view in views:
             places = (Span(*place, PERSON, _ECHO) for place in names.find(view.text, until=until))
             yield from view.originals(one for one in places if not self._allows(view.text[one.start : one.end].lower()))
 
-    def _found_in(self, view: PlainText, candidates: Callable[[PlainText], Iterator[Candidate]]) -> tuple[Span, ...]:
-        found = self._judged(view.text, candidates(view))
+    def _search_view(self, view: PlainText, candidates: Callable[[PlainText], Iterator[Candidate]]) -> tuple[Span, ...]:
+        found = self._judge(view.text, candidates(view))
         if self._denied is not None:
             found += ((len(self._matchers), span) for span in self._denied.find(view.text))
-        return _chosen(view, found) if found else ()
+        return _choose(view, found) if found else ()
 
     def _candidates(self, view: PlainText) -> Iterator[Candidate]:
         # rules that differ only in their context words share an expression, which is matched once
         shared: dict[object, list[Matcher]] = {}
-        for one in self._opened(view):
+        for one in self._possible_matchers(view):
             shared.setdefault((one.rule.pattern, one.rule.walk), []).append(one)
         for matchers in shared.values():
             yield from (((*matchers,), start, end) for start, end in matchers[0].places(view))
@@ -156,17 +156,17 @@ class Engine:
             start, end = max(0, run[0] - _AROUND), run[1] + _AROUND
             # a long shape does not repeat, and would evict others from the cache
             is_row = end - start > _LONG_RUN
-            fitting = self._fitting_row(view, run, shape[start:end]) if is_row else self._fits(shape[start:end])
+            fitting = self._match_row(view, run, shape[start:end]) if is_row else self._fits(shape[start:end])
             yield from ((fit, start + first, start + last) for fit, first, last in fitting)
 
-    def _everywhere(self, view: PlainText) -> Iterator[Candidate]:
-        for one in self._opened(view):
+    def _all_candidates(self, view: PlainText) -> Iterator[Candidate]:
+        for one in self._possible_matchers(view):
             yield from (((one,), start, end) for start, end in one.everywhere(view.text))
         shape = view.form(SHAPE.table)
         for one in (self._numbers[place] for place in self._number_literals.open(view)):
             yield from (((one,), start, end) for start, end in one.everywhere(shape))
 
-    def _opened(self, view: PlainText) -> Iterator[Matcher]:
+    def _possible_matchers(self, view: PlainText) -> Iterator[Matcher]:
         """Yield the rules that may match in a text, except number rules."""
         return (self._others[place] for place in self._prefilter.open(view))
 
@@ -174,11 +174,11 @@ class Engine:
     def _number_literals(self) -> Prefilter:
         return Prefilter([one.anchor for one in self._numbers])
 
-    def _fitting(self, shape: str) -> Sequence[Candidate]:
+    def _match_shape(self, shape: str) -> Sequence[Candidate]:
         """Return the matches of number rules in a shape."""
         return _by_place((one, one.everywhere(shape)) for one in self._numbers if one.may_match(shape))
 
-    def _fitting_row(self, view: PlainText, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
+    def _match_row(self, view: PlainText, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
         """Return the matches of number rules in a row of numbers, except most that lack their context word.
 
         Only the first and last numbers of a row have words next to them, so most rules do not need to be tried on the
@@ -200,13 +200,13 @@ class Engine:
     def _number_words(self) -> Prefilter:
         return Prefilter([one.words_before for one in self._numbers])
 
-    def _judged(self, text: str, candidates: Iterable[Candidate]) -> Found:
+    def _judge(self, text: str, candidates: Iterable[Candidate]) -> Found:
         """Return the candidates that pass the checks of context words, validator, and allow list, as findings."""
         found: Found = []
         headings = Headings(text)
         for matchers, start, end in candidates:
             # the cheapest check first: context words are a lookup, check digits are computed
-            for one in _allowed(matchers, text, start, headings):
+            for one in _filter_by_context(matchers, text, start, headings):
                 size = one.judge(text, start, end)
                 if not size or (self._allow and self._allows(text[start : start + size].lower())):
                     continue
@@ -234,8 +234,8 @@ class Engine:
             yield from ((span, "deny", ()) for span in view.originals(spans))
 
     def _against(self, one: Matcher, text: str, span: Span, headings: Headings) -> Iterator[str]:
-        if not _allowed((one,), text, span.start, headings):
-            yield NO_WORD if one.rule.context else "a word before it says that it is something else"
+        if not _filter_by_context((one,), text, span.start, headings):
+            yield NO_WORD if one.rule.context else "a word before it shows that it is something else"
         if self._allow and self._allows(text[span.start : span.end].lower()):
             yield "it is allowed"
 
@@ -257,17 +257,21 @@ def _is_in_uuid(text: str, start: int) -> bool:
     return any(start >= before and _UUID.match(text, start - before) is not None for before in _UUID_GROUPS)
 
 
-def _allowed(matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings) -> Sequence[Matcher]:
+def _filter_by_context(matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings) -> Sequence[Matcher]:
     """Return the rules that accept the context before a candidate; in a table, that is the column heading."""
     if not _heeds_words(matchers):
         return matchers
     in_row = headings.before(start)
     if in_row is None:
         # blank lines are removed, so that a text joined with others has the same context as alone
-        return _after(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
+        return _filter_by_words(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
     heading, beside = in_row
-    headed = _after(matchers, heading[-WINDOW:])
-    return [*headed, *(one for one in _after(matchers, beside[-WINDOW:]) if one not in headed)] if beside else headed
+    headed = _filter_by_words(matchers, heading[-WINDOW:])
+    return (
+        [*headed, *(one for one in _filter_by_words(matchers, beside[-WINDOW:]) if one not in headed)]
+        if beside
+        else headed
+    )
 
 
 def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> Sequence[Candidate]:
@@ -279,12 +283,12 @@ def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> S
     return [((*matchers,), start, end) for (start, end), matchers in fits.items()]
 
 
-def _after(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
+def _filter_by_words(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
     """Return the rules that accept the characters before a candidate.
 
     Most rules treat all digits alike, so digits are replaced by `0` to make the cached results reusable.
     """
-    return _standing(matchers, before if _tells_digits_apart(matchers) else before.translate(_ALIKE))
+    return _filter_lowered(matchers, before if _tells_digits_apart(matchers) else before.translate(_ALIKE))
 
 
 @lru_cache(MEMO)
@@ -298,7 +302,7 @@ def _tells_digits_apart(matchers: tuple[Matcher, ...]) -> bool:
 
 
 @lru_cache(MEMO)
-def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
+def _filter_lowered(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
     """Return the rules that accept the characters before a candidate. Cached, because JSON keys repeat often."""
     # a word before a placeholder was the context of the masked value, not of the text after the placeholder; quotes are
     # escaped in JSON inside JSON
@@ -319,12 +323,12 @@ def _words_of(matchers: tuple[Matcher, ...]) -> Prefilter:
     return Prefilter([one.words_before for one in matchers])
 
 
-def _chosen(view: PlainText, found: Found) -> tuple[Span, ...]:
+def _choose(view: PlainText, found: Found) -> tuple[Span, ...]:
     """Resolve overlaps among the findings in a view, and return them with their offsets in the original text."""
     if len(found) > 1:
         found.sort(key=start_of)
         if any(one[1].end > other[1].start for one, other in pairwise(found)):
-            found = _apart(view.text, found)
+            found = _shorten_numbers(view.text, found)
             found.sort(key=itemgetter(0))
             # compare lengths in the view, not in the original, where `%2B` has three characters instead of one
             return view.originals(resolve(map(_span, found), view.text))
@@ -345,7 +349,7 @@ def joined(text: str, first: PlainText, spans: Sequence[Span], more: Iterable[Sp
     return resolve((*spans, *kept), text)
 
 
-def _apart(text: str, found: Found) -> Found:
+def _shorten_numbers(text: str, found: Found) -> Found:
     """Shorten a number if a more certain finding begins inside it and ends after it.
 
     A group of digits between the two may belong to either. Without this, the longer finding would be kept in full, and
@@ -375,7 +379,7 @@ def _number_before_next(text: str, ordered: Found, place: int) -> str:
     return ""
 
 
-NO_WORD: Final = "no word of its context stands before it"
+NO_WORD: Final = "none of its context words is before it"
 _span: Final = itemgetter(1)
 
 

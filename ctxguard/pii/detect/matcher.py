@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WINDOW: Final = 40
 """Number of characters before a candidate that are searched for context words."""
 MEMO: Final = 20_000
-"""Maximum entries of a cache."""
+"""Maximum number of entries in a cache."""
 _FAR: Final = 1 << 30  # more than any limited repeat
 _RUN_SIGNS: Final = frozenset("0 .()/+-")
 Verdict: TypeAlias = Callable[..., bool | int]
@@ -95,7 +95,7 @@ class Matcher:
     @cached_property
     def needs_word_before(self) -> bool:
         """Whether every context word contains something other than digits and their separators."""
-        return _tells_word(self.words_before)
+        return _contains_words(self.words_before)
 
     @cached_property
     def reach(self) -> int:
@@ -120,7 +120,7 @@ class Matcher:
             start: Start offset of the row.
             end: End offset of the row.
         """
-        if not self.rule.behind or not _tells_word(self.words_behind) or self.words_behind.most is None:
+        if not self.rule.behind or not _contains_words(self.words_behind) or self.words_behind.most is None:
             return True
         # the word follows the row, so the match ends near the end of the row
         near = self.words_behind.most + max(map(len, self.words_behind.literals))
@@ -175,7 +175,7 @@ class Matcher:
     def fault(self, text: str, end: int) -> str:
         """Return the reason why `judge` rejected a candidate, as a message for the user."""
         is_followed = not self.rule.behind or self._behind.match(text, end) is not None
-        return "its check digits or its form are wrong" if is_followed else "no word of its context stands behind it"
+        return "its check digits or its form are wrong" if is_followed else "none of its context words is after it"
 
     def end(self, text: str, end: int) -> int:
         """Return the end offset of a finding including its tail, such as a phone extension."""
@@ -216,7 +216,7 @@ class Matcher:
         return re.compile(self.rule.tail) if self.rule.tail else None
 
 
-def _tells_word(anchor: Anchor) -> bool:
+def _contains_words(anchor: Anchor) -> bool:
     """Return whether each literal contains a character that does not occur in a row of numbers."""
     return not any(_RUN_SIGNS.issuperset(literal) for literal in anchor.literals)
 

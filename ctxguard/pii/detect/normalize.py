@@ -179,10 +179,12 @@ def _views(text: str, trusts: Trust | None, *, read: Callable[[str], Sequence[st
     blanked = blank_placeholders(text, trusts)
     unseen = "".join(sorted(beyond_ascii(text) & _UNSEEN))
     is_form = "%" in text and _FORM.search(text) is not None
-    first = _seen(blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form, read=read)
+    first = _decoded_views(
+        blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form, read=read
+    )
     if first[0].is_whole and not is_form:
         return first
-    return (*first, *_seen(blanked, unseen, gap=" ", is_form=False, read=read))
+    return (*first, *_decoded_views(blanked, unseen, gap=" ", is_form=False, read=read))
 
 
 def beyond_ascii(text: str) -> set[str]:
@@ -223,7 +225,7 @@ def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
             yield match[0], span.start, span.end
 
 
-def _seen(
+def _decoded_views(
     text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[str], Sequence[str]]
 ) -> Sequence[PlainText]:
     """Decode the escapes of a text, and return a view for each reading.
@@ -241,12 +243,12 @@ def _seen(
     pieces: list[str] = []
     done = size = 0
     is_whole = True
-    for match in _hidden(text, unseen, is_form=is_form):
+    for match in _find_escapes(text, unseen, is_form=is_form):
         start, end = match.span()
         pieces.append(text[done:start])
         size += start - done
         done = end
-        char = _meant(match)
+        char = _decode(match)
         if char in _UNSEEN:
             char, is_whole = gap, False
         if char:
@@ -263,7 +265,7 @@ def _seen(
     return [_Shortened(one, cuts, ends, escapes, is_whole=is_whole) if cuts else PlainText(one) for one in plain]
 
 
-def _hidden(text: str, unseen: str, *, is_form: bool) -> Iterator[re.Match[str]]:
+def _find_escapes(text: str, unseen: str, *, is_form: bool) -> Iterator[re.Match[str]]:
     """Yield a match for each escape and each invisible character of a text."""
     if unseen or is_form or "\\" in text or "&" in text:
         yield from _finder(unseen, is_form=is_form).finditer(text)
@@ -278,7 +280,7 @@ def _finder(unseen: str, *, is_form: bool) -> re.Pattern[str]:
     )
 
 
-def _meant(match: re.Match[str]) -> str:
+def _decode(match: re.Match[str]) -> str:
     """Return the character that an escape stands for; U+FFFD if it is not exactly one character."""
     kind, written = match.lastgroup, match[match.lastgroup or 0]
     if kind in (None, "mark", "sign"):

@@ -257,12 +257,12 @@ def _line_end(line: str) -> int:
 
 
 def city(value: str, how: str) -> Place | None:  # noqa: ARG001 - the signature of `Frame.judge`
-    """Return the offsets of capitalized words at the beginning of a string, which may name a town; otherwise None."""
+    """Return the offsets of capitalized words at the beginning of a string, which may name a town, or None."""
     match = _TOWN.match(value)
     return match.span() if match is not None and match[0].lower() not in _NO_NAME else None
 
 
 def code(value: str, how: str) -> Place | None:  # noqa: ARG001 - the signature of `Frame.judge`
-    """Return the offsets of a possible postal code (with two or more digits) at the beginning of a string, or None."""
+    """Return the offsets of a possible postal code (at least two digits) at the beginning of a string, or None."""
     match = _CODE.match(value)
     return match.span() if match is not None and sum(map(str.isdigit, match[0])) > 1 else None

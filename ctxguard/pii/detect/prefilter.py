@@ -14,7 +14,7 @@ from typing import Final
 from ctxguard.pii.detect.anchors import EDGE, Anchor, Form
 from ctxguard.pii.detect.normalize import PlainText
 
-_MEMORY: Final = 64 << 20  # bytes of RE2's automata
+_MEMORY: Final = 64 << 20  # memory limit of an RE2 automaton, in bytes
 
 
 class Prefilter:
@@ -69,18 +69,18 @@ def _re2_set(anchors: Iterable[Anchor]) -> Callable[[bytes], Sequence[int] | Non
     options.max_mem = _MEMORY
     every = re2.Set.SearchSet(options)
     for anchor in anchors:
-        every.Add("|".join(_spelled(literal, anchor.form) for literal in anchor.literals))
+        every.Add("|".join(_spelling(literal, anchor.form) for literal in anchor.literals))
     every.Compile()
     matching: Callable[[bytes], Sequence[int] | None] = every.Match
     return matching
 
 
-def _spelled(literal: str, form: Form) -> str:
+def _spelling(literal: str, form: Form) -> str:
     """Return an expression that matches all spellings of a form's literal in the original text."""
     if literal[:1] == EDGE:
-        return f"(?:^|[^A-Za-z]){_spelled(literal[1:], form)}"
+        return f"(?:^|[^A-Za-z]){_spelling(literal[1:], form)}"
     if literal[-1:] == EDGE:
-        return f"{_spelled(literal[:-1], form)}(?:[^A-Za-z]|$)"
+        return f"{_spelling(literal[:-1], form)}(?:[^A-Za-z]|$)"
     return "".join(_class(char, form.table) for char in literal)
 
 

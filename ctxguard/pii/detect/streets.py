@@ -101,10 +101,10 @@ _NAME_BEFORE: Final = re.compile(
 @lru_cache(maxsize=8)  # the rules for names and for addresses read the same text one after the other
 def streets(text: str) -> Sequence[tuple[int, int]]:
     """Return the start and end offset of each address that is recognizable by its parts."""
-    return tuple(_walked(text))
+    return tuple(_find_streets(text))
 
 
-def _walked(text: str) -> Iterator[tuple[int, int]]:
+def _find_streets(text: str) -> Iterator[tuple[int, int]]:
     for start, end in chain(_number_first(text), _number_last(text), _units(text)):
         tail = _TAIL.match(text, end)
         behind = end if tail is None else tail.end()
@@ -141,7 +141,7 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
 
 
 def owners(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the offsets of names that an e-mail address in brackets, `lives at`, or a postal address follows."""
+    """Yield the offsets of names before an e-mail address in brackets, before `lives at`, or above a postal address."""
     mails = _MAIL.finditer(text) if "@" in text else ()
     homes = () if _LIVING.isdisjoint(words_of(text)) else _LIVES.finditer(text)
     for start in (match.start() for match in chain(mails, homes)):

@@ -30,8 +30,8 @@ _HEADINGS: Final = re.compile(
 )
 """A line that may contain the headings of a table: short cells without digits."""
 _LETTER: Final = re.compile(r"[^\W\d_]")
-_MOST_COLUMNS: Final = 200  # a line with more is not a heading
-_LONGEST: Final = 4_000  # characters of a heading line
+_MOST_COLUMNS: Final = 200  # a line with more cells is not a heading line
+_LONGEST: Final = 4_000  # maximum length of a line, in characters
 _BEFORE: Final = 60
 """Maximum number of characters before a value that are used as context."""
 
@@ -87,11 +87,11 @@ class Headings:
             text before the value instead. In the first two cases, the part of the value's own cell before `start` is
             appended. None if the value is not in a table row.
         """
-        if self._grid_rows and (grid := _around(self._grid_rows, start)) is not None:
+        if self._grid_rows and (grid := _containing(self._grid_rows, start)) is not None:
             if self._row[0] != grid.begin:
                 self._row = grid.begin, grid.cells(self._text)
             return self._context(start, grid.headings, self._row[1])
-        if not self._tables or (table := _around(self._tables, start)) is None:
+        if not self._tables or (table := _containing(self._tables, start)) is None:
             return None
         row = self._text.rfind("\n", 0, start) + 1
         # a row often contains several values, so its cells are cached
@@ -117,7 +117,7 @@ class Headings:
         return heading, f"{' '.join(text[c:d] for c, d in beside)}: {cell}"
 
 
-def _around(tables: list[_Lined], start: int) -> _Lined | None:
+def _containing(tables: list[_Lined], start: int) -> _Lined | None:
     """Return the table or row that contains an offset; None if there is none."""
     number = bisect_right(tables, start, key=attrgetter("begin")) - 1
     return tables[number] if number >= 0 and start < tables[number].end else None
@@ -207,7 +207,7 @@ def _cells(text: str, begin: int, separator: str) -> list[Place]:
         if match is None:
             return []
         cells.append(within(text, *match.span(1), ' \t"\r'))
-        # after the last separator of a line nothing is left to match
+        # an empty match: nothing follows the last separator of the line
         is_last = match.end() == place
         place = match.end()
         if is_last or place >= len(text) or text[place - 1] != separator[-1]:

@@ -38,7 +38,7 @@ _COMPACT_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]
 _DECIMAL: Final = re.compile(r"(?!0\d)-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
 # The beginning of a change log entry: a version and its date.
 _BEFORE_DATE: Final = re.compile(r"[\d .]+ \(?(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?\Z")
-_PAIRS: Final = re.compile(r"\d\d(?: \d\d){5,}\Z")  # bytes of a dump: no number is written in six pairs
+_PAIRS: Final = re.compile(r"\d\d(?: \d\d){5,}\Z")  # bytes of a dump: phone numbers are not written in six pairs
 _YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
 _SEPARATORS: Final = frozenset(" .-/")
 TOP_LEVEL: Final = (
@@ -59,7 +59,7 @@ _FILE_ENDINGS: Final = frozenset(
 _OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
 # Shorter numbers with a leading 0 are often part numbers, so they are phone numbers only with a context word.
 _NATIONAL_DIGITS: Final = 9
-_MOST_DIGITS: Final = 15  # of a phone number (E.164)
+_MOST_DIGITS: Final = 15  # maximum number of digits in a phone number (E.164)
 _NANP_PREFIXES: Final = frozenset({"", "1", "01", "001"})
 # Taproot addresses (version 1) by length and letters alone: python-stdnum knows Bech32 but not Bech32m (BIP 350).
 _TAPROOT: Final = re.compile(r"bc1p[02-9ac-hj-np-z]{58}\Z")
@@ -235,7 +235,7 @@ def mac(value: str) -> bool:
 
 
 def email(value: str) -> bool:
-    """Return whether a value is an e-mail address, not a remote (`git@host`), a package (`pkg@1.2`), or a file name.
+    """Return whether a value is an e-mail address, not a Git remote (`git@host`), a package (`pkg@1.2`), or a file.
 
     File names such as `logo@2x.png` are not addresses, but a file can be named after an address (`ann@corp.com.pdf`,
     `ann@corp.com-2024.tar.gz`).
@@ -340,7 +340,7 @@ def _has_possible_length(written: str) -> bool:
             if rest[:1] not in ("", "0") and phonenumbers.is_possible_number(number):
                 return True
             break
-    parsed = _parsed(written, None)
+    parsed = _parse(written, None)
     return parsed is not None and phonenumbers.is_possible_number(parsed)
 
 
@@ -380,7 +380,7 @@ def phone_of(value: str, region: str) -> bool:
 def _is_valid_in(value: str, regions: Iterable[str | None]) -> bool:
     import phonenumbers
 
-    numbers = (_parsed(value, region) for region in regions)
+    numbers = (_parse(value, region) for region in regions)
     return any(number is not None and phonenumbers.is_valid_number(number) for number in numbers)
 
 
@@ -394,8 +394,8 @@ def _group_ends(value: str) -> list[int]:
     return ends if len(_digits(value)) > _MOST_DIGITS else ends[::-1]
 
 
-def _parsed(value: str, region: str | None) -> PhoneNumber | None:
-    """Parse a phone number; None if it is invalid.
+def _parse(value: str, region: str | None) -> PhoneNumber | None:
+    """Parse a phone number; None if the value is not a phone number.
 
     Separators are removed first, because phonenumbers takes 50% longer with them.
     """

@@ -137,7 +137,7 @@ def rewrite_json(text: str, change: Callable[[JsonToken], str], tokens: Iterable
     for token in tokens:
         value = change(token)
         if value is not token.value and (value != token.value or isinstance(value, JsonNumber) != token.is_number):
-            pieces += (text[done : token.start], _encoded(value))
+            pieces += (text[done : token.start], _encode(value))
             done = token.end
     pieces.append(text[done:])
     return "".join(pieces)
@@ -179,11 +179,11 @@ def touched(texts: Iterable[str], find: Callable[[str], Sequence[Span]]) -> set[
     waiting = list(dict.fromkeys(texts))
     found: set[str] = set()
     for first in range(0, len(waiting), _AT_ONCE):
-        found |= _touched(waiting[first : first + _AT_ONCE], find)
+        found |= _search_joined(waiting[first : first + _AT_ONCE], find)
     return found
 
 
-def _touched(texts: Sequence[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
+def _search_joined(texts: Sequence[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
     spans = find(_BORDER.join(texts))
     if not spans:
         return set()
@@ -194,7 +194,7 @@ def _touched(texts: Sequence[str], find: Callable[[str], Sequence[Span]]) -> set
     return touches
 
 
-def _encoded(value: str) -> str:
+def _encode(value: str) -> str:
     """Encode a value as JSON with as few escapes as possible, because a rule could match in the escapes."""
     if isinstance(value, JsonNumber):
         return str(value)

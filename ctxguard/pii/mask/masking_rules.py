@@ -52,7 +52,7 @@ class MaskingRules:
     @property
     def is_reversible(self) -> bool:
         """Whether some values get placeholders that can be restored."""
-        return "pseudonymize" in _chosen(self.strategy)
+        return "pseudonymize" in _strategies_in(self.strategy)
 
     @property
     def is_stateless(self) -> bool:
@@ -127,7 +127,7 @@ class MaskingRules:
                 )
 
 
-def _chosen(strategies: Strategies) -> tuple[Strategy, ...]:
+def _strategies_in(strategies: Strategies) -> tuple[Strategy, ...]:
     return (strategies,) if isinstance(strategies, str) else tuple(strategies.values())
 
 
@@ -137,13 +137,13 @@ def _redactions(detectors: Iterable[Detector]) -> dict[str, str]:
 
 
 def _hash_key(key: str | bytes | None, strategy: Strategies) -> bytes:
-    wanted = "hash" in _chosen(strategy)
+    wanted = "hash" in _strategies_in(strategy)
     key = os.environ.get(HASH_KEY_VARIABLE, "") if key is None and wanted else key
     data = key.encode() if isinstance(key, str) else key or b""
     if not isinstance(data, bytes) or (wanted and len(data) < 16):
         raise ConfigError(
-            f"the hash strategy needs key=… (or the variable {HASH_KEY_VARIABLE}), of at least 16 bytes, "
-            "else values can be guessed",
+            f"the hash strategy needs key=… (or the variable {HASH_KEY_VARIABLE}), at least 16 bytes long, "
+            "so that values cannot be guessed",
             setting="key",
         )
     return data

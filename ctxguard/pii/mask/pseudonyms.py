@@ -63,27 +63,27 @@ class MemoryPseudonyms:
 
     def __init__(self, first: int = 1) -> None:
         self._first = first
-        self._given: list[tuple[tuple[str, str], str, Original]] = []
+        self._assigned: list[tuple[tuple[str, str], str, Original]] = []
         self._counts: Counter[str] = Counter()
         self._placeholders: dict[tuple[str, str], tuple[int, str]] = {}
         self._originals: dict[str, Original] = {}
 
     def __repr__(self) -> str:
-        return f"MemoryPseudonyms({len(self._given)} placeholders)"
+        return f"MemoryPseudonyms({len(self._assigned)} placeholders)"
 
     def __len__(self) -> int:
-        return len(self._given)
+        return len(self._assigned)
 
     def copy(self) -> MemoryPseudonyms:
         """Return an independent copy."""
         new = MemoryPseudonyms(self._first)
-        for key, placeholder, original in list(self._given):
-            new._give(key, placeholder, original)
+        for key, placeholder, original in list(self._assigned):
+            new._assign(key, placeholder, original)
         return new
 
     def items(self) -> list[tuple[str, str, Original]]:
         """Return the placeholder, label, and value of each pseudonym, in the order of assignment."""
-        return [(name, key[0], original) for key, name, original in list(self._given)]
+        return [(name, key[0], original) for key, name, original in list(self._assigned)]
 
     def given(self, otherwise: Callable[[str], str], *, until: int | None = None) -> Pseudonyms:
         """Return a read-only view of these placeholders, which never assigns a new one.
@@ -103,7 +103,7 @@ class MemoryPseudonyms:
         """Return the placeholder of a value, or assign a new one."""
         key = (label, normalized(label, original.value))
         if key not in self._placeholders:
-            self._give(key, pseudonym(label, self._first + self._counts[label]), original)
+            self._assign(key, pseudonym(label, self._first + self._counts[label]), original)
         return self._placeholders[key][1]
 
     def original(self, placeholder: str) -> Original | None:
@@ -113,15 +113,15 @@ class MemoryPseudonyms:
     def back_to(self, count: int) -> None:
         """Remove all but the first `count` placeholders, to undo assignments."""
         while len(self) > count:
-            key, placeholder, _ = self._given.pop()
+            key, placeholder, _ = self._assigned.pop()
             self._counts[key[0]] -= 1
             del self._placeholders[key], self._originals[placeholder]
 
-    def _give(self, key: tuple[str, str], placeholder: str, original: Original) -> None:
+    def _assign(self, key: tuple[str, str], placeholder: str, original: Original) -> None:
         self._counts[key[0]] += 1
-        self._placeholders[key] = len(self._given), placeholder
+        self._placeholders[key] = len(self._assigned), placeholder
         self._originals[placeholder] = original
-        self._given.append((key, placeholder, original))
+        self._assigned.append((key, placeholder, original))
 
 
 @dataclass(frozen=True, slots=True)

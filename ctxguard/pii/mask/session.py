@@ -50,7 +50,7 @@ class MaskSession(GivesBack):
         Raises:
             DetectorError: If a detector fails, or keeps finding something in the replacements of its own findings.
         """
-        return self._next(text, escapes=self._escapes)
+        return self._mask_next(text, escapes=self._escapes)
 
     def own(self, text: str) -> str:
         """Mask the next text, written by the model or a stage; placeholders in it are not escaped.
@@ -61,7 +61,7 @@ class MaskSession(GivesBack):
         Raises:
             DetectorError: See `text`.
         """
-        return self._next(text, escapes=False)
+        return self._mask_next(text, escapes=False)
 
     def together(self, texts: Sequence[str], *, is_own: bool) -> list[str]:
         """Mask the texts of one message, in which a value may be split over several texts.
@@ -105,22 +105,22 @@ class MaskSession(GivesBack):
             DetectorError: See `text`.
         """
         forms, placeholders = known
-        return self._masked(TextMasking(self._masker, self._names, self._given(placeholders), until=forms), text)
+        return self._mask(TextMasking(self._masker, self._names, self._existing(placeholders), until=forms), text)
 
     def drafted(self, text: str) -> str:
         """Mask a text that is not part of the conversation, such as a summary or a note of a stage.
 
-        Values of the conversation get their placeholders. Without a vault, all other values are redacted: if they got
-        new pseudonyms, the next new value of the conversation would get the same number.
+        Values of the conversation get their placeholders. Without a vault, all other values are redacted: a pseudonym
+        for them would not be remembered, so the next new value of the conversation would get the same number.
 
         Raises:
             DetectorError: See `text`.
         """
         check_text(text)
         until = 0 if self._masker.vault is None else None
-        pseudonyms = self._given()
+        pseudonyms = self._existing()
         masking = TextMasking(self._masker, self._names, pseudonyms, literals=self._literals, until=until)
-        return self._masked(masking, text)
+        return self._mask(masking, text)
 
     def arguments(self, text: str) -> str:
         """Mask tool-call arguments inside their JSON strings, or as plain text if they are not valid JSON.
@@ -143,7 +143,7 @@ class MaskSession(GivesBack):
     def _pseudonyms(self) -> Pseudonyms:
         return self._memory if self._masker.vault is None else self._masker.vault
 
-    def _given(self, until: int | None = None) -> Pseudonyms:
+    def _existing(self, until: int | None = None) -> Pseudonyms:
         """Return a view of the existing placeholders that assigns no new ones, or the vault if there is one.
 
         Args:
@@ -152,21 +152,21 @@ class MaskSession(GivesBack):
         vault = self._masker.vault
         return self._memory.given(self._masker.redaction, until=until) if vault is None else vault
 
-    def _next(self, text: str, *, escapes: bool) -> str:
+    def _mask_next(self, text: str, *, escapes: bool) -> str:
         """Mask the next text of the conversation, and learn the names in it. If that fails, nothing is learned."""
         check_text(text)
         known = len(self._names)
         masking = TextMasking(self._masker, self._names, self._pseudonyms, escapes=escapes, literals=self._literals)
         try:
             self.learn(text)
-            masked = self._masked(masking, text)
+            masked = self._mask(masking, text)
         except BaseException:
             self._names.back_to(known)
             raise
         self._literals |= masking.spelled
         return masked
 
-    def _masked(self, masking: TextMasking, text: str) -> str:
+    def _mask(self, masking: TextMasking, text: str) -> str:
         """Mask a text. If that fails, remove the placeholders that were assigned in memory for it."""
         given = len(self._memory)
         try:

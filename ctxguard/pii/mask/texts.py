@@ -80,14 +80,14 @@ class TextMasking:
         spans = self.find(text)
         if not spans and "\\" not in text and not self._holds_placeholder(text):
             return text
-        return self._masked_json(text, spans) if is_json(text) else self._masked_plain(text, spans)
+        return self._mask_json(text, spans) if is_json(text) else self._mask_plain(text, spans)
 
     def _holds_placeholder(self, text: str) -> bool:
         if not (self.escapes or self.literals):
             return False
         return any(self.escapes or name in self.literals for name, _, _ in spelled_placeholders(text))
 
-    def _without_spelled(self, text: str) -> str:
+    def _mask_spelled(self, text: str) -> str:
         """Mask the placeholders in a text that a person or a tool wrote, in this text or an earlier one."""
         pieces: list[str] = []
         done = 0
@@ -100,7 +100,7 @@ class TextMasking:
             done = end
         return "".join((*pieces, text[done:]))
 
-    def _masked_plain(self, text: str, spans: Sequence[Span] | None = None, *, key: str = "") -> str:
+    def _mask_plain(self, text: str, spans: Sequence[Span] | None = None, *, key: str = "") -> str:
         """Mask plain text repeatedly until nothing is found.
 
         One round is not enough, because text next to a new placeholder may match a rule that it did not match before.
@@ -111,18 +111,18 @@ class TextMasking:
             key: The JSON key of the text, used as context; empty if it has none.
         """
         if self.escapes or self.literals:
-            escaped = self._without_spelled(text)
+            escaped = self._mask_spelled(text)
             text, spans = escaped, spans if escaped == text else None
         for turn in range(_ROUNDS):
             if spans is None:
-                spans = self._found(text, key)
+                spans = self._find_with_key(text, key)
             if not spans:
                 return text
-            text = _replaced(text, spans, partial(self.hidden, in_full=turn >= _PARTIAL_ROUNDS))
+            text = _replace(text, spans, partial(self.hidden, in_full=turn >= _PARTIAL_ROUNDS))
             spans = None
         raise DetectorError(self.rules.detectors[0].name, f"still finds something after {_ROUNDS} rounds of masking")
 
-    def _found(self, text: str, key: str) -> Sequence[Span]:
+    def _find_with_key(self, text: str, key: str) -> Sequence[Span]:
         """Return the findings in a text; if there are none, search it again with its JSON key before it as context."""
         spans = self.find(text)
         if spans or not key or not text:
@@ -144,24 +144,25 @@ class TextMasking:
             value = way(value, self.pseudonyms).text
         return self.rules.hidden(label, Original(value, is_number), self.pseudonyms, in_full=in_full)
 
-    def _masked_json(self, text: str, spans: Sequence[Span]) -> str:
+    def _mask_json(self, text: str, spans: Sequence[Span]) -> str:
         """Mask the strings and numbers of JSON, and then replace whole tokens in which something is still found."""
-        masked = self._masked_in_strings(text, spans)
+        masked = self._mask_in_strings(text, spans)
         if masked is None:
-            masked = self._masked_tokens(text, spans)
+            masked = self._mask_tokens(text, spans)
         for _ in range(_ROUNDS):
             spans = self.find(masked)
             if not spans:
                 return masked
-            masked = rewrite_json(masked, kept_apart(partial(self._hit, spans=spans)), json_tokens(masked))
-        return self._masked_plain(masked)
+            masked = rewrite_json(masked, kept_apart(partial(self._replace_touched, spans=spans)), json_tokens(masked))
+        return self._mask_plain(masked)
 
-    def _masked_in_strings(self, text: str, spans: Sequence[Span]) -> str | None:
+    def _mask_in_strings(self, text: str, spans: Sequence[Span]) -> str | None:
         """Mask findings inside the strings of JSON without parsing it, which is faster than masking each token.
 
         Returns:
-            None if this is not possible, so that each string must be masked separately: if a finding is not inside a
-            string, the JSON contains escapes, or a rule may find more in a string alone (such as `^[0-9]{6}$`).
+            The masked text; None if each string must be masked separately. That is so if a finding is not inside a
+            string, the JSON contains escapes or arrays of strings, or a rule may find more in a string alone (such as
+            `^[0-9]{6}$`).
         """
         spelled = self.escapes or bool(self.literals)
         if not self.rules.is_joinable or not is_flat(text) or (spelled and may_spell(text)):
@@ -172,27 +173,27 @@ class TextMasking:
             # a custom placeholder may have added a backslash
             if "\\" in text or not all_in_strings(text, spans):
                 return None
-            text = _replaced(text, spans, partial(self._hidden_in_json, in_full=turn >= _PARTIAL_ROUNDS))
+            text = _replace(text, spans, partial(self._replacement_in_json, in_full=turn >= _PARTIAL_ROUNDS))
             spans = self.find(text)
         return None
 
-    def _hidden_in_json(self, label: str, value: str, *, in_full: bool) -> str:
+    def _replacement_in_json(self, label: str, value: str, *, in_full: bool) -> str:
         hidden = self.hidden(label, value, in_full=in_full)
         is_plain = hidden.isprintable() and '"' not in hidden and "\\" not in hidden
         return hidden if is_plain else json.dumps(hidden, ensure_ascii=False)[1:-1]
 
-    def _masked_tokens(self, text: str, spans: Sequence[Span]) -> str:
+    def _mask_tokens(self, text: str, spans: Sequence[Span]) -> str:
         tokens = list(json_tokens(text))
         if not self.rules.is_joinable:
-            return rewrite_json(text, kept_apart(self._token), tokens)
-        asked = self._asked(tokens, spans)
+            return rewrite_json(text, kept_apart(self._mask_token), tokens)
+        asked = self._tokens_to_mask(tokens, spans)
         if not any(token.is_key for token in asked):
-            return rewrite_json(text, self._token, asked)
+            return rewrite_json(text, self._mask_token, asked)
         places = {token.start for token in asked}
-        change = kept_apart(lambda token: self._token(token) if token.start in places else token.value)
+        change = kept_apart(lambda token: self._mask_token(token) if token.start in places else token.value)
         return rewrite_json(text, change, tokens)
 
-    def _asked(self, tokens: Sequence[JsonToken], spans: Sequence[Span]) -> list[JsonToken]:
+    def _tokens_to_mask(self, tokens: Sequence[JsonToken], spans: Sequence[Span]) -> list[JsonToken]:
         """Return the tokens that may contain findings, placeholders, or JSON; all others do not need to be masked."""
         find, spelled = self._find_joined, self.escapes or bool(self.literals)
         known = {
@@ -202,27 +203,27 @@ class TextMasking:
         }
         others = [token for token in tokens if token.start not in known]
         alone = touched((token.value for token in others), find)
-        named = touched((_named(token) for token in others if token.key and token.value not in alone), find)
+        named = touched((_with_key(token) for token in others if token.key and token.value not in alone), find)
         return [
             token
             for token in tokens
-            if token.start in known or token.value in alone or (named and _named(token) in named)
+            if token.start in known or token.value in alone or (named and _with_key(token) in named)
         ]
 
-    def _token(self, token: JsonToken) -> str:
+    def _mask_token(self, token: JsonToken) -> str:
         value = token.value
         if not token.is_number and holds_json(value):
-            return self._masked_json(value, self.find(value))
-        spans = self._found(value, token.key)
+            return self._mask_json(value, self.find(value))
+        spans = self._find_with_key(value, token.key)
         if token.is_number:
             return self.hidden(spans[0].label, value, is_number=True) if spans else value
         if len(spans) == 1 and spans[0].end - spans[0].start == len(value) and not may_spell(value):
             hidden = self.hidden(spans[0].label, value)
             if PLACEHOLDER.fullmatch(hidden) is not None:
                 return hidden
-        return self._masked_plain(value, spans, key=token.key)
+        return self._mask_plain(value, spans, key=token.key)
 
-    def _hit(self, token: JsonToken, spans: Sequence[Span]) -> str:
+    def _replace_touched(self, token: JsonToken, spans: Sequence[Span]) -> str:
         """Replace a whole token if a finding in the JSON text overlaps it: the token matches only with its context."""
         hit = touching(spans, token)
         if hit is None or PLACEHOLDER.fullmatch(token.value) is not None:
@@ -230,11 +231,11 @@ class TextMasking:
         return self.hidden(hit.label, token.value, is_number=token.is_number)
 
 
-def _named(token: JsonToken) -> str:
+def _with_key(token: JsonToken) -> str:
     return f"{token.key}: {token.value}"
 
 
-def _replaced(text: str, spans: Sequence[Span], hidden: Callable[[str, str], str]) -> str:
+def _replace(text: str, spans: Sequence[Span], hidden: Callable[[str, str], str]) -> str:
     pieces: list[str] = []
     done = 0
     for span in spans:

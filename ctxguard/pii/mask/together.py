@@ -48,8 +48,8 @@ def mask_together(
     """
     cut: dict[str, tuple[str, str]] = {}
     marked = list(texts)
-    # Search all texts together, for values in more than two parts, and also each pair of neighbors, because a third text
-    # can prevent a match.
+    # Search all texts together, for values in more than two parts, and then each pair of neighbors, because a third
+    # text can prevent a match.
     groups = [*([tuple(range(len(texts)))] if len(texts) > 2 else []), *pairwise(range(len(texts)))]
     for numbers, separator in product(groups, _SEPARATORS):
         for span, value, shares in list(_cut_values([(n, marked[n]) for n in numbers], separator, find)):
@@ -89,7 +89,7 @@ def _cut_values(
                 shares.append(_Piece(piece.number, piece.start + start, piece.text[start:end]))
         # a value that is found in one text alone does not continue in the next text: `jane@mail.org` and `Then …`
         held = dict(texts)
-        if len(shares) > 1 and not any(_is_found(find(held[share.number]), share) for share in shares):
+        if len(shares) > 1 and not any(_overlaps_any(find(held[share.number]), share) for share in shares):
             yield span, joined[span.start : span.end], shares
 
 
@@ -102,5 +102,5 @@ def _pieces(texts: Sequence[tuple[int, str]]) -> Iterator[_Piece]:
             yield _Piece(number, len(text) - _REACH, text[-_REACH:])
 
 
-def _is_found(spans: Sequence[Span], share: _Piece) -> bool:
+def _overlaps_any(spans: Sequence[Span], share: _Piece) -> bool:
     return any(span.start < share.start + len(share.text) and share.start < span.end for span in spans)

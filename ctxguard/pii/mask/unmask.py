@@ -79,7 +79,7 @@ def restore(
 
     def replaced(match: re.Match[str]) -> str:
         nonlocal count
-        original = _meant(match, pseudonyms)
+        original = _look_up(match, pseudonyms)
         if original is None or (names_host is not None and _leaks(before + text[: match.start()], names_host)):
             return match[0]
         count += 1
@@ -89,7 +89,7 @@ def restore(
     return Restored(plain, count, tuple(_unknown(text, pseudonyms)))
 
 
-def _meant(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
+def _look_up(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
     """Return the value of a placeholder as spelled by a model; None if it was never assigned or is ambiguous."""
     exact = pseudonyms.original(match[0])
     if exact is not None:
@@ -116,7 +116,7 @@ def _unknown(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
     """Yield each substring that looks like a placeholder but has no value."""
     for match in _LOOSELY.finditer(text):
         spelled = _SPELLED.fullmatch(match[0])
-        if spelled is None or _meant(spelled, pseudonyms) is None:
+        if spelled is None or _look_up(spelled, pseudonyms) is None:
             yield match[0]
 
 
@@ -248,7 +248,7 @@ class UnmaskStream:
         self._names_host = names_host
         self._before = ""
         self._arguments = arguments
-        self._held = ""
+        self._pending = ""
         self._open = ""
         self.unknown: list[str] = []
 
@@ -260,15 +260,15 @@ class UnmaskStream:
         """
         check_text(chunk)
         self._note_unknown(chunk)
-        text = self._held + chunk
-        cut = self._safe(text)
-        self._held = text[cut:]
-        return self._restored(text[:cut])
+        text = self._pending + chunk
+        cut = self._safe_end(text)
+        self._pending = text[cut:]
+        return self._restore(text[:cut])
 
     def close(self) -> str:
         """End the stream, and return the text that was held back."""
-        rest, self._held = self._held, ""
-        return self._restored(rest)
+        rest, self._pending = self._pending, ""
+        return self._restore(rest)
 
     def over(self, chunks: Iterable[str]) -> Iterator[str]:
         """Yield the chunks of a whole stream with values restored. Empty chunks are omitted."""
@@ -278,13 +278,13 @@ class UnmaskStream:
         if piece := self.close():
             yield piece
 
-    def _safe(self, text: str) -> int:
+    def _safe_end(self, text: str) -> int:
         """Return the offset before which a text contains no unfinished placeholder."""
         opened = _OPEN_ARGUMENTS if self._arguments else _OPEN_TEXT
         match = opened.search(text, max(0, len(text) - LONGEST))
         return len(text) if match is None else match.start()
 
-    def _restored(self, text: str) -> str:
+    def _restore(self, text: str) -> str:
         if self._arguments:
             text = _QUOTED.sub(self._number, text)
         restored = restore(

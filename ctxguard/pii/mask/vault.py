@@ -63,7 +63,7 @@ class Vault:
     ) -> None:
         seconds(ttl, "ttl")
         self._tools = tools
-        self._store = _opened(store)
+        self._store = _check_store(store)
         self._ttl = ttl
         self._keys = KeyRing(key)
         self._open_sessions: WeakSet[SessionVault] = WeakSet()
@@ -217,7 +217,7 @@ class SessionVault(GivesBack):
                 return known
             try:
                 with self._records.together():
-                    return self._allocated(label, original)
+                    return self._allocate(label, original)
             except BaseException:
                 self.reload(self._records.namespace)  # discard what was learned in a transaction that was rolled back
                 raise
@@ -262,7 +262,7 @@ class SessionVault(GivesBack):
             VaultError: If some records cannot be decrypted and may contain the value.
         """
         if not isinstance(value, str) or not value.strip() or PSEUDONYM.fullmatch(value.strip()):
-            raise ConfigError("a value is erased by its own text, not by none or by its placeholder", setting="value")
+            raise ConfigError("give the value to erase, not an empty string or its placeholder", setting="value")
         with self._lock:
             self.reload(self._records.namespace)  # other workers may have written records meanwhile
             self._load()
@@ -273,13 +273,13 @@ class SessionVault(GivesBack):
                 self._drop(name)
             if self._damaged:
                 raise VaultError(
-                    f"{len(gone)} records erased, but {len(self._damaged)} of this session cannot be opened and may "
-                    f"hold the value, too: {next(iter(self._damaged.values()))}"
+                    f"{len(gone)} records erased, but {len(self._damaged)} of this session cannot be read and "
+                    f"may hold the value, too: {next(iter(self._damaged.values()))}"
                 )
             return len(gone)
 
     def _is_part(self, key: tuple[str, str], value: str) -> bool:
-        """Return whether a record must be erased with a value: it has the same value, or both are names and it has a part."""
+        """Return whether erasing a value must erase this record: equal values, or names of which one is a part."""
         label, held = key
         return held == normalized(label, value) or (label == PERSON and is_part_of_name(held, value))
 
@@ -320,7 +320,7 @@ class SessionVault(GivesBack):
         self._placeholders = {key: one for key, one in self._placeholders.items() if one != name}
         self._erasures += 1
 
-    def _allocated(self, label: str, original: Original) -> str:
+    def _allocate(self, label: str, original: Original) -> str:
         key = (label, normalized(label, original.value))
         # skip numbers whose records other workers have erased; existing records are noticed in `_write_new`
         self._catch_up(self._records.noted_numbers())
@@ -386,11 +386,13 @@ class SessionVault(GivesBack):
         self._counts[label] = max(self._counts.get(label, 0), number)
 
 
-def _opened(store: Store) -> Store:
+def _check_store(store: Store) -> Store:
     from ctxguard.stores import Store
 
     if isinstance(store, Store):
         return store
     if isinstance(store, str | os.PathLike):
         raise ConfigError(f"a vault needs an open store: Vault(open_store({os.fspath(store)!r}))", setting="store")
-    raise ConfigError(f"a vault needs a store, as open_store(…) gives it, not {type(store).__name__}", setting="store")
+    raise ConfigError(
+        f"a vault needs a store, such as one from open_store(…), not {type(store).__name__}", setting="store"
+    )

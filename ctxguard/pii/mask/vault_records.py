@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE: Final = "CTXGUARD_VAULT_KEY"
 _KEY_BYTES: Final = 32  # AES-256
-_NONCE_BYTES: Final = 12  # of GCM (NIST SP 800-38D)
+_NONCE_BYTES: Final = 12  # the recommended nonce size of GCM (NIST SP 800-38D)
 _KEY_ID_BYTES: Final = 4  # enough to distinguish a few keys
-_NO_KEY: Final = "a vault key is a text of 32 bytes in URL-safe base64, or a list of them; make one by new_key()"
+_NO_KEY: Final = "a vault key must be 32 bytes in URL-safe base64, or a list of such keys; create one by new_key()"
 
 
 def new_key() -> str:
@@ -64,7 +64,7 @@ class KeyRing:
             if sealed.startswith(box.id):
                 return box.open(sealed, about.encode())
         raise OtherKeyError(
-            f"none of the {len(self._boxes)} keys sealed this vault record; give the key that did as a further `key`"
+            f"none of the {len(self._boxes)} keys decrypts this vault record; add the key that encrypted it to `key`"
         )
 
 
@@ -102,7 +102,7 @@ def _keys(key: str | Sequence[str] | None) -> tuple[bytes, ...]:
         raise ConfigError(_NO_KEY, setting="key")
     if not texts:
         raise ConfigError(
-            f"a vault needs a key by new_key(): Vault(store, key=…), --vault-key-file, or the variable {KEY_VARIABLE}",
+            f"a vault needs a key from new_key(): Vault(store, key=…), --vault-key-file, or variable {KEY_VARIABLE}",
             setting="key",
         )
     return tuple(map(_key, texts))
@@ -166,7 +166,7 @@ class SessionRecords:
         return set(self._store.keys(self.namespace))
 
     def unreadable(self, unread: Sequence[str]) -> set[str]:
-        """Return the names of the records that cannot be read: those in `unread` that still exist, and damaged names."""
+        """Return the names of the records that cannot be read: those in `unread` that still exist, and damaged ones."""
         listed = self.listed()
         return listed.intersection(unread) | {name for name in listed if PSEUDONYM.fullmatch(name) is None}
 
@@ -265,7 +265,7 @@ def label_and_number(name: str) -> tuple[str, int]:
     """
     match = PSEUDONYM.fullmatch(name)
     if match is None:
-        raise VaultError("a vault record has a name that is no placeholder; forget its session")
+        raise VaultError("a vault record has a name that is not a placeholder; forget its session")
     return match[1], int(match[2].replace("_", ""))
 
 

@@ -71,7 +71,7 @@ def _before_value(names: str) -> str:
 
 def _any_of(names: Sequence[str]) -> str:
     """Return an expression that matches any of the names, with or without their accents."""
-    return "|".join(map(_written, dict.fromkeys([*names, *map(_without_marks, names)])))
+    return "|".join(map(_spelling, dict.fromkeys([*names, *map(_without_marks, names)])))
 
 
 def _without_marks(name: str) -> str:
@@ -79,7 +79,7 @@ def _without_marks(name: str) -> str:
     return "".join(char for char in letters if not "\u0300" <= char <= "\u036f")
 
 
-def _written(name: str) -> str:
+def _spelling(name: str) -> str:
     parts = name.split(" ")
     written = _GAP.join(re.escape(part.rstrip("*")) + r"\w{0,6}" * part.endswith("*") for part in parts)
     # each name has its own lookbehind, so that the word border becomes part of the literals of the prefilter

@@ -84,17 +84,17 @@ class RuleFile:
 
     def filled(self, text: str) -> str:
         """Return an expression with all `{NAME}` references replaced by fragments and words."""
-        return _REFERENCE.sub(lambda match: self._referred(match[1]), _joined(text))
+        return _REFERENCE.sub(lambda match: self._resolve(match[1]), _join_lines(text))
 
-    def _referred(self, name: str) -> str:
+    def _resolve(self, name: str) -> str:
         if name in self._pieces:
             return self._pieces[name]
         if name in sections():
             return "|".join(words(name))
-        raise ConfigError(f"{self._name} refers to {{{name}}}, which is no piece and no section", setting=name)
+        raise ConfigError(f"{self._name} refers to {{{name}}}, which is neither a piece nor a section", setting=name)
 
 
-def _joined(text: str) -> str:
+def _join_lines(text: str) -> str:
     """Join the lines of an expression, without their indentation."""
     return "".join(line.lstrip() for line in text.split("\n")) if "\n" in text else text
 
@@ -107,7 +107,9 @@ def _each(rule: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         return
     for name, text in listed.items():
         yield {
-            field: value.replace("{NAME}", name).replace("{EACH}", _joined(text)) if isinstance(value, str) else value
+            field: value.replace("{NAME}", name).replace("{EACH}", _join_lines(text))
+            if isinstance(value, str)
+            else value
             for field, value in rule.items()
             if field != "each"
         }
