@@ -119,7 +119,8 @@ def _judge_matches(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Seq
 def _records(text: str) -> Sequence[str]:
     """Split a file's content into records that are masked separately.
 
-    Each line is a record if every nonblank line is a JSON document; otherwise, the whole content is one record.
+    Each line is a record if there are several nonblank lines and all of these are JSON documents. Otherwise, the whole
+    content is one record.
     """
     lines = _LINE.findall(text)
     filled = [line for line in lines if line.strip()]

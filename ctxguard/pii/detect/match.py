@@ -179,7 +179,7 @@ class Engine:
         return _by_place((one, one.everywhere(shape)) for one in self._numbers if one.may_match(shape))
 
     def _match_row(self, view: PlainText, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
-        """Return the matches of number rules in a row of numbers, except most that lack their context word.
+        """Return the matches of number rules in a row of numbers, without most matches that lack their context word.
 
         Only the first and last numbers of a row have words next to them, so most rules do not need to be tried on the
         others.

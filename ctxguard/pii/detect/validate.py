@@ -363,11 +363,12 @@ def national_phone(value: str, regions: str) -> int:
 
 
 def plain_phone(value: str, regions: str) -> bool:
-    """Return whether digits without separators are a phone number: with its country code, or as in one region.
+    """Return whether digits without separators are a phone number, with its country code or in a national format.
 
     Args:
         value: The digits.
-        regions: Country codes (ISO 3166, two letters), separated by commas, in addition to US, CN, ES, and BR.
+        regions: Country codes (ISO 3166, two letters), separated by commas, whose national formats are tried in
+            addition to those of US, CN, ES, and BR.
     """
     return _is_valid_in("+" + value, [None]) or _is_valid_in(value, [*regions.split(","), "US", "CN", "ES", "BR"])
 

@@ -82,7 +82,7 @@ class MaskSession(GivesBack):
         return len(self._names), len(self._memory)
 
     def learn(self, text: str) -> None:
-        """Learn the names that a text introduces, without masking the text. They are masked in all later texts.
+        """Learn the names that a text introduces, without masking the text. The names are masked in all later texts.
 
         Raises:
             DetectorError: See `text`.

@@ -139,7 +139,7 @@ class Vault:
         return self._records(_NOTE + session).read(_NOTE)
 
     def names(self) -> SessionRecords:
-        """Return the encrypted names of the sessions that can be looked up by name.
+        """Return the records that contain the encrypted names of sessions, by which sessions can be looked up.
 
         These records do not expire, and `forget` does not erase them.
         """
