@@ -1,4 +1,8 @@
-"""Keep long LLM conversations inside the budget, valid, and cheap to re-send, with structured personal data masked."""
+"""Keep long LLM conversations within a token budget, valid for the provider, cacheable, and free of personal data.
+
+Start with `guard`, which stabilizes a list of messages of any installed framework, or with a `Stabilizer`, whose
+settings apply to all conversations.
+"""
 
 from ctxguard.settings import names_in_stub
 

@@ -1,11 +1,12 @@
-"""The memory between calls: results of earlier calls on a conversation, kept for the next call.
+"""Sessions, and the memory that makes repeated calls on a growing conversation fast.
 
-The result of a call is a function of the whole history. Calls are cheap because histories grow at their end: a `Run`
-holds the progress of each stage of a chain, and continues from there. `Runs` finds the run that a history continues,
-with one comparison for each call. If only the end of the history was replaced, as in a chat that sends retrieved
-passages with the latest question alone, the run is rewound to where the two histories part. Memory affects speed, never
-results, with one exception: a history does not show that the provider refused a prompt, so that is remembered
-(`ctxguard.history.Overflows`).
+The result of a call depends only on the history. Because histories grow at their end, a `Run` keeps the progress of
+each stage in one conversation, and a later call continues from there. `Runs` finds the run of the conversation that a
+history continues. If only the end of the history was replaced, as in a chat that sends retrieved passages only with the
+latest question, the run is rewound to the point at which the two histories differ.
+
+This memory affects speed, never results. The one exception is in `ctxguard.history.overflows`: that the provider
+refused a prompt as too long is remembered, because it does not show in a history.
 """
 
 from __future__ import annotations
@@ -33,27 +34,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "Run", "Runs", "Session", "Stabilized"]
 
-_MOST_RUNS: Final = 128  # conversations that are remembered, so that memory is bounded
+_MOST_RUNS: Final = 128  # maximum number of remembered conversations, so that memory is bounded
 _MOST_ARTIFACTS: Final = 100_000
-"""Artifacts that all remembered runs together may hold; the least recently used run goes first, the latest stays."""
+"""Maximum number of artifacts in all remembered runs. The least recently used run is forgotten first; the latest one is
+kept in any case."""
 _REPLACED: Final = 8
-"""How many times longer the common beginning of two histories must be than the rest of a run, to rewind the run. Many
-conversations begin with the same few messages: rewinding for those would take the run away from its conversation."""
+"""A run is rewound for another history only if their common beginning is at least this many times as long as the rest
+of the run. Many conversations begin with the same few messages; rewinding for these would take a run from its own
+conversation."""
 
 
 @dataclass(slots=True)
 class _Slot:
-    """One stage of a chain and its progress in one conversation.
+    """One stage of a chain, and its progress in one conversation.
 
     Attributes:
-        stage: the stage.
-        incremental: the same stage if it is incremental, else None. Checked once: `isinstance` with a protocol takes
-            longer than most stages.
-        follower: the state of an incremental stage; None before the first call, and for all other stages.
-        taken: number of artifacts that the follower has taken in.
-        masks: the maskers that were in force when the follower began.
-        given: the artifacts that the stage received in its last call.
-        gave: the artifacts that it returned.
+        stage: The stage.
+        incremental: The same stage if it is an `IncrementalStage`, otherwise None. It is checked only once, because
+            `isinstance` with a protocol takes longer than most stages.
+        follower: The follower of an incremental stage; None before the first call, and for other stages.
+        taken: Number of artifacts that the follower has processed.
+        masks: The maskers of the draft with which the follower began.
+        given: The artifacts that the stage received in its last call.
+        returned: The artifacts that the stage returned in its last call.
     """
 
     stage: Stage
@@ -62,28 +65,32 @@ class _Slot:
     taken: int = 0
     masks: tuple[Callable[[str], str], ...] = ()
     given: tuple[Artifact, ...] = ()
-    gave: tuple[Artifact, ...] = ()
+    returned: tuple[Artifact, ...] = ()
 
     def __post_init__(self) -> None:
         self.incremental = self.stage if isinstance(self.stage, IncrementalStage) else None
 
     def run(self, draft: Draft, same: int) -> Generator[Ask, object, tuple[Draft, int]]:
-        """Run the stage; return its draft, and how many leading artifacts are the same as in its last one.
+        """Call the stage.
 
         Args:
-            draft: the draft for the stage.
-            same: how many leading artifacts of the draft are the same as in the stage's last call.
+            draft: The draft for the stage.
+            same: Number of leading artifacts of `draft` that are the same objects as in the last call of the stage.
+
+        Returns:
+            The draft that the stage returns, and the number of its leading artifacts that are the same objects as in
+            the draft that the stage returned last.
         """
         has_grown = same >= self.taken
         is_continued = self.masks == draft.masks and (has_grown or self._rewind(same))
-        outcome = self._followed(draft, is_continued=is_continued)
+        outcome = self._call_stage(draft, is_continued=is_continued)
         after = (yield from outcome) if isinstance(outcome, Generator) else outcome
         after = _require_draft(after, self.stage)
         same_after = self._same_after(draft, after, same, has_grown=is_continued and has_grown)
-        self.given, self.gave = draft.artifacts, after.artifacts
+        self.given, self.returned = draft.artifacts, after.artifacts
         return _with_stage_named(after, len(draft.changes), self.stage), same_after
 
-    def _followed(self, draft: Draft, *, is_continued: bool) -> StageResult:
+    def _call_stage(self, draft: Draft, *, is_continued: bool) -> StageResult:
         if self.incremental is None:
             return self.stage(draft)
         if not is_continued or self.follower is None:
@@ -93,7 +100,7 @@ class _Slot:
         return self.follower.result(draft)
 
     def _rewind(self, same: int) -> bool:
-        """Rewind the follower to the first `same` artifacts; return whether it could be rewound."""
+        """Rewind the follower to the first `same` artifacts. Return whether that was possible."""
         rewind = getattr(self.follower, "rewind", None)
         if rewind is None or not rewind(same):
             return False
@@ -101,20 +108,20 @@ class _Slot:
         return True
 
     def _same_after(self, draft: Draft, after: Draft, same: int, *, has_grown: bool) -> int:
-        if after.artifacts is draft.artifacts and self.gave is self.given:
+        if after.artifacts is draft.artifacts and self.returned is self.given:
             return same
         if has_grown and getattr(self.follower, "only_appends", False):
-            return len(self.gave)
-        return _common_prefix(self.gave, after.artifacts)
+            return len(self.returned)
+        return _common_prefix(self.returned, after.artifacts)
 
 
 class Run:
-    """One conversation and one chain: the history so far, and the progress of each stage.
+    """The history of one conversation, and the progress of each stage of a chain in it.
 
     Args:
-        stages: the chain.
-        settings: the settings of the whole conversation.
-        key: identifies the chain and its settings.
+        stages: The stages of the chain, in order.
+        settings: The settings, which apply to all calls of the conversation.
+        key: A value that identifies the chain and the settings, by which `Runs` finds this run.
     """
 
     def __init__(self, stages: Sequence[Stage], settings: CallSettings, key: Hashable = None) -> None:
@@ -130,17 +137,17 @@ class Run:
         self._forget()
 
     def _forget(self) -> None:
-        """Start over: a failed call may have left the stages at different positions."""
+        """Reset all stages, because a failed call may have left them at different positions in the history."""
         self._slots = [_Slot(stage) for stage in self.stages]
         self._done = 0
 
     def extend(self, artifacts: Iterable[Artifact]) -> None:
-        """Take in the next artifacts of the history.
+        """Append artifacts to the history.
 
-        An object that is already in the history is copied, because reports identify artifacts by identity.
+        An object that is already in the history is copied, because reports distinguish artifacts by object identity.
 
         Raises:
-            HistoryError: an item is not an artifact.
+            HistoryError: If an item is not an artifact.
         """
         for artifact in artifacts:
             position = len(self.history)
@@ -168,41 +175,61 @@ class Run:
         self._sent = {end: artifacts for end, artifacts in self._sent.items() if end <= count}
         self._done = min(self._done, count)
 
-    def stabilized(self, *, dry: bool = False) -> Generator[Ask, object, tuple[Draft, Cut | None]]:
-        """Return the draft that the chain produces, and where its prompt stops extending the previous one."""
-        before = yield from self._sent_before()
+    def stabilize(self, *, dry: bool = False) -> Generator[Ask, object, tuple[Draft, Cut | None]]:
+        """Run the chain over the history.
+
+        Args:
+            dry: Whether this is a dry run, in which nothing may be written.
+
+        Returns:
+            The draft that the chain returns, and where it stops extending the previous prompt. If it extends that
+            prompt, the latest cut; None if there was no cut.
+
+        Raises:
+            BudgetExceededError: If a stage cannot fit the mandatory messages into the budget.
+        """
+        before = yield from self._previous_prompt()
         try:
-            draft = yield from self._drafted(len(self.history), dry=dry)
+            draft = yield from self._run_stages(len(self.history), dry=dry)
         except BudgetExceededError:
-            self._remember(len(self.history), None)  # depends on the history alone, so the next call need not try again
+            # The error depends only on the history, so later calls do not need to compute this prompt again.
+            self._remember(len(self.history), None)
             raise
         self._remember(len(self.history), draft.artifacts)
-        return draft, self._cut(draft, before)
+        return draft, self._find_cut(draft, before)
 
-    def _drafted(self, end: int, *, dry: bool) -> Generator[Ask, object, Draft]:
+    def _run_stages(self, end: int, *, dry: bool) -> Generator[Ask, object, Draft]:
         history = tuple(self.history) if end == len(self.history) else tuple(self.history[:end])
         authority = tuple(each for each in self._authority if each[0] < end)
         draft = Draft(history, replace(self.settings, dry=dry), history=history, authority=authority)
         same, self._done, number = self._done, end, 0
         try:
-            for number, slot in enumerate(self._slots):  # noqa: B007 - tells how far the chain came
+            for number, slot in enumerate(self._slots):  # noqa: B007 - the error handler needs the number
                 draft, same = yield from slot.run(draft, same)
         except BudgetExceededError:
-            self._forget_behind(number, draft)
+            self._restart_from(number, draft)
             raise
         except BaseException:
             self._forget()
             raise
         return draft
 
-    def _forget_behind(self, number: int, draft: Draft) -> None:
-        """Restart the stages after one that refused its draft, and that one too unless it has taken in everything."""
+    def _restart_from(self, number: int, draft: Draft) -> None:
+        """Reset the stages after the one that raised an error, and that stage too, unless it processed its whole draft.
+
+        Args:
+            number: Index of the stage that raised the error.
+            draft: The draft that this stage received.
+        """
         has_taken = self._slots[number].taken == len(draft.artifacts)
         begin = number + has_taken
         self._slots[begin:] = [_Slot(slot.stage) for slot in self._slots[begin:]]
 
-    def _sent_before(self) -> Generator[Ask, object, tuple[Artifact, ...] | None]:
-        """Return the prompt of the last reply; None if there was no reply, or that call was impossible."""
+    def _previous_prompt(self) -> Generator[Ask, object, tuple[Artifact, ...] | None]:
+        """Return the prompt that the last reply answered; None if there was no reply, or if that prompt is unknown.
+
+        If the prompt is not remembered, it is computed again from the history before the reply.
+        """
         end = self._replies[-1] if self._replies else 0
         if not end or end in self._sent:
             return self._sent.get(end)
@@ -214,31 +241,37 @@ class Run:
             run = Run(self.stages, settings)
             run.extend(self.history[:end])
         try:
-            draft = yield from reads_only(run._drafted(end, dry=True))
-        except Exception:  # noqa: BLE001 - that a call was refused then says nothing about this one
+            draft = yield from reads_only(run._run_stages(end, dry=True))
+        except Exception:  # noqa: BLE001 - an error for the earlier history does not affect this call
             return None
         self._remember(end, draft.artifacts)
         return draft.artifacts
 
     def _remember(self, end: int, artifacts: tuple[Artifact, ...] | None) -> None:
-        # The previous entry is kept as well: a repeated call is compared with the call before it.
+        # The previous prompt is kept as well, because a repeated call is compared with the call before it.
         latest = list(self._sent.items())[-1:]
         self._sent = {**dict(latest), end: artifacts}
 
-    def _cut(self, draft: Draft, before: tuple[Artifact, ...] | None) -> Cut | None:
+    def _find_cut(self, draft: Draft, before: tuple[Artifact, ...] | None) -> Cut | None:
         now = draft.artifacts
         same = len(now) if before is None else _equal_prefix(before, now)
         if before is not None and same < len(before):
             reply = self._replies[-1]
             at = reply if draft.cut_at is None else max(reply, draft.cut_at)
-            # Large outputs that were new in the previous call may now be bounded: that is not a cut.
+            # If only outputs that were new in the previous call have been shortened since, that is not a cut.
             fresh = _is_rewritten(before, now, same) or (draft.cut_at is not None and draft.cut_at >= reply)
             return Cut(at, same, fresh=fresh, rebilled=draft.counter.artifacts(now[same:]))
         return None if draft.cut_at is None else Cut(draft.cut_at, len(now), fresh=False, rebilled=0)
 
 
 def _is_rewritten(before: Sequence[Artifact], now: Sequence[Artifact], same: int) -> bool:
-    """Return whether, from a position on, more changed than the form of the previous prompt's newest outputs."""
+    """Return whether more has changed than the form of the newest tool outputs in the previous prompt.
+
+    Args:
+        before: The previous prompt.
+        now: The current prompt.
+        same: Number of leading artifacts that are equal in both.
+    """
     newest = next((p for p in range(len(before) - 1, -1, -1) if before[p].kind is Kind.ASSISTANT), len(before))
     kept = now[same : len(before)]
     return same < newest or any(a.root is not b.root for a, b in zip(before[same:], kept, strict=False))
@@ -250,14 +283,14 @@ def _require_draft(outcome: object, stage: Stage) -> Draft:
     if isinstance(outcome, Coroutine):
         outcome.close()
     raise ConfigError(
-        f"the stage {stage_name(stage)} returned {type(outcome).__name__}, not a Draft; it returns draft.revise(…), "
-        "and yields Ask(function, args) for what is async",
+        f"the stage {stage_name(stage)} returned {type(outcome).__name__}, not a Draft; return draft.revise(…), "
+        "and yield Ask(function, args) to call an async function",
         setting="stages",
     )
 
 
 def _with_stage_named(draft: Draft, begin: int, stage: Stage) -> Draft:
-    """Return the draft with the stage's name in its changes from a position on."""
+    """Return the draft with the name of the stage set in all changes from index `begin` on that have no name."""
     if len(draft.changes) == begin:
         return draft
     name = stage_name(stage)
@@ -266,37 +299,37 @@ def _with_stage_named(draft: Draft, begin: int, stage: Stage) -> Draft:
 
 
 def _first(flags: Iterable[bool], default: int) -> int:
-    """Return the position of the first true flag."""
+    """Return the index of the first true flag, or `default` if there is none."""
     return next(compress(count(), flags), default)
 
 
 def _common_prefix(
     ones: Sequence[Artifact], others: Sequence[Artifact], is_same: Callable[[Artifact, Artifact], bool] = is_
 ) -> int:
-    """Return how many leading artifacts are the same, by default the very same objects."""
+    """Return the number of leading artifacts that are the same in both, by default the same objects."""
     most = min(len(ones), len(others))
-    # usually all of them are: this check takes half the time
+    # Usually all are the same, and this check takes half the time of a search.
     return most if all(map(is_same, ones, others)) else _first(map(not_, map(is_same, ones, others)), most)
 
 
 def _equal_prefix(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> int:
-    """Return how many leading artifacts are equal."""
+    """Return the number of leading artifacts that are equal in both."""
     most = min(len(ones), len(others))
-    # usually they are the very same objects, which comparing tuples detects at once
+    # Usually all are the same objects, which a comparison of tuples detects very quickly.
     return most if ones[:most] == others[:most] else _first(map(_differ, ones, others), most)
 
 
 def _differ(one: Artifact, other: Artifact) -> bool:
-    """Return whether artifacts differ. Summaries with the same id are equal: they replace the same exchanges."""
+    """Return whether two artifacts differ. Summaries with the same id are equal, as they replace the same exchanges."""
     if one is other or one == other:
         return False
     return one.id is None or one.id != other.id or one.source is not None or not is_synthetic(one)
 
 
 class Runs:
-    """Remember runs, and find the one that a history continues. Thread-safe: a run that was taken has one owner.
+    """Keeps the runs of recent conversations, and finds the run that a history continues.
 
-    Copies and pickles start empty.
+    Thread-safe: a run that is in use is not kept here. Copies and pickles start empty.
     """
 
     def __init__(self) -> None:
@@ -307,30 +340,31 @@ class Runs:
         return Runs, ()
 
     def take(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
-        """Remove and return the run that a history continues; None if there is none.
+        """Remove and return the run that a history continues, or None.
 
-        That is the longest run whose history is a prefix of this one, by identity or else by equality. If there is
-        none, it is the run that begins as this history does for longest and ends otherwise, rewound to where they part.
+        That is the run with the longest history that is a prefix of `history`, compared by object identity first and
+        then by equality. If there is none, it is the run that shares the longest beginning with `history`, rewound to
+        that beginning, provided that only a short end differs.
 
         Args:
-            history: the artifacts.
-            key: of the chain and its settings.
+            history: The history of the call.
+            key: The value that identifies the chain and the settings.
         """
         with self._lock:
             known = [run for run in self._kept if 0 < len(run.given) <= len(history)]
             known.sort(key=lambda run: len(run.given), reverse=True)
             for is_same in (_is_same, _is_equal):
                 for run in known:
-                    # the latest artifact differs between most conversations
+                    # The latest artifact is compared first, because it differs between most conversations.
                     last = len(run.given) - 1
                     if not is_same(run.given[last:], history[last : last + 1]):
                         continue
                     if run.key == key and is_same(run.given, history):
                         self._kept.remove(run)
                         return run
-            return self._rewound(history, key)
+            return self._rewind_similar(history, key)
 
-    def _rewound(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
+    def _rewind_similar(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
         alike = ((_common_prefix(run.given, history, _is_equal_one), run) for run in self._kept if run.key == key)
         count, run = max(alike, key=itemgetter(0), default=(0, None))
         if run is None or count < _REPLACED * (len(run.given) - count):
@@ -340,7 +374,7 @@ class Runs:
         return run
 
     def keep(self, run: Run) -> None:
-        """Remember a run. If there are too many, the least recently used are forgotten."""
+        """Keep a run after a call. If there are too many, the least recently used ones are forgotten."""
         with self._lock:
             self._kept.append(run)
             size = sum(len(run.given) for run in self._kept)
@@ -362,7 +396,12 @@ def _is_equal_one(one: Artifact, other: Artifact) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Stabilized:
-    """The context and the report."""
+    """The result of `Stabilizer.stabilize`.
+
+    Attributes:
+        artifacts: The context to send to the model.
+        report: What was done, and why.
+    """
 
     artifacts: list[Artifact]
     report: Report
@@ -375,12 +414,13 @@ class Stabilized:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of a session at one moment.
+    """The result of `Session.context`.
 
     Attributes:
-        artifacts: the context.
-        messages: the same as native messages; the artifacts themselves where the session was given artifacts.
-        report: what was done, and why.
+        artifacts: The context to send to the model.
+        messages: The context as native messages of the framework; the artifacts themselves if the session was given
+            artifacts.
+        report: What was done, and why.
     """
 
     artifacts: list[Artifact]
@@ -389,13 +429,16 @@ class Context:
 
 
 class Session:
-    """Stabilize one growing conversation; a call costs only what is new. Made by `Stabilizer.session`.
+    """Stabilizes one growing conversation: append each message, and get the context for the next call of the model.
+
+    The time for a call depends only on the messages that are new. Create sessions with `Stabilizer.session`.
 
     Args:
-        stages: the chain.
-        start: creates a run of a chain, over what an adapter reads or over artifacts.
-        judge: runs the chain over the history of a run, and checks the result.
-        adapter: reads and writes native messages; None means the installed one that knows the first message.
+        stages: The stages of the chain.
+        start: Function that creates a run of a chain, given the stages and the adapter (None for artifacts).
+        judge: Function that runs the chain of a run over its history, and checks the result.
+        adapter: The adapter that reads and writes native messages; None means the installed adapter that recognizes the
+            first message.
     """
 
     def __init__(
@@ -408,24 +451,24 @@ class Session:
         self.adapter = adapter
         self._stages = stages
         self._start = start
-        self._judge = judge
+        self._run_checked = judge
         self._messages: list[object] = []
         self._run: Run | None = None
 
     def append(self, message: object) -> None:
-        """Take in the next message of the conversation.
+        """Append the next message of the conversation.
 
         Args:
-            message: an artifact, or a message of an installed adapter, which is found at the first one.
+            message: An artifact, or a native message of a framework. The first message decides which adapter is used.
 
         Raises:
-            AdapterError: no installed adapter knows it.
-            HistoryError: it cannot be read.
+            AdapterError: If no installed adapter recognizes the message.
+            HistoryError: If the message cannot be read.
         """
         self.extend((message,))
 
     def extend(self, messages: Iterable[object]) -> None:
-        """Take in the next messages of the conversation, see `append`."""
+        """Append the next messages of the conversation, see `append`."""
         new = list(messages)
         if not new:
             return
@@ -456,37 +499,38 @@ class Session:
 
     @synchronous
     def context(self) -> Generator[Ask, object, Context]:
-        """Return the context as of now. The messages that were appended are not changed.
+        """Return the context for the next call of the model. The appended messages are not changed.
 
         Raises:
-            BudgetExceededError: the mandatory messages do not fit.
+            BudgetExceededError: If the mandatory messages exceed the budget.
         """
-        result = yield from self._judge(self._run or self._begin([]))
+        result = yield from self._run_checked(self._run or self._begin([]))
         native = result.artifacts if self.adapter is None else self.adapter.write(self._messages, result.artifacts)
         return Context(result.artifacts, native, result.report)
 
     acontext = asynchronous(context)
-    """Do the same as `context` with summarizers or stores that are async."""
+    """The async version of `context`, for summarizers or stores that are async."""
 
 
 def in_own_objects(
     artifacts: list[Artifact], known: Sequence[Artifact], given: Sequence[Artifact], history: Sequence[Artifact]
 ) -> list[Artifact]:
-    """Replace the artifacts of earlier calls in a result with the equal artifacts of this call.
+    """Return a result in which the objects of earlier calls are replaced with the equal objects of this call.
 
-    Parsing a request creates new objects in each call, while the result was computed for the earlier ones.
+    Callers that parse each request pass new objects in each call, and expect these in the result, which was computed
+    for the objects of earlier calls.
 
     Args:
-        artifacts: the result, computed for `known`.
-        known: the history of the earlier calls, as the session stores it.
-        given: the same history, as the earlier calls passed it.
-        history: the history of this call, which equals it.
+        artifacts: The result, computed for `known`.
+        known: The history as the run stores it; duplicate objects in it were copied.
+        given: The same history as earlier calls passed it.
+        history: The same history as this call passed it.
     """
     if all(map(is_, given, history)):
         return artifacts
     pairs = [(was, now) for was, now in zip(known, history, strict=True) if was is not now]
     same = {id(was): now for was, now in pairs}
-    # a history may contain changed copies from an earlier result; copies of them share their root
+    # The history may contain changed copies from an earlier result, so artifacts are matched by root as well.
     roots = {id(was.root): now for was, now in pairs}
     return [same.get(id(one)) or _in_place_of(one, roots.get(id(one.origin))) for one in artifacts]
 
@@ -496,7 +540,10 @@ def _in_place_of(artifact: Artifact, own: Artifact | None) -> Artifact:
 
 
 def with_own_count(artifact: Artifact, counter: ArtifactCounter) -> Artifact:
-    """Count a changed copy if the caller counted the original; return any other artifact unchanged."""
+    """Return a changed copy with its own token count if the caller gave one for the original.
+
+    Any other artifact is returned unchanged.
+    """
     if artifact.origin is None or artifact.origin.token_count is None or artifact.token_count is not None:
         return artifact
     return replace(artifact, token_count=counter.artifact(artifact))

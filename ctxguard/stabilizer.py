@@ -1,7 +1,7 @@
-"""The main loop: stages transform a draft, checks verify it, and the report explains the result.
+"""The `Stabilizer`: stages transform a history into a context, checks verify the context, and a report explains it.
 
-The core is a generator that requests I/O and never does it itself; `Stabilizer.stabilize` and `Stabilizer.astabilize`
-run it with the two drivers in `ctxguard.draft`.
+The methods are written as generators that request I/O and never do it themselves. Decorators from
+`ctxguard.draft.drivers` turn each into a sync and an async method, such as `stabilize` and `astabilize`.
 """
 
 from __future__ import annotations
@@ -45,42 +45,54 @@ Mode = Literal["enforce", "observe"]
 
 _UNBOUNDED: Final = 10**12
 _TIGHTER: Final = 0.6
-"""Share of the budget that is used once the provider said that a prompt was too long."""
+"""Share of the budget that is used after the provider refused a prompt as too long."""
 
 
 class Stabilizer:
-    """Keep conversations inside a budget, paired, masked and stable. Safe to share between threads and sessions.
+    """Turns the history of a conversation into the context that is sent to the model.
+
+    The context stays within a token budget, each tool call in it has its result, personal data is masked, and from call
+    to call it keeps its beginning, so that prompt caches apply. A stabilizer can be shared between threads and
+    conversations.
 
     Args:
-        budget: tokens that the whole request may take (`8_000` or `"8k"`); or a share of the model's input window
-            (`"80%"`) if `model`, the caller or the adapter names the model or the window.
-        stages: your own chain, in order; None means that of the policy `default`, which serves agents and conversations
-            alike. `from_policy` selects another policy by name, and takes its settings, such as `rules`.
-        checks: the checks of the result; None means `ctxguard.checks.ALL_CHECKS`.
-        keep_recent: number of latest user and assistant messages that are always kept.
-        keep_task: keep the first user message as the task, unless it takes more than a quarter of the budget.
-        provider: also check the role and pairing rules of `openai`, `anthropic`, `gemini` or `strict`; all but `openai`
-            require the user to speak first, so earlier assistant messages are dropped (`StartWithUser`); `strict` also
-            joins messages of the same role in a row (`MergeMessageRuns`), since its templates refuse them.
-        counter: see `ctxguard.tokens.find_counter`.
-        model: name of the model; its vocabulary and framing are used for counting, its measured counting error as
-            headroom, and its window if the budget is a share (see `ctxguard.tokens.windows`).
-        headroom: the part of the budget that is kept free for the reply and for errors of our token count: tokens
-            (`1_000`), a share (`0.1`), or `measured`: the error that covers 99 of 100 recorded requests of the model's
-            family, reduced to a third once the history contains counts of the provider (`Artifact.reported`). Without a
-            `model`, `measured` is nothing, and the report says that the count is not a provider's. If the provider
-            counted more than we did, later counts are corrected, see `docs/tokens.md`. 0 takes our counts as exact:
-            nothing is kept free, and nothing is corrected.
-        on_failure: `report` says in the report that a check failed; `raise` raises `CheckFailedError`.
-        mode: `enforce`, or `observe`: the report says what would have been done, and the original is sent, even if the
-            request would have been refused. Adapters, guards, and the proxy follow it.
-        shorten_tools: where whole requests are stabilized, send shorter descriptions of tools if their schemas take
-            more than a quarter of the budget, see `docs/tokens.md`. Lists of tools that are only counted never change.
-        **window: settings of the default chain's window: those of `ctxguard.stages.WindowSettings`.
+        budget: Maximum number of tokens in the whole request (`8_000` or `"8k"`), or a share of the model's input
+            window (`"80%"`). For a share, the model or the window must be known: from `model`, from the argument
+            `window` of a call, or from the adapter.
+        stages: Your own chain of stages, in order; None means the chain of the policy `default`, which suits both
+            agents and conversations. To use another policy, or settings of a policy such as `rules`, call
+            `from_policy`.
+        checks: The checks that verify the context; None means `ctxguard.checks.ALL_CHECKS`.
+        keep_recent: Number of latest user and assistant messages that are always kept.
+        keep_task: Whether to keep the first user message as the task, unless it takes more than a quarter of the
+            budget.
+        provider: Also check the rules of a provider for roles and tool calls: `openai`, `anthropic`, `gemini`, or
+            `strict` (the chat templates of local models). All except `openai` require that the user speaks first, so
+            earlier assistant messages are dropped (`StartWithUser`). `strict` also joins adjacent messages of the same
+            role (`MergeMessageRuns`). None checks no such rules.
+        counter: How tokens are counted, see `ctxguard.tokens.find_counter`.
+        model: Name of the model. Tokens are counted with its vocabulary and with the tokens that it adds to each
+            message; its measured counting error is the default `headroom`; and its window is used if the budget is a
+            share (see `ctxguard.tokens.windows`).
+        headroom: The part of the budget that is kept free for the reply and for errors in our token counts: a number
+            of tokens (`1_000`), a share of the budget (`0.1`), or `"measured"`. `"measured"` keeps free the error that
+            covers 99% of recorded requests to models of the same family, reduced to a third once the history contains
+            counts that the provider reported (`Artifact.reported`); without `model`, it keeps nothing free, and the
+            report states that the counts are not those of a provider. If the provider reported more tokens than we
+            counted, later counts are corrected, see `docs/tokens.md`. With 0, our counts are taken as exact: nothing is
+            kept free and nothing is corrected.
+        on_failure: What happens if a check fails: `report` mentions the failure in the report, `raise` raises a
+            `CheckFailedError`.
+        mode: `enforce` applies the changes. `observe` sends the original messages, even if the request would have been
+            refused, and only reports what would have been done. Adapters, guards, and the proxy respect the mode.
+        shorten_tools: Whether to shorten the descriptions of tools if their schemas take more than a quarter of the
+            budget, see `docs/tokens.md`. This applies where ctxguard handles the whole request; the argument `tools` of
+            `stabilize` is only counted.
+        **window: Settings of the window in the default chain, see `ctxguard.stages.WindowSettings`.
 
     Raises:
-        ConfigError: a setting is unknown or out of range.
-        TokenizerError: the named counter is not on this machine.
+        ConfigError: If a setting is unknown or out of range.
+        TokenizerError: If the tokenizer of the named counter is not installed.
     """
 
     def __init__(
@@ -125,15 +137,15 @@ class Stabilizer:
 
     @classmethod
     def from_policy(cls, policy: str, budget: int | str | None = None, **settings: object) -> Stabilizer:
-        """Return a stabilizer of a named policy.
+        """Return a stabilizer with the chain of a named policy.
 
         Args:
-            policy: one of `ctxguard.policies.POLICIES`.
-            budget: see `Stabilizer`.
-            settings: of the policy (`target`, `rules`, …) or of `Stabilizer`.
+            policy: Name of a policy, one of `ctxguard.policies.POLICIES`.
+            budget: See `Stabilizer`.
+            settings: Settings of the policy (such as `target` or `rules`) or of `Stabilizer`.
 
         Raises:
-            ConfigError: no such policy or setting.
+            ConfigError: If the policy or a setting does not exist, or if a setting is out of range.
         """
         general = _settings_of(cls) - {"stages"} - set(WINDOW_SETTINGS)
         own = settings_taken(policy, settings, general)
@@ -146,11 +158,11 @@ class Stabilizer:
         """Return the stabilizer that a configuration file describes.
 
         Args:
-            path: the YAML file; None means `ctxguard.yaml` or `config.yaml` in the working directory.
-            settings: as for `from_policy`, including `budget` and `policy`; they override those of the file.
+            path: The path of a YAML file; None means `ctxguard.yaml` or `config.yaml` in the working directory.
+            settings: Settings that override those of the file: `policy`, `budget`, and the settings of `from_policy`.
 
         Raises:
-            ConfigError: the file cannot be read, or its `stabilizer` section names no budget.
+            ConfigError: If the file cannot be read, a setting is invalid, or no budget is given.
         """
         from ctxguard.config.loading import load_context_config, settings_source
 
@@ -187,9 +199,15 @@ class Stabilizer:
         counter: ArtifactCounter | None = None,
         details: Mapping[str, object] | None = None,
     ) -> Stabilizer:
-        """Return a stabilizer with some settings changed; None keeps the old value. Caches are shared.
+        """Return a copy of the stabilizer with some settings changed. The copy shares caches with the original.
 
-        `details` are added to those of each report.
+        Args:
+            stages: See `Stabilizer`. Here and below, None keeps the current value.
+            checks: See `Stabilizer`.
+            budget: See `Stabilizer`.
+            headroom: See `Stabilizer`.
+            counter: The counter of artifacts.
+            details: Entries that are added to the `details` of each report.
         """
         own = copy.copy(self)
         own.stages = self.stages if stages is None else callables(stages, "stages")
@@ -206,7 +224,9 @@ class Stabilizer:
         return f"<Stabilizer: {budget}, counted by {self.counter.counter.name}; {chain}>"
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
-        """Say what to give a framework that calls the stabilizer itself, as its hook or as a step of a chain.
+        """Raise an error that explains what to pass to a framework in place of the stabilizer itself.
+
+        Frameworks call this if a stabilizer is passed as a hook or as a step of a chain by mistake.
 
         Raises:
             ConfigError: Always.
@@ -224,46 +244,46 @@ class Stabilizer:
         overhead: int = 0,
         window: int | None = None,
     ) -> Generator[Ask, object, Stabilized]:
-        """Return the stabilized context of a history and the report. The history is not changed.
+        """Return the stabilized context of a history, and a report. The history is not changed.
 
         Args:
-            artifacts: the whole history up to now.
-            tools: tool schemas that are sent along, which are counted.
-            overhead: tokens of everything else that is sent with the artifacts, without the tools.
-            window: the model's context window in tokens, if the budget is a share of it.
+            artifacts: The whole history of the conversation up to now.
+            tools: The tool schemas of the request, whose tokens are counted.
+            overhead: Number of tokens in the rest of the request, that is, not in artifacts or tool schemas.
+            window: The model's input window in tokens. Only used if the budget is a share of the window; None means
+                the window of `model`.
 
         Raises:
-            BudgetExceededError: the mandatory messages do not fit.
-            HistoryError: an item is not an artifact.
-            CheckFailedError: a check failed and `on_failure="raise"`.
+            BudgetExceededError: If the mandatory messages exceed the budget.
+            HistoryError: If an item is not an artifact.
+            CheckFailedError: If a check failed and `on_failure` is `"raise"`.
+            ConfigError: If the budget is a share, and no window is known.
         """
         history = tuple(_require_iterable(artifacts))
         yield from _ask_provider(self.counter.counter, (), tools)
         call = self._settings(tools, overhead, window, history)
         try:
-            return self._with_window((yield from self._stabilized(history, call)), window)
+            return self._with_window((yield from self._stabilize(history, call)), window)
         except BudgetExceededError:
             overflow = call.overflow
             if overflow is None:
                 raise
-            if overflow.at == len(history):  # this very prompt was refused, and there is no shorter one
+            if overflow.at == len(history):  # the prompt for this very history was refused, and cannot be shorter
                 self._overflows.forget(history)
                 raise
-        # the smaller budget was a guess that newer messages exceed: let the provider decide on the whole prompt
+        # The smaller budget after a refusal was a guess, and newer messages exceed it. With the original budget, the
+        # provider decides.
         self._overflows.note(history, self.budget_for(window), before=call.budget)
         call = self._settings(tools, overhead, window, history)
-        return self._with_window((yield from self._stabilized(history, call)), window)
+        return self._with_window((yield from self._stabilize(history, call)), window)
 
     astabilize = asynchronous(stabilize)
-    """Do the same as `stabilize`, with summarizers or stores that may be async."""
+    """The async version of `stabilize`, for summarizers or stores that are async."""
     flow = flow_of(stabilize)
-    """Do the same as `stabilize`, as a generator that yields an `Ask` for all I/O.
-
-    The basis of everything that is both sync and async; `drive` and `adrive` of `ctxguard.draft` run it.
-    """
+    """`stabilize` as a generator that yields an `Ask` for all I/O. `drive` and `adrive` in `ctxguard.draft` run it."""
 
     def _with_window(self, result: Stabilized, window: int | None) -> Stabilized:
-        """Add to the report which window the budget is a share of, and where its size comes from."""
+        """Add to the report the model's window if the budget is a share of it, and the source of its size."""
         if isinstance(self.budget, str):
             result.report.details = {**result.report.details, "window": self._window_for(window).to_dict()}
         return result
@@ -276,31 +296,32 @@ class Stabilizer:
         overhead: int = 0,
         window: int | None = None,
     ) -> Report:
-        """Return the report of a dry run: what `stabilize` would do. Nothing is written anywhere.
+        """Return the report of a dry run: what `stabilize` would do. For the arguments, see there.
 
-        I/O with side effects is refused, and stages report what they would do without it.
+        All I/O is refused, so no summarizer or store is called, and stages report what they would do without it.
         """
         history = tuple(_require_iterable(artifacts))
         run = Run(self.stages, self._settings(tools, overhead, window, history))
         run.extend(history)
-        return drive(self._judged(run, dry=True), answer=refuse).report
+        return drive(self._run_checked(run, dry=True), answer=refuse).report
 
     @synchronous
     def brief(self, history: Iterable[object], *, for_: str = "", budget: int = 1_000) -> Generator[Ask, object, Brief]:
-        """Return what another agent, or a new conversation, should know of a history; no model writes it.
+        """Return a brief of a history, from which another agent or a new conversation can continue. No model is called.
 
-        The task, standing instructions and what else people said, what matches it or the next task in everything else,
-        files with their last use, steps, and what is still open. Masked, and with handles if the chain has a store.
+        A brief contains the task, standing instructions and other user messages, sentences from the rest that match
+        the task or `for_`, the files that were used, the steps, and what is still open. Personal data is masked. If the
+        chain has a store, the brief names handles by which full texts can be read back.
 
         Args:
-            history: artifacts, or messages of an installed adapter. Not changed.
-            for_: what the brief is for, in words, such as the task of a subagent: what matches it is preferred.
-            budget: tokens that the brief may take, 100 or more.
+            history: Artifacts, or native messages of an installed framework. They are not changed.
+            for_: What the brief is for, such as the task of a subagent. Text that matches is preferred.
+            budget: Maximum number of tokens in the brief, at least 100.
 
         Raises:
-            AdapterError: no installed adapter knows the messages.
-            ConfigError: the budget is no number of tokens, or too small.
-            HistoryError: the history is empty, or a message cannot be read.
+            AdapterError: If no installed adapter recognizes the messages.
+            ConfigError: If the budget is not a number of tokens, or too small.
+            HistoryError: If the history is empty, or a message cannot be read.
         """
         from ctxguard.compaction.briefs import brief_flow
 
@@ -309,10 +330,10 @@ class Stabilizer:
         return (yield from brief_flow(given, self.masking().flow, self.counter, window, for_=for_, budget=budget))
 
     abrief = asynchronous(brief)
-    """Do the same as `brief`, with async stores."""
+    """The async version of `brief`, for stores that are async."""
 
     def masking(self) -> Stabilizer:
-        """Return a stabilizer that masks as this one does, and leaves nothing out."""
+        """Return a stabilizer that masks like this one, but has no budget and evicts nothing."""
         last = max((n for n, stage in enumerate(self.stages, 1) if isinstance(stage, MaskPII)), default=0)
         return self.with_(stages=self.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
 
@@ -324,53 +345,60 @@ class Stabilizer:
         window: int | None = None,
         adapter: NativeAdapter | None = None,
     ) -> Session:
-        """Return a session: one growing conversation whose `context()` only costs what is new.
+        """Return a session for one growing conversation, whose `context()` only processes new messages.
 
         Args:
-            tools: tool schemas that are sent along, which are counted.
-            overhead: tokens of everything else that is sent with the artifacts, without the tools.
-            window: the model's context window in tokens, if the budget is a share of it.
-            adapter: reads and writes native messages; None means the installed one that knows the first message.
+            tools: The tool schemas of the requests, whose tokens are counted.
+            overhead: Number of tokens in the rest of each request, that is, not in messages or tool schemas.
+            window: The model's input window in tokens. Only used if the budget is a share of the window; None means
+                the window of `model`.
+            adapter: The adapter that reads and writes native messages; None means the installed adapter that recognizes
+                the first message.
         """
 
         def start(stages: Sequence[Stage], reads: NativeAdapter | None) -> Run:
-            # native messages are counted as adapters count a request: with the opening tokens of the reply
+            # As in adapters, native messages are counted with the tokens that open the model's reply.
             beside = overhead if reads is None else overhead + self.counter.beside()
             return Run(stages, self._settings(tools, beside, window))
 
-        return Session(self.stages, start, self._judged, adapter)
+        return Session(self.stages, start, self._run_checked, adapter)
 
     def tighten(self, artifacts: Iterable[Artifact], *, budget: int | None = None, window: int | None = None) -> None:
-        """Give a conversation a smaller budget from here on, because the provider refused its prompt as too long.
+        """Reduce the budget of a conversation after the provider refused its prompt as too long.
 
-        It applies to the next `stabilize` of this history and of every longer one that begins with it. Signed thinking
-        in the history is dropped from then on, because it is bound to the longer prompts (`DropStaleThinking`). Other
-        processes do not know of the new budget.
+        The new budget applies to this history and to all histories that begin with it. Signed thinking in this history
+        is dropped from now on, because it was signed together with longer prompts (`DropStaleThinking`). The new budget
+        is only known in this process.
 
         Args:
-            artifacts: the history whose prompt was refused.
-            budget: tokens that prompts may take now; None means six tenths of the previous budget.
-            window: the model's context window in tokens, if the budget is a share of it.
+            artifacts: The history whose prompt was refused.
+            budget: The new budget in tokens; None means 60% of the previous one.
+            window: The model's input window in tokens. Only used if the budget is a share of the window; None means
+                the window of `model`.
         """
         history = tuple(_require_iterable(artifacts))
         before = self._settings(None, 0, window, history).budget
         self._overflows.note(history, int(_TIGHTER * before) if budget is None else budget, before=before)
 
     def budget_for(self, window: int | None = None, *, with_headroom: bool = False) -> int:
-        """Return the budget in tokens, without the headroom unless requested.
+        """Return the budget in tokens, by default without the headroom.
 
         Args:
-            window: the model's context window in tokens, if the budget is a share of it.
-            with_headroom: include the part that is kept free.
+            window: The model's input window in tokens. Only used if the budget is a share of the window; None means
+                the window of `model`.
+            with_headroom: Whether to include the headroom, the part that is kept free.
 
         Raises:
-            ConfigError: the budget is a share and no window is known, or the headroom leaves nothing.
+            ConfigError: If the budget is a share and no window is known, or if the headroom leaves nothing.
         """
-        full, kept, _ = self._share_out(window)
+        full, kept, _ = self._split_budget(window)
         return full if with_headroom else full - kept
 
-    def _share_out(self, window: int | None) -> tuple[int, int, int]:
-        """Return the budget in tokens, the part of it that is kept free, and how much of that is released later."""
+    def _split_budget(self, window: int | None) -> tuple[int, int, int]:
+        """Return the budget in tokens, the part kept free as headroom, and the part of the headroom released later.
+
+        Headroom is released once the provider has reported a token count.
+        """
         if isinstance(self.budget, int):
             tokens = self.budget
         else:
@@ -378,7 +406,7 @@ class Stabilizer:
         return (tokens, *kept_free(self.counter.counter, self.headroom, tokens))
 
     def _window_for(self, window: int | None) -> Window:
-        """Return the window of a call: the caller's, else that of the model."""
+        """Return the input window for a call: the one given with the call, otherwise that of `model`."""
         found = self._window if window is None else window
         if found is None:
             raise ConfigError(
@@ -388,14 +416,14 @@ class Stabilizer:
             )
         return found if isinstance(found, Window) else Window(found)
 
-    def _stabilized(self, history: tuple[Artifact, ...], call: CallSettings) -> Generator[Ask, object, Stabilized]:
+    def _stabilize(self, history: tuple[Artifact, ...], call: CallSettings) -> Generator[Ask, object, Stabilized]:
         key = (self.stages, call)
         run = self._runs.take(history, key) or Run(self.stages, call, key)
         run.extend(history[len(run.given) :])
         try:
-            result = yield from self._judged(run)
+            result = yield from self._run_checked(run)
         finally:
-            self._runs.keep(run)  # of a call that failed, too: what comes next would else begin with the whole history
+            self._runs.keep(run)  # also after an error, because the next call would otherwise process the whole history
         return replace(result, artifacts=in_own_objects(result.artifacts, run.history, run.given, history))
 
     def _settings(
@@ -405,7 +433,7 @@ class Stabilizer:
         window: int | None,
         history: Sequence[Artifact] = (),
     ) -> CallSettings:
-        full, kept, regained = self._share_out(window)
+        full, kept, regained = self._split_budget(window)
         overflow = self._overflows.of(history)
         budget = full - kept if overflow is None else min(full - kept, overflow.budget)
         return CallSettings(
@@ -420,17 +448,20 @@ class Stabilizer:
             calibrate=self.headroom != 0,
         )
 
-    def _judged(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
-        """Run a chain over the history of a run, verify the result by the checks, and emit telemetry."""
+    def _run_checked(self, run: Run, *, dry: bool = False) -> Generator[Ask, object, Stabilized]:
+        """Run the chain and the checks over the history of a run, and emit telemetry.
+
+        In the mode `observe`, return the history unchanged.
+        """
         watch = Watch()
         try:
-            result = yield from self._unobserved(run, dry=dry)
+            result = yield from self._run_unobserved(run, dry=dry)
         except CtxguardError as error:
             if not dry:
                 watch.failed(error)
             if self.mode == "enforce" or dry:
                 raise
-            return self._passed_on(run, error)
+            return self._pass_through(run, error)
         if self.mode == "observe" and not dry:
             result.report.details = {**result.report.details, "mode": "observe"}
             result = Stabilized(list(run.history), result.report)
@@ -438,23 +469,23 @@ class Stabilizer:
             watch.ended(result.report)
         return result
 
-    def _passed_on(self, run: Run, error: CtxguardError) -> Stabilized:
-        """Return a history unchanged, if an error is only observed."""
+    def _pass_through(self, run: Run, error: CtxguardError) -> Stabilized:
+        """Return the history of a run unchanged, with a report that names the error that would have been raised."""
         given = tuple(run.history)
         draft = Draft(given, run.settings, history=given)
         report = Report(draft, cut=None, tokens_after=draft.tokens, checks=())
         report.details = {**self._details, "mode": "observe", "would_have_raised": type(error).__name__}
         return Stabilized(list(given), report)
 
-    def _unobserved(self, run: Run, *, dry: bool) -> Generator[Ask, object, Stabilized]:
+    def _run_unobserved(self, run: Run, *, dry: bool) -> Generator[Ask, object, Stabilized]:
         asked = None if dry else (yield from _ask_provider(self.counter.counter, run.history))
-        draft, cut = yield from run.stabilized(dry=dry)
+        draft, cut = yield from run.stabilize(dry=dry)
         if asked is not None:
             draft = replace(draft, details={**draft.details, "count_tokens": asked})
         draft = replace(draft, details={**draft.details, **self._details})
         tokens = draft.tokens
         if tokens > draft.budget:
-            raise _exceeded(draft)
+            raise _overflow_error(draft)
         results = tuple(_verdict(check, draft) for check in self.checks)
         report = Report(draft, cut=cut, tokens_after=tokens, checks=results)
         if self.on_failure == "raise" and self.mode == "enforce" and not report.ok:
@@ -466,7 +497,10 @@ class Stabilizer:
 def _ask_provider(
     counter: object, history: Sequence[Artifact], tools: Sequence[Mapping[str, object]] | None = None
 ) -> Generator[Ask, object, str | None]:
-    """Ask a provider for the counts that its counter does not know; return what the report says, None if nothing."""
+    """Have the provider count what its counter has not counted yet. Return a sentence for the report, or None.
+
+    Other counters than a `ProviderCounter` do nothing. If the provider does not answer, its counter estimates.
+    """
     if not isinstance(counter, ProviderCounter):
         return None
     new = counter.unknown(history, tools)
@@ -474,7 +508,7 @@ def _ask_provider(
         return None
     try:
         yield Ask(counter.fetch, (new,), counter.timeout)
-    except Exception as error:  # noqa: BLE001 - whatever keeps the provider from counting, the estimate is used
+    except Exception as error:  # noqa: BLE001 - if the provider cannot count for any reason, the estimate is used
         counter.give_up(new)
         why = f"no answer within {counter.timeout:g} s" if isinstance(error, TimeoutError) else str(error)
         return f"{len(new)} new items were estimated: {why}"
@@ -482,14 +516,14 @@ def _ask_provider(
 
 
 def _settings_of(kind: type[Stabilizer]) -> set[str]:
-    """Return the names of the settings, without the budget."""
+    """Return the names of all settings of a stabilizer class except the budget."""
     parameters = inspect.signature(kind).parameters.values()
     own = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
     return own.union(WINDOW_SETTINGS)
 
 
 def _verdict(check: Check, draft: Draft) -> CheckResult:
-    """Return the result of a check; if it holds, including its claim, if it makes one (`claim`)."""
+    """Run a check. If it finds nothing, its result includes what it claims (the optional method `claim`)."""
     findings = tuple(check(draft))
     claim = None if findings else getattr(check, "claim", None)
     return CheckResult(check.name, findings, "" if claim is None else claim(draft))
@@ -503,7 +537,7 @@ def _require_iterable(artifacts: Iterable[T]) -> Iterable[T]:
     return artifacts
 
 
-def _exceeded(draft: Draft) -> BudgetExceededError:
+def _overflow_error(draft: Draft) -> BudgetExceededError:
     parts: dict[str, int] = {BESIDE: draft.overhead}
     for artifact in draft.artifacts:
         name = "pinned" if artifact.pinned and artifact.kind not in (Kind.SYSTEM, Kind.TASK) else artifact.kind.value

@@ -23,8 +23,8 @@ from ctxguard.stages import StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.file_tools import uses_of
 from ctxguard.stages.lexical import LexicalIndex
-from ctxguard.stages.traces import TrailStep, observed, spoken, trace_of
-from ctxguard.stages.trail import Trail, shortened
+from ctxguard.stages.traces import TrailStep, holds_observation, trace_of, visible_text
+from ctxguard.stages.trail import Trail, shorten
 
 if TYPE_CHECKING:
     from ctxguard.session import Stabilized
@@ -140,12 +140,12 @@ class _BriefWriter:
         )
         self.handles = {text: handle_of(text) for text in large}
         self.task = history.request()
-        asked = [n for n in history.asked if n != self.task and not observed(history, n, len(history))]
+        asked = [n for n in history.asked if n != self.task and not holds_observation(history, n, len(history))]
         told = {*asked, self.task}
-        said = _sentences((n, spoken(self.exchanges[n][0])) for n in asked)
+        said = _sentences((n, visible_text(self.exchanges[n][0])) for n in asked)
         # standing instructions first, then the newest
         said.sort(key=lambda line: (is_standing(line[0]), line[1]), reverse=True)
-        others = _sentences((n, spoken(a)) for n, one in enumerate(self.exchanges) if n not in told for a in one)
+        others = _sentences((n, visible_text(a)) for n, one in enumerate(self.exchanges) if n not in told for a in one)
         self.lines: dict[str, list[_Line]] = {
             "open": list(self._open(asked)),
             "said": said,
@@ -157,8 +157,8 @@ class _BriefWriter:
     def write(self, max_tokens: int) -> str:
         """Return the brief with about `max_tokens` tokens."""
         task = [a.text for a in self.history.artifacts if a.kind is Kind.TASK]
-        task += [] if self.task is None else [spoken(self.exchanges[self.task][0])]
-        parts = {"task": "\n".join(shortened(text, int(4 * _TASK * max_tokens)) for text in task)}
+        task += [] if self.task is None else [visible_text(self.exchanges[self.task][0])]
+        parts = {"task": "\n".join(shorten(text, int(4 * _TASK * max_tokens)) for text in task)}
         left = max_tokens - sum(map(self.count, (*_TITLES.values(), parts["task"])))
         kept_free = int(_TRAIL * left) if self.trail.steps else 0
         chosen: dict[str, dict[tuple[int, int], str]] = {kind: {} for kind in self.lines}
@@ -189,13 +189,13 @@ class _BriefWriter:
 
     def _open(self, asked: Sequence[int]) -> Iterator[_Line]:
         """Yield the last message from people, the last one from the model, and the tool calls without a result."""
-        replies = [n for n in self.history.replies if spoken(self.exchanges[n][0])]
+        replies = [n for n in self.history.replies if visible_text(self.exchanges[n][0])]
         for number in (*asked[-1:], *replies[-1:]):
             first = self.exchanges[number][0]
-            yield f"{first.kind.value} said last: {shortened(spoken(first), _LONGEST)}", (number, -1)
+            yield f"{first.kind.value} said last: {shorten(visible_text(first), _LONGEST)}", (number, -1)
         first, *results = self.exchanges[-1] if self.exchanges else [Artifact(Kind.USER)]
         for place, call in enumerate(first.calls[len(results) :]):
-            yield f"not answered: {call.name} {shortened(call.arguments, _LONGEST)}", (len(self.history), place)
+            yield f"not answered: {call.name} {shorten(call.arguments, _LONGEST)}", (len(self.history), place)
 
     def _trail(self) -> Trail:
         """Return the trail of all tool calls, without failed calls that were repeated later."""
@@ -213,7 +213,7 @@ def _sentences(texts: Iterable[tuple[int, str]]) -> list[_Line]:
     found: dict[str, list[tuple[int, int]]] = {}
     for number, text in texts:
         if not is_greeting(text):
-            sentences = (shortened(one, _LONGEST) for one in _SENTENCE.split(text))
+            sentences = (shorten(one, _LONGEST) for one in _SENTENCE.split(text))
             for position, sentence in enumerate(dict.fromkeys(filter(None, sentences))):
                 found.setdefault(sentence, []).append((number, position))
     return [(text, places[-1]) for text, places in found.items() if len(places) < _OFTEN or is_standing(text)]

@@ -1,4 +1,8 @@
-"""The stages, each a callable `Draft -> Draft`: usable alone, replaceable, in any order that makes sense."""
+"""The stages of a chain, each a callable `Draft -> Draft` that can be used alone or replaced.
+
+The terms of this package (exchange, cut, view, trail, block, mandatory) are explained in `stable_window`, the module of
+the stage that evicts messages.
+"""
 
 from ctxguard.settings import names_in_stub
 

@@ -1,4 +1,4 @@
-"""Shorten single tool outputs to a limit, by the one function that all stages use for it."""
+"""Shorten tool outputs to a token limit: a stage for limits of your own, and the functions that other stages use."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ if TYPE_CHECKING:
     from ctxguard.stores import Store
 
 NAMESPACE: Final = "tool-output"
-"""Namespace of full outputs in a store."""
+"""Namespace in a store for the full texts of shortened outputs."""
 _BY: Final = "ctxguard"
 _DIGEST: Final = 200
-"""Tokens below which a view lists names: at that size, both quality judges prefer them to an excerpt."""
+"""Views with fewer tokens list the names in a text instead of an excerpt. In replays of recorded sessions, names helped
+the next steps more than excerpts of that size."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolBounds:
-    """Describe how the outputs of one tool are bounded.
+    """Settings that limit the outputs of one tool.
 
     Attributes:
-        max_tokens: tokens that a shortened output may have; None means the `share` of the stage.
-        threshold: tokens up to which an output stays whole, where that is more than `max_tokens`.
-        file_type: type of the outputs; None means that it is detected for each.
-        limits: what else a shortened output may not exceed (rows, columns, lines, depth).
+        max_tokens: Maximum number of tokens in a shortened output; None means the limit of the stage.
+        threshold: Outputs of up to this number of tokens are not shortened, even if they exceed `max_tokens`.
+        file_type: Type of the outputs; None means that the type is detected for each output.
+        limits: Further limits for a shortened output (rows, columns, lines, depth).
     """
 
     max_tokens: int | None = None
@@ -45,22 +46,24 @@ _ANY: Final = ToolBounds()
 
 
 class BoundToolOutput(FollowedStage):
-    """Bound every tool output by a hard token limit, by its type, when it first appears.
+    """Shortens each tool output that exceeds a token limit, when it first appears in the history.
 
-    `StableWindow` bounds outputs by the tokens that the window has available. This stage is for limits of your own: a
-    number of tokens, or settings for single tools. The limit depends on the output alone, so a view never changes
-    later.
+    A long output is replaced by a view, which is made according to the type of the output (such as JSON, log, or
+    table). `StableWindow` already limits outputs by the tokens that are available in the window. This stage is for
+    fixed limits: one number of tokens for all tools, or settings for each tool. A limit depends only on the output and
+    the settings, so a view never changes later.
 
     Args:
-        max_tokens: tokens that an output may have; None means the `share`.
-        share: the largest share of the budget that one output may take.
-        tools: settings by name of the tool: tokens; the name of a truncation preset (`sql_query`) or a
-            `TruncationConfig`, whose preview limits hold; a `FileType`, where looking at the output would mislead; or
-            `ToolBounds` for all of these.
-        store: where full outputs are saved; markers then name a handle. None saves none.
+        max_tokens: Maximum number of tokens in an output; None means `share`.
+        share: Maximum share of the budget that one output may take.
+        tools: Settings by name of the tool. A setting is a number of tokens; the name of a truncation preset (such as
+            `"sql_query"`) or a `TruncationConfig`, whose preview limits apply; a `FileType`, if the type cannot be
+            detected; or a `ToolBounds`, which combines all of these.
+        store: Where the full texts of shortened outputs are saved; views then name handles by which a text can be read
+            back. With None, they are not saved.
 
     Raises:
-        ConfigError: a limit or share is not a number or out of range, or there is no such preset.
+        ConfigError: If a limit or share is not a number or out of range, or a preset does not exist.
     """
 
     name = "BoundToolOutput"
@@ -73,21 +76,21 @@ class BoundToolOutput(FollowedStage):
         tools: Mapping[str, int | str | FileType | TruncationConfig | ToolBounds] | None = None,
         store: Store | None = None,
     ) -> None:
-        self.tools = _all_bounds(tools or {})
-        self.max_tokens = _limit(max_tokens, "max_tokens")
-        self.share = _share(share, "share")
+        self.tools = _parse_tools(tools or {})
+        self.max_tokens = _require_limit(max_tokens, "max_tokens")
+        self.share = _require_share(share, "share")
         self.store = opened(store)
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return the follower that bounds the outputs of one conversation as it grows."""
+        """Return the follower that shortens the outputs of one conversation."""
         return _Bounding(self, draft)
 
     def limit(self, bounds: ToolBounds, budget: int) -> int:
-        """Return the tokens that an output may take.
+        """Return the maximum number of tokens in an output of a tool.
 
         Args:
-            bounds: the settings of its tool.
-            budget: tokens of the whole context.
+            bounds: The settings of the tool.
+            budget: Number of tokens in the budget, for a limit that is a share.
         """
         if bounds.max_tokens is not None:
             return bounds.max_tokens
@@ -95,16 +98,16 @@ class BoundToolOutput(FollowedStage):
 
 
 class _Bounding(EachFollower):
-    """Bound the tool outputs of one conversation, each when it is first seen.
+    """The follower for one conversation.
 
     Attributes:
-        names: tools of the latest calls, by call id; results often lack the name of their tool.
-        whole: bounded outputs that are not yet in the store, by the handle of their full text.
+        names: Names of the tools in the latest message with calls, by call id, because results often lack them.
+        whole: Artifacts with full outputs that are still to be stored, by handle.
     """
 
     def __init__(self, stage: BoundToolOutput, draft: Draft) -> None:
         self._reasons: dict[int, str] = {}
-        super().__init__(self._bounded, action="bounded", reason=self._reasons)
+        super().__init__(self._bound, action="bounded", reason=self._reasons)
         self.stage = stage
         self.draft = draft
         self.names: dict[str | None, str] = {}
@@ -118,20 +121,20 @@ class _Bounding(EachFollower):
         return True
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft with long outputs bounded; with a store, a generator that saves the full texts."""
-        result = self.revised(draft)
+        """Return the draft with long outputs shortened; with a store, a generator that also saves the full texts."""
+        result = self.revise(draft)
         if self.stage.store is None or not self.whole or draft.dry:
             return result
-        return self._keep(result, self.stage.store)
+        return self._store_texts(result, self.stage.store)
 
-    def _keep(self, result: Draft, store: Store) -> Generator[Ask, object, Draft]:
-        # Iterate over a copy of the keys: an entry is removed once it is stored, so a failed write is tried again.
+    def _store_texts(self, result: Draft, store: Store) -> Generator[Ask, object, Draft]:
+        # An entry is removed only after its text was stored, so the next call repeats a failed write.
         for handle in list(self.whole):
             yield Ask(store.put_new, (NAMESPACE, handle, self.whole[handle].text.encode("utf-8", "surrogatepass")))
             del self.whole[handle]
         return result
 
-    def _bounded(self, artifact: Artifact) -> Artifact:
+    def _bound(self, artifact: Artifact) -> Artifact:
         if artifact.calls:
             self.names = {call.id: call.name for call in artifact.calls}
         if artifact.kind is not Kind.TOOL or artifact.pinned:
@@ -142,7 +145,7 @@ class _Bounding(EachFollower):
         if draft.counter.artifact(artifact) <= max(limit, how.threshold):
             return artifact
         handle = handle_of(artifact.text) if stage.store else None
-        view = bounded(artifact, limit, draft, handle=handle, how=how)
+        view = bound_artifact(artifact, limit, draft, handle=handle, how=how)
         if view is not artifact:
             self._reasons[id(artifact)] = f"over its limit of {limit} tokens"
             if handle is not None:
@@ -150,28 +153,28 @@ class _Bounding(EachFollower):
         return view
 
 
-def _limit(limit: int | None, setting: str) -> int | None:
+def _require_limit(limit: int | None, setting: str) -> int | None:
     return None if limit is None else whole_number(limit, setting, unit="tokens", least=1)
 
 
-def _share(share: object, setting: str) -> float:
+def _require_share(share: object, setting: str) -> float:
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
         raise ConfigError(f"{setting} must be above 0 and at most 1, not {share!r}", setting=setting)
     return share
 
 
-def _all_bounds(tools: object) -> dict[str, ToolBounds]:
+def _parse_tools(tools: object) -> dict[str, ToolBounds]:
     if not isinstance(tools, Mapping):
         raise ConfigError(
             f"tools is a dict of settings by tool, such as {{'search': 500}}, not {tools!r}", setting="tools"
         )
-    found = {tool: _bounds(setting, f"tools[{tool!r}]") for tool, setting in tools.items()}
+    found = {tool: _parse_bounds(setting, f"tools[{tool!r}]") for tool, setting in tools.items()}
     for tool, own in found.items():
-        _limit(own.max_tokens, f"tools[{tool!r}]")
+        _require_limit(own.max_tokens, f"tools[{tool!r}]")
     return found
 
 
-def _bounds(setting: object, name: str) -> ToolBounds:
+def _parse_bounds(setting: object, name: str) -> ToolBounds:
     if isinstance(setting, ToolBounds):
         return setting
     if isinstance(setting, int):
@@ -191,13 +194,13 @@ def _bounds(setting: object, name: str) -> ToolBounds:
 
 
 def handle_of(text: str) -> str:
-    """Return the handle under which a store saves the full text of an output."""
+    """Return the handle of a text: the key under which a store saves it, and which views name."""
     from ctxguard.content import handle_of as handle_of_content
 
     return handle_of_content(text)
 
 
-def bounded(
+def bound_artifact(
     artifact: Artifact,
     max_tokens: int,
     draft: Draft,
@@ -207,45 +210,46 @@ def bounded(
     how: ToolBounds = _ANY,
     digests: bool = False,
 ) -> Artifact:
-    """Return an artifact shortened to `max_tokens`, framing included, as far as shortening its texts can achieve that.
+    """Return an artifact with its texts replaced by views, so that it has at most `max_tokens` tokens.
 
-    Media and signed parts stay as they are. The view is masked again, because shortening can join digits.
+    The result may have more tokens, because media and signed parts stay unchanged. Views are masked again, because
+    shortening can create text that matches a rule, for example by joining digits.
 
     Args:
-        artifact: the artifact to be bounded.
-        max_tokens: tokens it may take.
-        draft: provides the counter and the maskers.
-        at: the artifact whose arrival causes the view, see `Draft.mask`.
-        handle: name under which the full text can be read back.
-        how: the settings of its tool.
-        digests: whether a view of less than 200 tokens lists the names in a text instead of an excerpt.
+        artifact: The artifact.
+        max_tokens: Maximum number of tokens, including those that a provider adds to each message.
+        draft: Provides the counter and the maskers.
+        at: The artifact whose arrival causes the view, see `Draft.mask`.
+        handle: Handle of the stored full text, for the view; None if it is not stored.
+        how: The settings of the tool.
+        digests: Whether views of fewer than 200 tokens list the names in a text instead of an excerpt.
     """
     counter = draft.counter
     claimed = counter.artifact(artifact)
     if claimed <= max_tokens:
         return artifact
-    # A caller's own count may differ from ours; the excess is converted into tokens of our counter.
+    # A count that the caller gave may differ from ours, so the excess is converted into tokens of our counter.
     measured = counter.measured(artifact)
     excess = measured - max_tokens * measured // claimed
     if isinstance(artifact.content, str):
-        room = counter.text(artifact.content) - excess
+        available = counter.text(artifact.content) - excess
         return artifact.revised(
-            content=bounded_text(artifact.content, room, draft, at=at, handle=handle, how=how, digests=digests)
+            content=bound_text(artifact.content, available, draft, at=at, handle=handle, how=how, digests=digests)
         )
     parts: list[Part] = []
     for part in artifact.content:
         text = part.text
-        # Signed text is refused when it is changed, and media cannot be shortened.
+        # Providers refuse signed text that was changed, and media cannot be shortened.
         if excess <= 0 or not text or not part.editable:
             parts.append(part)
             continue
-        shown = bounded_text(text, counter.text(text) - excess, draft, at=at, handle=handle, how=how, digests=digests)
+        shown = bound_text(text, counter.text(text) - excess, draft, at=at, handle=handle, how=how, digests=digests)
         excess -= counter.text(text) - counter.text(shown)
         parts.append(Part(part.kind, shown))
     return artifact if tuple(parts) == artifact.content else artifact.revised(content=tuple(parts))
 
 
-def bounded_text(
+def bound_text(
     text: str,
     max_tokens: int,
     draft: Draft,
@@ -255,20 +259,23 @@ def bounded_text(
     how: ToolBounds = _ANY,
     digests: bool = False,
 ) -> str:
-    """Return a masked view of a text within `max_tokens`, see `bounded`; empty if not even a marker fits."""
+    """Return a masked view of a text in at most `max_tokens` tokens, or an empty string if not even a marker fits.
+
+    For the arguments, see `bound_artifact`.
+    """
     count, limit = draft.counter.counter.count, max_tokens
-    # Masking can make a view exceed its limit; then a smaller view is made, a few times at most.
+    # If masking makes a view exceed its limit, a smaller view is made, at most five times in all.
     for attempt in range(1, 6):
         if limit < 1:
             return ""
-        shown = draft.mask(_view(text, limit, count, handle, how, digests=digests), at=at)
+        shown = draft.mask(_write_view(text, limit, count, handle, how, digests=digests), at=at)
         if draft.counter.text(shown) <= max_tokens:
             return shown
         limit = max_tokens - attempt * (max_tokens // 5 + 1)
     return ""
 
 
-def _view(text: str, limit: int, count: Count, handle: str | None, how: ToolBounds, *, digests: bool) -> str:
+def _write_view(text: str, limit: int, count: Count, handle: str | None, how: ToolBounds, *, digests: bool) -> str:
     if digests and limit < _DIGEST:
         from ctxguard.content.digests import digest_view
 

@@ -1,4 +1,4 @@
-"""Correct our token counts by those that the provider reported."""
+"""Correct our token counts by the counts that the provider reported."""
 
 from __future__ import annotations
 
@@ -6,59 +6,60 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 _LEAST_COUNTED: Final = 500
-"""Tokens below which a comparison is unreliable: the framing of messages dominates."""
-_MOST_CORRECTION: Final = 2.5  # a larger one would be another prompt's, not a tokenizer's
+"""Prompts with fewer tokens are not compared, because the tokens around messages (roles, separators) dominate."""
+_MOST_CORRECTION: Final = 2.5  # a larger factor means that another prompt was counted: no tokenizers differ so much
 _PLAIN_EXCESS: Final = 0.2
-"""Share of the budget by which a reported count may exceed ours and still be that of the same prompt for certain."""
+"""A reported count that exceeds ours by at most this share of the budget is trusted to be that of the same prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How the provider's reported counts compare with ours.
+    """How the token counts that the provider reported for prompts compare with ours.
 
-    A reported count slightly above ours is accepted: the tokenizer or framing differs. A much larger one may belong to
-    another prompt, such as a longer history that was sent without ctxguard, or one that was cut since. Then only the
-    growth from one reply to the next shows how the provider counts.
+    A reported count slightly above ours is accepted, because tokenizers differ. A much larger count may belong to
+    another prompt, such as a history that was sent without ctxguard, or that was not yet cut. In that case, the
+    correction is computed from the growth of both counts between two replies.
 
     Attributes:
-        correction: the provider's tokens for each token that we count, from 1 to 2.5.
-        latest: reported and counted tokens of the latest comparison; None before the first.
-        anchor: reported and counted tokens of the first comparison since the last cut, from which growth is measured.
+        correction: Number of tokens that the provider counts for each token that we count, from 1 to 2.5.
+        latest: The reported count and our count of the latest comparison; None before the first.
+        anchor: The reported count and our count of the first comparison since the last cut, from which growth is
+            measured; None if there was none.
     """
 
     correction: float = 1.0
     latest: tuple[int, int] | None = None
     anchor: tuple[int, int] | None = None
 
-    def compared(self, reported: int, counted: int, budget: int) -> Calibration:
+    def with_comparison(self, reported: int, counted: int, budget: int) -> Calibration:
         """Return the calibration after one more comparison.
 
         Args:
-            reported: input tokens that the provider reported for a call.
-            counted: our count of that call's prompt.
-            budget: tokens that the prompt may take.
+            reported: Number of input tokens that the provider reported for a call.
+            counted: Number of tokens that we count in the prompt of that call.
+            budget: Number of tokens that a prompt may have.
         """
         if counted < _LEAST_COUNTED:
             return self
         correction = self.correction
         if reported - counted <= _PLAIN_EXCESS * budget:
             correction = reported / counted
-        # A count far above ours may belong to another prompt. The growth between two replies is reliable even then.
+        # The reported count may belong to another prompt; the growth since the anchor is reliable even then.
         elif self.anchor is not None and counted - self.anchor[1] >= _LEAST_COUNTED:
             correction = (reported - self.anchor[0]) / (counted - self.anchor[1])
         return Calibration(
-            # Never below 1: a count that is too high only wastes tokens; one that is too low makes the provider refuse.
+            # Never below 1: too high a count only wastes tokens, but after too low a count the provider may refuse.
             min(_MOST_CORRECTION, max(1.0, correction)),
             (reported, counted),
             self.anchor or (reported, counted),
         )
 
     def after_cut(self) -> Calibration:
-        """Return the calibration after a cut: growth is measured anew."""
+        """Return the calibration after a cut, from which on growth is measured anew."""
         return replace(self, anchor=None)
 
-    def told(self) -> dict[str, int | float | None]:
-        """Return the latest comparison for the report's details; empty before the first."""
+    def to_details(self) -> dict[str, int | float | None]:
+        """Return the latest comparison for the details of a report; an empty dict before the first."""
         if self.latest is None:
             return {}
         reported, counted = self.latest

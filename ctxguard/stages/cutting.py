@@ -1,8 +1,8 @@
-"""Cut a window: shorten old outputs, then evict exchanges, the oldest first, and list the evicted ones in the trail.
+"""The steps of a cut: shorten old tool outputs, evict exchanges, and summarize the evicted exchanges in the trail.
 
-All shares refer to the available tokens: the budget minus system prompt, task, pins and the last user message. So the
-same settings work with a system prompt of nine tenths of the budget and with none. The effect of each constant on both
-quality judges is recorded in `docs/decisions/0007_constants.md`.
+For the terms, see `stable_window`. Shares refer to the available tokens: the budget minus tool schemas, system prompt,
+task, pins, and the last user message. Therefore the same settings work whether a system prompt takes 90% of the budget
+or nothing. How each constant affects the quality of replays is recorded in `docs/decisions/0007_constants.md`.
 """
 
 from __future__ import annotations
@@ -16,37 +16,40 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.history import RECALLED, TRAIL, record_title, write_record
 from ctxguard.history.conversation import TASK_SHARE, is_standing
 from ctxguard.history.records import records_in
-from ctxguard.stages.bound_tool_output import bounded, handle_of
+from ctxguard.stages.bound_tool_output import bound_artifact, handle_of
 from ctxguard.stages.file_tools import stale_among
 from ctxguard.stages.squeezing import water_level
-from ctxguard.stages.traces import TrailStep, observed, trace_of
+from ctxguard.stages.traces import TrailStep, holds_observation, trace_of
 from ctxguard.stages.trail import read_trail, steps_told
 from ctxguard.stages.window_settings import SMALL, WindowSettings
 from ctxguard.stages.window_state import LATEST, Ledger, Shortened, WindowState
 
 _NEWEST: Final = 0.5
-"""Share of the available tokens up to which the newest outputs are sent whole."""
+"""Share of the available tokens that the outputs of the newest exchange may take together in full."""
 _RECENT: Final = 3
-"""Latest exchanges whose outputs a cut does not shorten."""
+"""Number of latest exchanges whose outputs a cut does not shorten."""
 _VIEW: Final = 120
-"""Tokens of the bounded view that replaces an older output at a cut; outputs up to this size stay whole."""
+"""Number of tokens in the view that replaces an older output at a cut. Smaller outputs stay whole."""
 _TOGETHER: Final = 3
-"""How many times the limit of a single output parallel ones may take and stay as they are: what a cut frees."""
+"""Parallel outputs that take at most this many times the limit of a single output are limited only one by one, because
+a cut frees about as many tokens."""
 _PEOPLE: Final = 0.3
-"""Share of the tokens after a cut in which user messages are kept verbatim while anything else can be evicted."""
+"""Share of the tokens after a cut that is protected for user messages: they stay while anything else can be evicted."""
 _COUNT_ALONE: Final = Artifact(Kind.USER, write_record(TRAIL, "99999 earlier steps."))
 """The shortest trail: only the number of evicted steps."""
 
 
 @dataclass(slots=True)
 class Cutter:
-    """Cut the window of one conversation.
+    """Performs the cuts of one conversation.
+
+    Parameters named `number` are the exchange that has just arrived; `other` is any exchange before it, or the same.
 
     Attributes:
-        ledger: the token costs of the exchanges.
-        settings: of the window.
-        stores: whether full texts are saved in a store, so that their views name a handle.
-        handles: full texts that have a handle and are not yet in the store.
+        ledger: Counts the tokens of the exchanges.
+        settings: The settings of the window.
+        stores: Whether full texts are saved in a store, so that views name handles.
+        handles: Full texts that are still to be stored, by handle.
     """
 
     ledger: Ledger
@@ -55,39 +58,39 @@ class Cutter:
     handles: dict[str, str] = field(default_factory=dict)
 
     def cut(self, state: WindowState, number: int) -> WindowState:
-        """Return the state after a cut at an exchange: down to the target, as far as the mandatory messages allow."""
+        """Return the state after a cut: shrunk to the goal, or as far as the mandatory exchanges allow."""
         ledger, history = self.ledger, self.ledger.history
-        base = self._masked_again(self._with_earlier_trail(state, number), number)
+        base = self._mask_again(self._with_earlier_trail(state, number), number)
         base = replace(base, cuts=(*base.cuts, number)[-LATEST:], note=None, calibration=base.calibration.after_cut())
         there = [n for n in state.numbers() if not self._is_replaced(n, number)]
         base = ledger.with_kept(base, there)
         stay = set(history.must_stay(ledger.draft.keep_recent, ledger.task, number + 1))
-        # Otherwise the messages that a checkpoint or summary replaced would be lost without a trace.
+        # If it were evicted, nothing would be left of the messages that a summary or checkpoint replaced.
         stay.add(self._newest_record(there))
         goal, limit = self.goal(base, number), ledger.budget(base)
         keep = self.settings.kept_of(self._available(base, number))
-        leaving = self._in_order([n for n in there if n not in stay], there, keep)
-        most = self._most_of_trail(keep)
+        leaving = self._eviction_order([n for n in there if n not in stay], there, keep)
+        most = self._trail_limit(keep)
         cut = self._with_views(base, leaving, number, goal - (most if base.trail.steps else 0))
-        cut = self._without_oldest(cut, leaving, goal, most)
+        cut = self._evict(cut, leaving, goal, most)
         kept = set(cut.kept)
         cut = replace(cut, trail=cut.trail.extended(self._traces((n for n in there if n not in kept), number)))
-        # In a small window, the freed tokens have no better use than the trail.
+        # In a small window, the trail is the best use of tokens that were freed beyond the goal.
         most = max(most, goal - cut.total) if keep <= SMALL else most
         cut = self._with_trail(cut, min(most, limit - cut.total), number)
         if cut.note is not None:
             return cut
-        begun = self._beginning_with_user(cut, stay)
+        begun = self._start_with_user(cut, stay)
         kept = set(begun.kept)
         return replace(begun, trail=cut.trail.extended(self._traces((n for n in cut.kept if n not in kept), number)))
 
     def goal(self, state: WindowState, number: int) -> int:
-        """Return the tokens to which a cut at an exchange shrinks the context."""
+        """Return the number of tokens to which a cut shrinks the context, mandatory messages included."""
         available, limit = self._available(state, number), self.ledger.budget(state)
-        return min(limit, limit - available + self.settings.kept_of(available) + self._freed_next(state, number))
+        return min(limit, limit - available + self.settings.kept_of(available) + self._tokens_freed_next(state, number))
 
     def _newest_record(self, there: Sequence[int]) -> int:
-        """Return the newest summary or checkpoint of at most a quarter of the budget; -1 if there is none."""
+        """Return the number of the newest summary or checkpoint that takes at most a quarter of the budget, or -1."""
         history, budget = self.ledger.history, self.ledger.draft.budget
         for other in reversed(there):
             title = record_title(history.members(other)[0])
@@ -96,20 +99,20 @@ class Cutter:
         return -1
 
     def _available(self, state: WindowState, number: int) -> int:
-        """Return the part of the budget that is not fixed, minus the last user message."""
+        """Return the number of available tokens (see the module docstring), without those reserved for blocks."""
         last = self.ledger.history.last_asked(number + 1)
         asked = 0 if last is None or self.ledger.stays(last) else self.ledger.history.spans[last].tokens
         return max(0, self.ledger.budget(state) - state.for_recall - state.fixed - asked)
 
-    # -- an earlier trail in the history, of a result that was stored
+    # -- an earlier trail, if the caller stored a stabilized context and continues it
 
     def _is_replaced(self, other: int, number: int) -> bool:
-        """Return whether an exchange is an earlier trail, which the new one replaces, and not a quotation of one."""
+        """Return whether an exchange is an earlier trail, which the new trail replaces, and not a quoted trail."""
         history = self.ledger.history
         if record_title(history.members(other)[0]) != TRAIL:
             return False
-        # In a loop with one user message, the last trail is the last message in the user's role as well. Its position
-        # tells it from a quotation: right after the user's request, before all replies.
+        # In a tool loop with a single user message, an earlier trail is also the last message in the user's role. It
+        # differs from a trail that a user quotes by its position: right after the user's request, before all replies.
         is_last = other == history.last_user(number + 1)
         return not is_last or (other not in (0, number) and history.users[other : other + 1] == [other])
 
@@ -120,10 +123,10 @@ class Cutter:
         trail = read_trail(records_in(self.ledger.history.members(earlier)[0].text)[0].body)
         return state if trail is None else replace(state, trail=trail)
 
-    # -- names that became known
+    # -- masking names that the history introduced later
 
-    def _masked_again(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with all earlier texts masked again, by the names that are known by now."""
+    def _mask_again(self, state: WindowState, number: int) -> WindowState:
+        """Return the state with all earlier texts masked again, including names that were learned since."""
         ledger, history = self.ledger, self.ledger.history
         if not ledger.draft.remasks:
             return state
@@ -140,16 +143,16 @@ class Cutter:
                 shortened[position] = replace(known, artifact=after, tokens=count(after))
         return replace(state, shortened=shortened, fixed=fixed)
 
-    # -- bounded views
+    # -- views
 
     def with_newest(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with outputs of the newest exchange bounded that exceed half of the available tokens.
+        """Return the state with outputs of the newest exchange shortened if they exceed half of the available tokens.
 
-        In the order in which a model reads them: each stays whole as long as the earlier ones leave enough. The others
-        share the rest, or everything that is free if it is more: what one does not use is left to larger ones.
+        In order, each output stays whole if enough of that half is left. The others share the rest of the half, or all
+        free tokens if these are more; tokens that a smaller output does not use go to larger ones.
         """
         outputs, costs = self._outputs(number, number), self.ledger.history.costs
-        # The outputs of a pinned exchange are counted as fixed, but they share what is available.
+        # The outputs of a pinned exchange are counted as fixed, but this limit applies to them as well.
         own = sum(costs[p] for p in outputs) if self.ledger.stays(number) else 0
         left = int(_NEWEST * self._available(replace(state, fixed=state.fixed - own), number))
         large: list[int] = []
@@ -158,19 +161,20 @@ class Cutter:
                 left -= costs[position]
             else:
                 large.append(position)
-        # Before signed thinking they stay so until a cut, which would then follow at once.
+        # Outputs before signed thinking stay unchanged until a cut, which would come at once if no tokens were free.
         if not _is_signed(self.ledger.history.members(number)[0]):
             left = max(left, self.ledger.budget(state) - state.total + sum(costs[p] for p in large))
         for rest, position in zip(range(len(large), 0, -1), sorted(large, key=costs.__getitem__), strict=True):
             limit, reason = max(_VIEW, left // rest), "exceeds half of the available tokens"
-            state = self._bounded(state, number, (position,), limit, number, reason)
+            state = self._bound(state, number, (position,), limit, number, reason)
             left -= self.ledger.tokens_at(position, state.shortened)
         return state
 
-    def settled(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with large outputs bounded that the model has seen: the exchange is its reply.
+    def bound_seen(self, state: WindowState, number: int) -> WindowState:
+        """Return the state with large outputs shortened, if the exchange is the model's reply to them.
 
-        Signed thinking is bound to everything before it, so the outputs before such a reply stay whole until a cut.
+        The provider signs thinking together with everything before it, so outputs before a reply with signed thinking
+        stay unchanged until a cut.
         """
         reply = self.ledger.history.members(number)[0]
         if reply.kind is not Kind.ASSISTANT:
@@ -179,22 +183,25 @@ class Cutter:
             if other >= state.judged or other in state.kept:
                 outputs = self._outputs(other, number)
                 limit = self._limit(state, outputs)
-                state = self._bounded(state, other, outputs, limit, number, "large, and the model has replied to it")
+                state = self._bound(state, other, outputs, limit, number, "large, and the model has replied to it")
         return replace(state, settled=number)
 
     def _limit(self, state: WindowState, outputs: Sequence[int]) -> int:
-        """Return the tokens that each output of an exchange may take once the model has seen it.
+        """Return the number of tokens that each output of an exchange may have once the model has replied to it.
 
-        Parallel outputs share twice the limit of a single one, unless all of them take no more than a cut frees.
+        Parallel outputs share twice the limit of a single output, or three times if that is enough for all in full.
         """
         share = int(self.settings.output_share * (self.ledger.draft.budget - state.fixed))
         costs = [self.ledger.history.costs[place] for place in outputs]
         together = (_TOGETHER if sum(costs) <= _TOGETHER * share else 2) * share
         return max(_VIEW, min(share, water_level(costs, together, _VIEW)))
 
-    def _freed_next(self, state: WindowState, number: int) -> int:
-        """Return the tokens that the newest outputs will free at the next call, so that this cut need not free them."""
-        # When cuts follow each other closely, as with large parallel outputs, this one frees more.
+    def _tokens_freed_next(self, state: WindowState, number: int) -> int:
+        """Return the number of tokens that the next call will free by shortening outputs that are new in this call.
+
+        A cut in this call does not need to free these tokens.
+        """
+        # If cuts follow each other closely, as with large parallel outputs, the full amount is freed at once.
         is_in_a_row = any(number - cut <= _RECENT for cut in state.cuts[:-1])
         if is_in_a_row or _is_signed(self.ledger.history.members(number)[0]):
             return 0
@@ -206,17 +213,20 @@ class Cutter:
         return freed
 
     def _with_views(self, state: WindowState, numbers: Sequence[int], number: int, goal: int) -> WindowState:
-        """Return the state with outputs that are not recent as short views, oldest first, until the goal is reached."""
+        """Return the state with outputs before the last three exchanges as short views, until the goal is reached.
+
+        `numbers` are the exchanges that may be evicted, in order of eviction.
+        """
         for other in (n for n in numbers if n <= number - _RECENT):
             if state.total > goal:
                 outputs = self._outputs(other, number)
-                state = self._bounded(state, other, outputs, _VIEW, number, "older output, shortened at a cut")
+                state = self._bound(state, other, outputs, _VIEW, number, "older output, shortened at a cut")
         return state
 
-    def _bounded(
+    def _bound(
         self, state: WindowState, other: int, positions: Iterable[int], limit: int, number: int, reason: str
     ) -> WindowState:
-        """Return the state with artifacts of one exchange as views; the arrival of `number` causes them."""
+        """Return the state with the artifacts at `positions`, all of exchange `other`, shortened to `limit` tokens."""
         ledger, at = self.ledger, self.ledger.history.members(number)[0]
         large = [p for p in positions if ledger.tokens_at(p, state.shortened) > limit]
         if not large:
@@ -226,42 +236,50 @@ class Cutter:
             tokens = ledger.tokens_at(position, state.shortened)
             whole = ledger.history.artifacts[position]
             handle = self.handle(whole.text) if self.stores else None
-            view = bounded(whole, limit, ledger.draft, at=at, handle=handle, digests=True)
+            view = bound_artifact(whole, limit, ledger.draft, at=at, handle=handle, digests=True)
             shortened[position] = Shortened(view, count(view), reason)
             saved += tokens - shortened[position].tokens
         fixed, rest = (saved, 0) if ledger.stays(other) else (0, saved)
         return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=state.tokens - rest)
 
     def _outputs(self, other: int, number: int) -> list[int]:
-        """Return the positions of the outputs of an exchange that may be shortened when exchange `number` arrives.
+        """Return the positions of those outputs of an exchange that may be shortened when exchange `number` arrives.
 
-        A pin protects one artifact. The last message in the user's role stays whole, even if a program wrote it.
+        Tool output that an agent sends in the user's role counts as output, except in the last user message. Pinned
+        artifacts are not included.
         """
         history = self.ledger.history
         is_last = other in (self.ledger.task, history.last_asked(number + 1))
-        kind = Kind.USER if not is_last and observed(history, other, number) else Kind.TOOL
+        kind = Kind.USER if not is_last and holds_observation(history, other, number) else Kind.TOOL
         found = enumerate(history.members(other), history.start(other))
         return [p for p, output in found if output.kind is kind and not output.pinned and _is_text(output)]
 
     def handle(self, text: str) -> str:
-        """Return the handle of a text that is to be stored in full."""
+        """Return the handle of a text, and remember the text to be stored."""
         handle = handle_of(text)
         self.handles[handle] = text
         return handle
 
-    # -- evicted
+    # -- eviction
 
-    def _in_order(self, leaving: Sequence[int], there: Sequence[int], keep: int) -> list[int]:
-        """Return exchanges in the order in which they are evicted.
+    def _eviction_order(self, leaving: Sequence[int], there: Sequence[int], keep: int) -> list[int]:
+        """Return the exchanges `leaving` in the order of eviction.
 
-        Stale exchanges first, then the oldest, then the user messages that fit a protected share, standing instructions
-        last. The newest user messages fill that share; one of more than a quarter of it counts as pasted text.
+        Stale exchanges come first, then the others by age, then protected user messages, and protected standing
+        instructions last. Standing instructions and then the newest user messages are protected until they take
+        `_PEOPLE` of the kept tokens. A message that takes more than a quarter of this share counts as pasted text and
+        is not protected.
+
+        Args:
+            leaving: The exchanges that may be evicted.
+            there: All exchanges that are still in the context.
+            keep: Number of tokens that the cut keeps.
         """
         history = self.ledger.history
         stale = stale_among(((n, history.members(n)) for n in there), self.settings.file_tools or {})
         rank = dict.fromkeys((n for n in stale if n <= there[-1] - _RECENT), -1)
         share = left = int(_PEOPLE * keep)
-        asked = [n for n in leaving if history.spans[n].is_asked and not observed(history, n, there[-1])]
+        asked = [n for n in leaving if history.spans[n].is_asked and not holds_observation(history, n, there[-1])]
         standing = {n for n in asked if is_standing(history.members(n)[0].text)}
         for number in sorted(asked, key=lambda n: (n not in standing, -n)):
             tokens = history.spans[number].tokens
@@ -272,30 +290,34 @@ class Cutter:
                 rank[number] = 2 if number in standing else 1
         return sorted(leaving, key=lambda n: (rank.get(n, 0), n))
 
-    def _without_oldest(self, state: WindowState, leaving: Sequence[int], goal: int, most: int) -> WindowState:
-        """Return the state without the exchanges that must be evicted to reach the goal and to fit the trail."""
+    def _evict(self, state: WindowState, leaving: Sequence[int], goal: int, most: int) -> WindowState:
+        """Return the state without the exchanges that must be evicted to reach the goal with a trail of `most` tokens.
+
+        `leaving` are the exchanges that may be evicted, in order of eviction.
+        """
         goal -= most if state.trail.steps or state.total > goal else 0
-        gone: set[int] = set()
+        evicted: set[int] = set()
         total = state.total
         for other in leaving:
             if total <= goal:
                 break
-            gone.add(other)
+            evicted.add(other)
             total -= self.ledger.tokens(other, state.shortened)
-        return self.ledger.with_kept(state, (n for n in state.kept if n not in gone))
+        return self.ledger.with_kept(state, (n for n in state.kept if n not in evicted))
 
-    def _beginning_with_user(self, state: WindowState, stay: Iterable[int]) -> WindowState:
-        """Return the state adjusted so that the context begins with a user message; the trail is one.
+    def _start_with_user(self, state: WindowState, stay: Iterable[int]) -> WindowState:
+        """Return the state, changed so that the context begins with a message in the user's role.
 
-        The message that opened the first turn is restored if it fits; otherwise everything before the next one is
-        evicted.
+        If it begins otherwise, the user message that opened the turn is restored. If there is none, the exchanges
+        before the next message in the user's role are evicted, up to the first mandatory one (`stay`). This is only
+        needed without a trail, because a trail has the user's role.
         """
         ledger, history, stay = self.ledger, self.ledger.history, set(stay)
         first = next((n for n in state.kept), None)
         if first is None or history.spans[first].has_user_role:
             return state
         opener = history.opener(first)
-        # Providers refuse a context that begins with the assistant or a tool result.
+        # Providers refuse a context that begins with an assistant message or a tool result.
         if opener is not None and opener not in state.kept:
             return ledger.with_kept(state, (opener, *state.kept))
         leading = list(takewhile(lambda n: not history.spans[n].has_user_role and n not in stay, state.kept))
@@ -303,13 +325,13 @@ class Cutter:
 
     # -- the trail
 
-    def _most_of_trail(self, keep: int) -> int:
-        """Return the tokens that the trail may take after a cut: enough for the count of steps in any case."""
+    def _trail_limit(self, keep: int) -> int:
+        """Return the maximum number of tokens in the trail; in any case enough to state the number of steps."""
         least = self.ledger.draft.counter.artifact(_COUNT_ALONE)
         return max(least, int(self.settings.trail * keep)) if self.settings.trail else 0
 
     def _with_trail(self, state: WindowState, most: int, number: int) -> WindowState:
-        """Return the state with a trail of at most `most` tokens; without one if not even the count of steps fits."""
+        """Return the state with a trail of at most `most` tokens; without one if the number of steps does not fit."""
         draft, count = self.ledger.draft, self.ledger.draft.counter
         if self.settings.trail == 0 or not state.trail.steps or most < count.artifact(_COUNT_ALONE):
             return state
@@ -320,24 +342,24 @@ class Cutter:
             tokens = count.artifact(note)
             if tokens <= most or not text:
                 return replace(state, note=note, told=steps_told(note.text), tokens=state.tokens + tokens)
-            limit -= tokens - most  # the heading, and what masking added
+            limit -= tokens - most  # the tokens of the heading, and those that masking added
 
     def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[TrailStep, ...]]:
-        """Yield the steps of evicted exchanges; a trail and a block of recalled messages are not steps themselves."""
+        """Yield the steps of each evicted exchange; trails and blocks are skipped, as they only repeat others."""
         history = self.ledger.history
         for number in numbers:
             start, members = history.start(number), history.members(number)
             if record_title(members[0]) not in (TRAIL, RECALLED):
                 large = range(len(members) if self.stores else 0)
                 handles = {n: self.handle(members[n].text) for n in large if history.costs[start + n] > _VIEW}
-                yield trace_of(members, handles, is_observed=observed(history, number, end))
+                yield trace_of(members, handles, is_observed=holds_observation(history, number, end))
 
 
 _MASKED: Final = Shortened(_COUNT_ALONE, 0, "contains a name that became known later", "masked")
 
 
 def _is_text(artifact: Artifact) -> bool:
-    """Return whether an artifact holds only texts that may be changed."""
+    """Return whether an artifact consists only of text that may be changed."""
     parts = artifact.content
     return isinstance(parts, str) or all(part.text is not None and part.editable for part in parts)
 

@@ -1,4 +1,4 @@
-"""Drop signed thinking blocks that no longer match the prompt before them."""
+"""Drop signed thinking blocks if the prompt before them has changed since, because the provider refuses these."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ if TYPE_CHECKING:
 _WINDOW: Final = "StableWindow"
 _BLANK: Final = Part("reasoning", "", signed=True)
 _MENDS: Final = ("RepairExchanges", "OrderByAuthority", "StartWithUser")
-"""Stages that decide once, when an artifact arrives: their changes were already made when the thinking was written."""
+"""Stages that change an artifact only when it arrives, so the prompt already had these changes when later thinking was
+signed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropStaleThinking:
-    """Drop the signed thinking that was written under a prompt which has been cut since.
+    """Drops signed thinking that was written before the latest cut.
 
-    Anthropic's models of 2026 bind each thinking block to everything before it and refuse it elsewhere ("Invalid
-    signature in thinking block. The block is bound to a different conversation"). Thinking that was written after the
-    cut is bound to the current prompt, and stays; texts that were masked or bounded already were so when first sent. If
-    a stage drops artifacts at any other time, what thinking was bound to is unknown, so all thinking after them is
-    dropped.
-    Thinking written before the provider refused a prompt as too long (`Stabilizer.tighten`) is dropped as well.
+    Anthropic's models of 2026 sign each thinking block together with everything before it, and refuse the block in
+    another prompt ("Invalid signature in thinking block. The block is bound to a different conversation"). Thinking
+    that was written after the latest cut was signed with the current prompt, so it stays. Texts that were masked or
+    shortened when they first appeared were sent so from the beginning and do not matter. If any other stage drops or
+    adds artifacts, it is unknown when it first did so, so all thinking that may be affected is dropped. Thinking from
+    before the provider refused a prompt as too long (`Stabilizer.tighten`) is dropped as well.
 
-    Adapters mark such thinking as `Part.signed` and leave out parts that are blank here. `stabilize_native`, and with
-    it every entry point of the adapters, appends this stage to the chain if a history contains signed thinking.
+    Adapters mark signed thinking by `Part.signed`, and do not write the parts that this stage makes blank. All entry
+    points of the adapters append this stage to the chain if a history contains signed thinking.
 
     Attributes:
-        everything: Drop all of it, because what it was bound to is unknown.
+        everything: Whether to drop all signed thinking, because it is unknown with which prompt it was signed.
     """
 
     everything: bool = False
     name: ClassVar[str] = "DropStaleThinking"
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the draft without the thinking of artifacts that were written before the latest cut."""
+        """Return the draft with stale thinking dropped; the draft itself if there is none."""
         if not any(_is_signed(artifact) for artifact in draft.artifacts):
             return draft
         stale = {key for change in draft.changes for key in _stale(draft, change)}
@@ -51,29 +52,35 @@ class DropStaleThinking:
 
 
 def _stale(draft: Draft, change: Change) -> set[int]:
-    """Return the artifacts, by `id()` of their roots, that were written before a change took effect."""
+    """Return the artifacts, as `id()` of their roots, whose thinking is stale because of the change of a stage."""
     if change.stage in _MENDS:
         return set()
-    if change.stage == _WINDOW and draft.changed_at is not None:  # an earlier cut may have come between
+    if change.stage == _WINDOW and draft.changed_at is not None:  # the exact position of the latest cut is known
         return {id(artifact.root) for artifact in draft.history[: draft.changed_at + 1]}
     kept = {id(artifact.root) for artifact in change.after}
     known = {id(artifact.root) for artifact in change.before}
     if not kept ^ known:
         return set()
-    # Everything after the first dropped artifact was written under another prompt.
+    # Thinking after the first dropped artifact was signed with a prompt that contained it.
     first = next((n for n, artifact in enumerate(change.before) if id(artifact.root) not in kept), 0)
     return {id(artifact.root) for artifact in change.before[first:]}
 
 
 def _before_late_authority(draft: Draft) -> set[int]:
-    """Return the artifacts before a late system or task artifact, which was moved to the front of the prompt."""
+    """Return the artifacts, as `id()` of their roots, before the last system or task artifact that arrived late.
+
+    Such an artifact is moved to the front of the prompt, which changes the prompt before all thinking.
+    """
     late = (p for p in range(len(draft.history) - 1, 0, -1) if draft.history[p].kind in AUTHORITY)
     end = next((p for p in late if draft.history[p - 1].kind not in AUTHORITY), 0)
     return {id(artifact.root) for artifact in draft.history[:end]}
 
 
 def _before_overflow(draft: Draft) -> set[int]:
-    """Return the artifacts from before the provider refused a prompt, after which all prompts became shorter."""
+    """Return the artifacts, as `id()` of their roots, from before the provider refused a prompt as too long.
+
+    All later prompts are shorter.
+    """
     overflow = draft.settings.overflow
     return set() if overflow is None else {id(artifact.root) for artifact in draft.history[: overflow.at]}
 

@@ -1,4 +1,4 @@
-"""Change artifacts one by one, each when it first appears."""
+"""The follower of stages that change artifacts one by one, each when it first appears in the history."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from ctxguard.draft import Action, Change, Draft, StageResult
 
 
 class EachFollower:
-    """Follow a history with a function that is called once for each artifact, in order.
+    """Calls a function once for each artifact of a growing history, in order, and keeps the results.
 
     Args:
-        change: returns the artifact itself or a changed copy. It may depend on earlier artifacts.
-        action: the action that the report names for changed artifacts.
-        reason: the reason, one for all or by `id()` of the original artifact.
+        change: Function that returns the artifact itself or a changed copy. The result may depend on earlier artifacts.
+        action: What was done to changed artifacts, for the report.
+        reason: Why artifacts were changed, for the report: one string for all, or a mapping by `id()` of the original
+            artifact.
 
     Attributes:
-        only_appends: whether the result for a longer history starts with the result for a shorter one.
-        changed: all artifacts so far, in their changed form.
+        only_appends: Whether the result for a longer history begins with the result for a shorter one.
+        changed: The result for each artifact so far.
     """
 
     only_appends = True
@@ -34,25 +35,25 @@ class EachFollower:
         self._first_change: int | None = None
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Take in the artifacts that are new in the draft."""
-        # In order and once: the change of an artifact may depend on earlier artifacts, never on later ones.
+        """Change the artifacts that are new in the draft."""
+        # Each is changed once, in order: a change may depend on earlier artifacts, but never on later ones.
         new = list(map(self.change, artifacts))
         if self._first_change is None and any(map(is_not, new, artifacts)):
             self._first_change = len(self.changed) + list(map(is_not, new, artifacts)).index(True)
         self.changed += new
 
     def forget_after(self, count: int) -> None:
-        """Forget all but the first `count` artifacts, for followers whose function can continue from there."""
+        """Forget all but the first `count` results. Only for functions that can continue from that artifact."""
         del self.changed[count:]
         if self._first_change is not None and self._first_change >= count:
             self._first_change = None
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft with the changed artifacts."""
-        return self.revised(draft)
+        """Return the draft with the changed artifacts. Subclasses may override this method and call `revise`."""
+        return self.revise(draft)
 
-    def revised(self, draft: Draft) -> Draft:
-        """Return the draft with the changed artifacts."""
+    def revise(self, draft: Draft) -> Draft:
+        """Return the draft with the changed artifacts; the draft itself if none was changed."""
         if self._first_change is None:
             return draft
         return draft.changed(Change(draft.artifacts, tuple(self.changed), self.action, self.reason))

@@ -1,7 +1,8 @@
-"""Compare texts by meaning: by static word embeddings, or by any embedding of the caller.
+"""Compare texts by meaning, with static word embeddings or with any embedding model of the caller.
 
-The extra `semantic` installs wordllama (MIT, 16 MB), whose weights are part of its wheel: nothing is downloaded, and
-torch is not needed. An embedding is the mean over the tokens of a text, so it takes some microseconds a message.
+The extra `semantic` installs wordllama (MIT license, 16 MB). Its weights are part of the wheel, so nothing is
+downloaded, and torch is not needed. Its embedding of a text is the mean over all tokens, which takes a few microseconds
+for a message.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ if TYPE_CHECKING:
 
 Vector: TypeAlias = Sequence[float]
 Embedder: TypeAlias = Callable[[list[str]], Iterable[Vector]]
-"""Take texts and return one vector for each."""
+"""A function that returns one vector for each of a list of texts."""
 _MOST_CHARS: Final = 4_000
-"""Characters of a text that are embedded: the longer a text, the less the mean of its words identifies it."""
+"""Number of characters at the start of a text that are embedded. The longer a text, the less distinctive is the mean of
+its words."""
 _AT_ONCE: Final = 256
-"""Texts that are embedded in one call."""
+"""Maximum number of texts in one call of an embedder."""
 
 
 @runtime_checkable
 class Embeddings(Protocol):
-    """The methods of `langchain_core.embeddings.Embeddings` that are used."""
+    """The part of `langchain_core.embeddings.Embeddings` that is used."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector for each text."""
@@ -48,12 +50,12 @@ def find_embedder(embed: Embed) -> Embedder:
     """Return the function that embeds texts.
 
     Args:
-        embed: any callable, sync or async, from a list of texts to their vectors; an `Embeddings` of `langchain_core`;
-            or `static`, the static embeddings of the extra `semantic`.
+        embed: A sync or async callable that returns one vector for each of a list of texts; an `Embeddings` object of
+            `langchain_core`; or `"static"` for the static embeddings of the extra `semantic`.
 
     Raises:
-        ConfigError: `embed` is none of these.
-        ImportError: `static` is given and the extra is not installed.
+        ConfigError: If `embed` is none of these.
+        ImportError: If `embed` is `"static"` and the extra is not installed.
     """
     if embed == "static":
         return static_embedder()
@@ -70,23 +72,23 @@ def find_embedder(embed: Embed) -> Embedder:
 
 @cache
 def static_embedder() -> Embedder:
-    """Return the embedder of wordllama, loaded from the installed package alone.
+    """Return the embedder of wordllama, loaded from the installed package without network access.
 
     Raises:
-        ImportError: the extra is not installed.
+        ImportError: If the extra is not installed.
     """
     with extra("semantic", "semantic recall needs an extra"):
         import wordllama
-    # Weights and tokenizer are files of the package, but it looks for the tokenizer in its cache folder only.
+    # wordllama looks for its tokenizer only in the cache folder, so that is set to the package, which contains it.
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
     return lambda texts: model.embed(texts, norm=True)
 
 
 class Embedding:
-    """Embed each text once: vectors are remembered, and saved in a store if there is one.
+    """Embeds each text once: vectors are cached in memory, and in a store if one is given.
 
-    Only vectors of an embedding with its own name are stored: vectors of unnamed functions could be confused, and
-    static embeddings are computed faster than they are read.
+    The store is not used for functions without a name, such as lambdas, because their vectors could be confused with
+    those of others. Nor is it used for static embeddings, which are faster to compute than to read.
     """
 
     def __init__(self, embed: Embed, store: Store | None = None) -> None:
@@ -97,43 +99,45 @@ class Embedding:
         self._known: TextCache[array[float]] = TextCache()
 
     def vectors(self, texts: Sequence[str], *, dry: bool = False) -> Generator[Ask, object, list[array[float]]]:
-        """Return one vector of length 1 for the beginning of each text; unknown ones are requested from the embedder.
+        """Return a vector of length 1 for the first 4,000 characters of each text, from a cache or from the embedder.
 
-        In a dry run nothing is written to the store.
+        Args:
+            texts: The texts.
+            dry: Whether this is a dry run, in which nothing is written to the store.
 
         Raises:
-            ConfigError: the embedder does not return one vector for each text.
+            ConfigError: If the embedder does not return one vector for each text.
         """
         clipped = [text[:_MOST_CHARS] or " " for text in texts]
         found: dict[str, array[float]] = {}
         for text in dict.fromkeys(clipped):
             known = self._known.get(text)
             if known is None and self._store is not None:
-                known = yield from self._stored(text, self._store)
+                known = yield from self._load(text, self._store)
             if known is not None:
                 found[text] = known
         missing = [text for text in dict.fromkeys(clipped) if text not in found]
-        # in batches: embedding services limit the texts of a request
+        # Embedding services limit the number of texts in a request.
         for begin in range(0, len(missing), _AT_ONCE):
-            found.update((yield from self._embedded(missing[begin : begin + _AT_ONCE], dry=dry)))
+            found.update((yield from self._embed_batch(missing[begin : begin + _AT_ONCE], dry=dry)))
         for text, vector in found.items():
             self._known.put(text, vector)
         return [found[text] for text in clipped]
 
-    def _stored(self, text: str, store: Store) -> Generator[Ask, object, array[float] | None]:
+    def _load(self, text: str, store: Store) -> Generator[Ask, object, array[float] | None]:
         try:
             value = yield Ask(store.get, (self._namespace, handle_of(text)), is_read=True)
         except StoreError:
-            return None  # the vector is computed again: an unavailable store must not end a run
+            return None  # the vector is computed again, so that the call succeeds even if the store is unavailable
         vector = array("f")
         if isinstance(value, bytes) and value and len(value) % vector.itemsize == 0:
             vector.frombytes(value)
             return vector
         return None
 
-    def _embedded(self, texts: list[str], *, dry: bool) -> Generator[Ask, object, dict[str, array[float]]]:
+    def _embed_batch(self, texts: list[str], *, dry: bool) -> Generator[Ask, object, dict[str, array[float]]]:
         given = yield Ask(self._embed, (texts,), is_read=True)
-        vectors = [_normalized(vector) for vector in cast("Iterable[Vector]", given)]
+        vectors = [_normalize(vector) for vector in cast("Iterable[Vector]", given)]
         if len(vectors) != len(texts):
             raise ConfigError(f"embed returned {len(vectors)} vectors for {len(texts)} texts", setting="embed")
         if self._store is not None and not dry:
@@ -143,10 +147,12 @@ class Embedding:
 
 
 class SemanticIndex:
-    """Score documents against a query by the cosine of their vectors, which have length 1.
+    """Scores documents by the cosine similarity of their vectors to the vector of a query. All have the length 1.
+
+    Documents are numbered from 0 in the order in which they are added.
 
     Raises:
-        ImportError: numpy is not installed; it is part of the extra `semantic`.
+        ImportError: If numpy is not installed; it is part of the extra `semantic`.
     """
 
     def __init__(self) -> None:
@@ -160,10 +166,10 @@ class SemanticIndex:
         return self._size
 
     def extend(self, vectors: Sequence[array[float]]) -> None:
-        """Take in more documents.
+        """Add documents by their vectors.
 
         Raises:
-            ConfigError: the vectors are not all of the same size.
+            ConfigError: If the vectors are not all of the same size.
         """
         if not vectors:
             return
@@ -171,7 +177,7 @@ class SemanticIndex:
         if any(len(vector) != width for vector in vectors) or (self._size and width != self._rows.shape[1]):
             raise ConfigError("embed returned vectors of different sizes", setting="embed")
         end = self._size + len(vectors)
-        # capacity doubles, so that the total cost of growing is linear
+        # The capacity is doubled, so that the total time for growing is linear in the number of documents.
         if end > len(self._rows):
             rows: Any = self._numpy.zeros((max(2 * len(self._rows), end), width), dtype=self._numpy.float32)
             if self._size:
@@ -181,10 +187,10 @@ class SemanticIndex:
         self._size = end
 
     def matches(self, query: array[float]) -> dict[int, float]:
-        """Return the scores of all documents by their number, from -1 to 1.
+        """Return the score of each document, from -1 to 1, by number.
 
         Raises:
-            ConfigError: the query is not of their size.
+            ConfigError: If the size of the query's vector differs from that of the documents' vectors.
         """
         if not self._size:
             return {}
@@ -195,7 +201,7 @@ class SemanticIndex:
 
 
 def _name_of(embed: object) -> str:
-    """Return a name that distinguishes the vectors of an embedding from those of others; empty if there is none."""
+    """Return a name under which vectors of an embedding model or function can be stored; empty if it has none."""
     model = getattr(embed, "model", None) or getattr(embed, "model_name", None)
     if isinstance(model, str):
         return f"{type(embed).__name__}:{model}"
@@ -203,7 +209,7 @@ def _name_of(embed: object) -> str:
     return "" if "<" in name else name
 
 
-def _normalized(vector: Vector) -> array[float]:
+def _normalize(vector: Vector) -> array[float]:
     try:
         values = array("f", map(float, vector))
     except (TypeError, ValueError) as error:

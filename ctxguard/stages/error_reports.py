@@ -1,6 +1,7 @@
-"""Recognize messages that report an error: by a flag of the framework, or by how errors are written.
+"""Recognize messages that report an error, by a flag that the framework sets or by patterns in the text.
 
-The word "error" alone is weak evidence (`0 errors found`, `error handling`), so each pattern is a form of error report.
+The word "error" alone is weak evidence (`0 errors found`, `error handling`), so each pattern describes a typical way in
+which programs and people report an error.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LABEL: Final = re.compile(
     r"|\A\W*(?!.*\b(?:no|zero|without|any|0|ignore)\b)(?:[\w'-]+ ){0,4}error\W*\Z",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Headings, tags and fields by which tools and programs label an error, and a text that says no more than that."""
+"""Headings, tags, and fields by which programs label an error; also a message that consists of such a label alone."""
 _SAID: Final = re.compile(
     r"\berror (?:code )?#?[45]\d\d\b"
     r"|\b(?:introduced|encountered|hit|got) (?:an?|new|the following) (?:[\w-]+ )?errors?\b"
@@ -73,31 +74,32 @@ _SIGNS: Final = (
         re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?|status(?: code)?)[ :=]+[45]\d\d\b", re.IGNORECASE).search,
     ),
 )
-"""How errors are written, each with words without which it need not be searched for: most texts have none of them."""
+"""Patterns of error reports, each with words of which at least one occurs in every text that matches. Most texts
+contain none of these words, so the pattern does not need to be tried."""
 _SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
 
 
 def reports_error(artifact: Artifact) -> bool:
-    """Return whether an artifact reports an error, by a flag of its framework's message or by its text."""
+    """Return whether a message or tool output reports an error, by a flag of the framework or by its text."""
     if artifact.kind not in _SPOKEN:
         return False
     return is_flagged(artifact) or _holds_error(artifact.text)
 
 
 def is_flagged(artifact: Artifact) -> bool:
-    """Return whether the framework's message marks an artifact as an error."""
+    """Return whether the native message from which an artifact was read is flagged as an error."""
     return any(map(_marks_error, _natives(artifact.root.source)))
 
 
 def _holds_error(text: str) -> bool:
-    # Words first: searching for a substring is far cheaper than matching a regular expression.
+    # The words are tried first: searching for a substring is much faster than matching a regular expression.
     folded = text.casefold()
     return any(search(text) for words, search in _SIGNS if any(word in folded for word in words))
 
 
 def _natives(source: object) -> Iterator[object]:
-    """Yield the native message that an artifact comes from, or the part of it."""
-    # Adapters whose messages are several artifacts wrap them; others keep the message itself as the source.
+    """Yield the native message from which an artifact was read, and the parts of that message that belong to it."""
+    # If a message can be read as several artifacts, the adapter wraps the message; otherwise it is the source itself.
     message = getattr(source, "message", source)
     if message is None:
         return
@@ -105,12 +107,16 @@ def _natives(source: object) -> Iterator[object]:
     inside = _field(message, "parts") or _field(message, "content")
     indexes = getattr(source, "indexes", None)
     if isinstance(inside, list | tuple) and indexes is not None:
-        # Several artifacts may come from one message; only the parts of this artifact count.
+        # `indexes` are the parts that belong to this artifact; the others belong to other artifacts.
         yield from (inside[index] for index in indexes if 0 <= index < len(inside))
 
 
 def _marks_error(native: object) -> bool:
-    """Return whether LangChain (`status`), Anthropic, MCP (`is_error`) or PydanticAI (retry parts) flag an error."""
+    """Return whether a native message or part is flagged as an error.
+
+    The flags are those of LangChain (`status`), Anthropic (`is_error`), MCP (`isError`), and Pydantic AI (retry parts
+    and `outcome`).
+    """
     return (
         _field(native, "status") == "error"
         or _field(native, "is_error") is True

@@ -1,4 +1,4 @@
-"""Drop artifacts whose lifetime is over."""
+"""Drop artifacts when their lifetime ends: after a number of turns, or at an event."""
 
 from __future__ import annotations
 
@@ -12,46 +12,47 @@ from ctxguard.history import Exchange, exchanges, is_asked
 
 
 class ExpireLifetimes:
-    """Drop artifacts whose lifetime is over, each with its whole exchange.
+    """Drops each exchange that contains an artifact whose lifetime has ended.
 
-    A lifetime `until` a name ends when a later artifact carries that event, or a later exchange has a result of the
-    tool of that name: `{"snapshot": Lifetime(until="snapshot")}` keeps the latest snapshot.
+    A lifetime `until` a name ends when a later artifact lists that name in its `events`, or when a later exchange has a
+    result of the tool with that name. For example, `{"snapshot": Lifetime(until="snapshot")}` keeps only the latest
+    snapshot. Pinned artifacts never expire, and neither does an open exchange, whose tool calls have no results yet.
 
     Args:
-        rules: lifetimes by kind (`"tool"`) or by name of the tool, for artifacts without their own lifetime; a tool's
-            name takes precedence over the kind.
+        rules: Lifetimes of artifacts without their own, by name of the tool or by kind (such as `"tool"`). The name of
+            a tool takes precedence over the kind.
 
     Raises:
-        ConfigError: a rule is not a `Lifetime`, or a key is not a name.
+        ConfigError: If `rules` is not a mapping, or a value in it is not a `Lifetime`.
     """
 
     name = "ExpireLifetimes"
 
     def __init__(self, rules: Mapping[str, Lifetime] | None = None) -> None:
-        self.rules = _lifetimes({} if rules is None else rules)
+        self.rules = _parse_rules({} if rules is None else rules)
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the draft without the artifacts that have expired."""
+        """Return the draft without expired exchanges."""
         if not self.rules and not any(map(attrgetter("lifetime"), draft.artifacts)):
             return draft
         ages = _ages(draft.artifacts)
         found = exchanges(draft.artifacts)
         last_seen = {event: position for position, one in enumerate(draft.artifacts) for event in one.events}
         last_results = _last_results(found)
-        gone: dict[int, str] = {}
+        expired: dict[int, str] = {}
         for exchange in found:
-            why = self._over(exchange, ages, last_seen, last_results)
-            # An open exchange is still waiting for results; providers refuse a call without one.
+            why = self._why_expired(exchange, ages, last_seen, last_results)
+            # An open exchange still waits for results, which could not be sent without their calls.
             if why and not exchange.open:
-                gone.update((id(artifact), why) for artifact in exchange.artifacts)
-        return draft.revise((a for a in draft.artifacts if id(a) not in gone), reason=gone)
+                expired.update((id(artifact), why) for artifact in exchange.artifacts)
+        return draft.revise((a for a in draft.artifacts if id(a) not in expired), reason=expired)
 
-    def _over(
+    def _why_expired(
         self, exchange: Exchange, ages: list[int], last_seen: Mapping[str, int], last_results: Mapping[str, int]
     ) -> str:
         for artifact, position in zip(exchange.artifacts, exchange.positions, strict=True):
             lifetime = artifact.lifetime or self._by_rule(artifact, exchange)
-            # The caller's pin takes precedence over any rule.
+            # A pin takes precedence over a lifetime.
             if lifetime is None or artifact.pinned:
                 continue
             if lifetime.turns is not None and ages[position] >= lifetime.turns:
@@ -59,7 +60,7 @@ class ExpireLifetimes:
             if lifetime.until is None:
                 continue
             if (
-                # A result counts from the beginning of its exchange, so parallel results are equally new.
+                # Parallel results in one exchange are equally new, so positions of exchanges are compared.
                 last_seen.get(lifetime.until, -1) > position
                 or last_results.get(lifetime.until, -1) > exchange.positions[0]
             ):
@@ -71,28 +72,28 @@ class ExpireLifetimes:
             return None
         if artifact.kind is Kind.TOOL:
             name = _tool_of(artifact, exchange)
-            # The more specific rule first: a tool may have a longer lifetime than tools in general.
+            # The name comes first, because it is more specific than the kind.
             if name in self.rules:
                 return self.rules[name]
         return self.rules.get(artifact.kind.value)
 
 
-def _lifetimes(rules: object) -> dict[str, Lifetime]:
+def _parse_rules(rules: object) -> dict[str, Lifetime]:
     if not isinstance(rules, Mapping):
-        raise _refused(rules, "dict")
+        raise _config_error(rules, "dict")
     for lifetime in rules.values():
         if not isinstance(lifetime, Lifetime):
-            raise _refused(lifetime, "Lifetime")
+            raise _config_error(lifetime, "Lifetime")
     return dict(rules)
 
 
-def _refused(given: object, wanted: str) -> ConfigError:
+def _config_error(given: object, expected: str) -> ConfigError:
     example = "{'search': Lifetime(turns=2)}"
-    return ConfigError(f"lifetimes are a dict such as {example}; {given!r} is not a {wanted}", setting="lifetimes")
+    return ConfigError(f"lifetimes are a dict such as {example}; {given!r} is not a {expected}", setting="lifetimes")
 
 
 def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
-    """Return how many turns have begun since each artifact came; messages written by stages begin no turn."""
+    """Return how many turns have begun since each artifact. Messages that stages wrote begin no turn."""
     total = 0
     turns = []
     for artifact in artifacts:
@@ -102,7 +103,7 @@ def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
 
 
 def _last_results(found: Sequence[Exchange]) -> dict[str, int]:
-    """Return, for each tool, where the exchange with its latest result begins, so parallel results are equally new."""
+    """Return for each tool the position at which the exchange with its latest result begins."""
     return {
         name: exchange.positions[0]
         for exchange in found

@@ -1,7 +1,8 @@
-"""Tools of common agents that read and edit files, as data, and which exchanges are stale because of their calls.
+"""The tools with which common agents read and edit files, and the stale exchanges among their calls.
 
-An exchange is stale if a later one supersedes it: its files were read again or edited since, or the same calls had the
-same outputs. Calls are recognized by tool name and arguments, never by the output.
+An exchange is stale if later exchanges supersede it: the files that it read were read again or edited since, or the
+same calls were repeated with the same outputs. Whether a call reads or edits a file is recognized by the name of the
+tool and the arguments, never by the output.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _ROLES: Final[Mapping[str, FileRole]] = {
 _COMMANDS: Final[Mapping[str, FileRole]] = {
     "view": "read", "create": "edit", "str_replace": "edit", "insert": "edit", "undo_edit": "edit",
 }  # fmt: skip
-"""The argument `command` of the editors of Anthropic, swe-agent and OpenHands."""
+"""Roles by the argument `command` of the edit tools of Anthropic, swe-agent, and OpenHands."""
 _PATHS: Final = (
     "path", "file_path", "filepath", "filePath", "absolute_path", "filename", "file_name", "file", "target_file",
     "relative_path", "notebook_path", "paths", "files",
@@ -54,12 +55,12 @@ _WRITTEN: Final = re.compile(r"(?:cat|tee)(?: -a)? >{0,2} ?([^\s;&|<>]+) <<|sed 
 
 @dataclass(frozen=True, slots=True)
 class FileUse:
-    """Describe the effect of a call on a file.
+    """A file that a call reads or edits.
 
     Attributes:
-        role: `read` or `edit`.
-        path: of the file, as written in the call.
-        part: the part that is read; empty for the whole file.
+        role: Whether the call reads or edits the file: `read` or `edit`.
+        path: The path of the file as written in the call.
+        part: The arguments that select a part of the file to read, such as line numbers; empty for the whole file.
     """
 
     role: FileRole
@@ -68,18 +69,23 @@ class FileUse:
 
 
 def uses_of(exchange: Sequence[Artifact], own: Mapping[str, FileRole]) -> list[list[FileUse]]:
-    """Return the effect of each call of an exchange on files; nothing for failed calls."""
+    """Return the files that each call of an exchange reads or edits; an empty list for failed calls.
+
+    Args:
+        exchange: The artifacts of the exchange.
+        own: Roles of further tools, by name.
+    """
     calls = exchange[0].calls
     failed = {a.answers for a in exchange[1:] if outcome_of(a.text, ran=False, flagged=is_flagged(a)).failed}
     return [[] if call.id in failed else file_uses(call, own) for call in calls]
 
 
 def file_uses(call: ToolCall, own: Mapping[str, FileRole]) -> list[FileUse]:
-    """Return the effect of a call on files, as far as its arguments reveal it.
+    """Return the files that a call reads or edits, as far as the arguments reveal them.
 
     Args:
-        call: the call.
-        own: roles of further tools, by name.
+        call: The call.
+        own: Roles of further tools, by name.
     """
     try:
         arguments = json.loads(call.arguments)
@@ -90,14 +96,14 @@ def file_uses(call: ToolCall, own: Mapping[str, FileRole]) -> list[FileUse]:
     command = arguments.get("command", arguments.get("cmd", arguments.get("patch", arguments.get("input"))))
     if isinstance(command, list):
         command = str(command[-1]) if command else ""
-    # `mcp__filesystem__read_file`, `functions.read_file`
+    # Prefixes are removed, as in `mcp__filesystem__read_file` or `functions.read_file`.
     name = re.split(r"__|[.:/]", call.name)[-1].lower()
     role = own.get(call.name) or (_COMMANDS.get(command) if isinstance(command, str) else None) or _ROLES.get(name)
     paths = list(_paths(arguments))
     if role is not None and paths:
         part = {k: v for k, v in arguments.items() if k not in _PATHS and k not in _TEXTS and k != "command"}
-        return [FileUse(role, path, _spelled(part) if role == "read" else "") for path in paths]
-    return list(_of_command(command)) if isinstance(command, str) else []
+        return [FileUse(role, path, _key_of_part(part) if role == "read" else "") for path in paths]
+    return list(_uses_of_command(command)) if isinstance(command, str) else []
 
 
 def _paths(arguments: Mapping[str, object]) -> Iterator[str]:
@@ -108,8 +114,8 @@ def _paths(arguments: Mapping[str, object]) -> Iterator[str]:
                 yield path.removeprefix("./")
 
 
-def _of_command(command: str) -> Iterator[FileUse]:
-    """Yield the effects of a shell command on files, if the command has no other effect."""
+def _uses_of_command(command: str) -> Iterator[FileUse]:
+    """Yield the files that a shell command edits, or reads if it does nothing but show a file."""
     for path in _PATCHED.findall(command):
         yield FileUse("edit", path)
     for match in _WRITTEN.finditer(command):
@@ -120,17 +126,17 @@ def _of_command(command: str) -> Iterator[FileUse]:
         yield FileUse("read", shown[1].removeprefix("./"), "" if whole else command.strip())
 
 
-def _spelled(part: Mapping[str, object]) -> str:
+def _key_of_part(part: Mapping[str, object]) -> str:
     told = {key: value for key, value in part.items() if value is not None}
     return json.dumps(told, sort_keys=True, default=str) if told else ""
 
 
 def stale_among(exchanges: Iterable[tuple[int, Sequence[Artifact]]], own: Mapping[str, FileRole]) -> set[int]:
-    """Return the numbers of the stale exchanges: superseded reads, and equal calls with equal outputs.
+    """Return the numbers of the stale exchanges, see the module docstring.
 
     Args:
-        exchanges: the numbers and the artifacts, in order.
-        own: roles of further tools, by name.
+        exchanges: The number and the artifacts of each exchange, in order.
+        own: Roles of further tools, by name.
     """
     stale: set[int] = set()
     newer: set[tuple[str, str]] = set()
@@ -148,7 +154,12 @@ def stale_among(exchanges: Iterable[tuple[int, Sequence[Artifact]]], own: Mappin
 
 
 def _is_stale(uses: Sequence[FileUse], newer: set[tuple[str, str]]) -> bool:
-    """Return whether a call only reads, and its files were edited since, or read again in the same part or whole."""
+    """Return whether a call only reads files, and each was later edited, read in full, or read in the same part.
+
+    Args:
+        uses: The files that the call reads or edits.
+        newer: Path and part of all later uses; the part is empty for edits and for whole files.
+    """
     return bool(uses) and all(
         use.role == "read" and ((use.path, "") in newer or (use.path, use.part) in newer) for use in uses
     )

@@ -1,4 +1,4 @@
-"""Rank texts by the words that they share with a query (BM25), in any script."""
+"""Rank documents by the words that they share with a query (BM25), in any script."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from math import log
 from typing import Final, TypeAlias
 
 Document: TypeAlias = tuple[str, ...]
-"""The texts of one item that is ranked as a whole."""
+"""The strings that belong to one document, such as the messages of an exchange."""
 
 _SPACELESS: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
 )
-"""The scripts that write no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+"""Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, and Chinese."""
 _MARKS: Final = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u0670\u0900-\u0963\u0970-\u0dff"
-"""Accents, points and vowel signs, which occur inside words but are not letters: Latin, Hebrew, Arabic, Indic."""
+"""Accents, points, and vowel signs inside words, which are not letters: of Latin, Hebrew, Arabic, and Indic scripts."""
 _RUN: Final = re.compile(rf"([{_SPACELESS}]+)|(?:(?![{_SPACELESS}])[^\W_]|[{_MARKS}])+")
 _BETWEEN: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
-"""The separators between words, in ASCII."""
+"""A translation table that replaces all ASCII characters except letters and digits with spaces."""
 _MOST_TERMS: Final = 64
-"""Terms of a query that are looked up, the rarest; a pasted log would otherwise match half of the index."""
+"""Number of a query's rarest terms that are looked up. With all terms, a pasted log would match half of the index."""
 _MOST_FOUND: Final = 2_000
-"""Most documents that are scored for a query, those with its rarest terms: the limit of the work of a turn."""
+"""Approximate number of term occurrences that are scored for a query, which limits the time for a turn."""
 _LEAST: Final = 0.01
-"""Weight of a word that half of the documents contain: it decides only where no other word does."""
+"""Weight of a word that half of the documents or more contain. Such a word only decides between equal scores."""
 PASSAGE: Final = 400
-"""Characters of a passage of a long text, about."""
+"""Approximate number of characters in a passage of a long text."""
 _ENDINGS: Final = re.compile(r"(?<=[a-z]{3})(?:ies|ing|ed|es|s|y|e)$")
 
 
 def words(text: str) -> list[str]:
     """Return the words of a text in any script, normalized for comparison.
 
-    Scripts without spaces between words are split into characters and overlapping pairs, as search engines do: a pair
-    is about as rare as a word, and some words are a single character.
+    Text in scripts without spaces between words is split into characters and overlapping pairs of characters, as search
+    engines do: some words are a single character, and a pair is about as rare as a word of other scripts.
     """
     folded = text.casefold()
     if folded.isascii():
@@ -51,45 +51,47 @@ def words(text: str) -> list[str]:
 
 
 class LexicalIndex:
-    """Score documents against a query by BM25, times 1 - r² if a share r of a document are words of the query.
+    """Scores documents against a query by BM25. Documents are numbered from 0 in the order in which they are added.
 
-    So an earlier copy of a question does not rank above its answer. Documents are added one at a time, numbered from 0.
+    The BM25 score is multiplied by 1 - r², where r is the share of a document's words that occur in the query. So an
+    earlier copy of a question does not rank above the answer.
 
-    k1 = 1.2 and b = 0.75, the usual values (https://en.wikipedia.org/wiki/Okapi_BM25); English endings are removed, so
-    that most forms of a word match. A word in half of the documents or more hardly counts: every question has it.
+    The constants have the usual values, k1 = 1.2 and b = 0.75 (https://en.wikipedia.org/wiki/Okapi_BM25). English
+    endings are removed, so that most forms of a word match. Words that half of the documents or more contain have
+    almost no weight.
     """
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
-        self._found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._postings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         self._sizes: list[int] = []
         self._total = 0
 
     def add(self, document: Document) -> None:
-        """Add one document."""
+        """Add one document; its words are indexed at the next query."""
         self.documents.append(document)
 
     def rewind(self, count: int) -> None:
         """Forget all but the first `count` documents."""
         for number in range(count, len(self._sizes)):
             for term in set(chain.from_iterable(map(_terms, self.documents[number]))):
-                found = self._found[term]
+                found = self._postings[term]
                 del found[bisect_left(found, (count,)) :]
                 if not found:
-                    del self._found[term]
+                    del self._postings[term]
         self._total -= sum(self._sizes[count:])
         del self.documents[count:], self._sizes[count:]
 
     def matches(self, query: str) -> dict[int, float]:
-        """Return the scores of the documents that share a word with the query, by their number; higher is better."""
-        self._read()
-        found = {term: self._found[term] for term in set(_terms(query)) if term in self._found}
+        """Return the score of each document that shares a word with the query, by number; higher is better."""
+        self._index_new()
+        found = {term: self._postings[term] for term in set(_terms(query)) if term in self._postings}
         sizes, looked_at = self._sizes, 0
-        # Every turn of a conversation passes here thousands of times: lists take half the time of dictionaries.
+        # This loop runs thousands of times in each turn; lists take half the time of dictionaries.
         scores, repeated = [0.0] * len(sizes), [0] * len(sizes)
         per_word = 1.2 * 0.75 * max(1, len(sizes)) / max(1, self._total)  # k1 · b, by the mean size
         for term in sorted(found, key=lambda term: (len(found[term]), term))[:_MOST_TERMS]:
-            # Frequent words match nearly every document: expensive, and of little information.
+            # The remaining words match so many documents that they are expensive and tell little.
             looked_at += len(found[term])
             if looked_at > max(_MOST_FOUND, len(found[term])):
                 break
@@ -101,19 +103,22 @@ class LexicalIndex:
         return {n: score * (1 - share * share) for n, score, share in matched}
 
     def worth(self, query: str) -> float:
-        """Return what a document with nothing but the words of a query would score, once it is long."""
+        """Return the score that a query can reach at most: that of a long document which repeats only its words.
+
+        The factor 1 - r² of `matches` is left out. Callers compare the result with the score of the best match.
+        """
         return 2.2 * sum(map(self._rarity, set(_terms(query))))
 
     def _rarity(self, term: str) -> float:
-        found = len(self._found.get(term, ()))
+        found = len(self._postings.get(term, ()))
         return max(_LEAST, log((len(self._sizes) - found + 0.5) / (found + 0.5)))
 
-    def _read(self) -> None:
-        """Index the words of the documents that were added since the last query."""
+    def _index_new(self) -> None:
+        """Index the words of all documents that were added since the last query."""
         for number in range(len(self._sizes), len(self.documents)):
             terms = Counter(chain.from_iterable(map(_terms, self.documents[number])))
             for term, times in terms.items():
-                self._found[term].append((number, times))
+                self._postings[term].append((number, times))
             self._sizes.append(terms.total())
             self._total += self._sizes[-1]
 
@@ -128,7 +133,7 @@ def _stem(word: str) -> str:
 
 
 def passages_of(text: str, size: int) -> list[str]:
-    """Return a text in passages of whole lines, of at most about `size` characters; longer lines are divided."""
+    """Split a text into passages of whole lines, of at most about `size` characters. Longer lines are divided."""
     passages = [""]
     for line in text.splitlines():
         for begin in range(0, max(len(line), 1), size):
@@ -140,7 +145,16 @@ def passages_of(text: str, size: int) -> list[str]:
 
 
 def passages_for(texts: Sequence[str], query: str, *, most: int = 5) -> list[tuple[int, str]]:
-    """Return the passages of some texts that match a query best, the best first, each with the number of its text."""
+    """Return the passages that match a query best, the best first.
+
+    Args:
+        texts: The texts, each of which is split into passages.
+        query: The query.
+        most: Maximum number of passages.
+
+    Returns:
+        Pairs of the index of the text and the passage.
+    """
     placed = [(number, passage) for number, text in enumerate(texts) for passage in passages_of(text, PASSAGE)]
     index = LexicalIndex()
     for _, passage in placed:

@@ -1,4 +1,4 @@
-"""Mask personal data in everything that is sent."""
+"""Mask personal data in the texts that are sent to the provider."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ _REASON: Final = "holds personal data"
 
 
 class MaskPII(FollowedStage):
-    """Mask every text by the active rules: contents, tool-call arguments, citations, metadata. System prompts too.
+    """Masks personal data in all texts: contents (including system prompts), call arguments, citations, and metadata.
 
-    Ids and names are never changed; the check `NoPII` searches them.
+    Ids, tool names, and the names of participants are never changed; the check `NoPII` reports personal data in them.
 
-    A placeholder in the text of a person or a tool is escaped where it could be restored, so that nobody gets a value
-    out of a vault by writing its placeholder. Placeholders that the model writes stay, unless a person or a tool wrote
-    the same one earlier. A masked artifact is a function of itself and of the artifacts before it, so it never changes
-    from turn to turn. With rules that learn names (`ctxguard.pii.PEOPLE`) it changes at a cut, where names that were
-    learned since are masked in it.
+    If values can be restored from a vault, a placeholder that a user or a tool wrote is escaped, so that nobody obtains
+    a value by writing its placeholder. Placeholders that the model wrote stay, unless a user or a tool wrote the same
+    one earlier.
+
+    How an artifact is masked depends only on the artifact and on earlier ones, so it does not change from turn to turn.
+    Rules that learn names (`ctxguard.pii.PEOPLE`) are the exception: at a cut, names that were learned since are masked
+    in older texts as well.
 
     Args:
-        rules: one detector or several; None means `ctxguard.pii.STANDARD`.
-        masker: your own masker (strategies, vault), instead of `rules`.
+        rules: A detector, or a sequence of detectors; None means `ctxguard.pii.STANDARD`.
+        masker: A masker with its own rules, strategies, and vault, in place of `rules`.
 
     Raises:
-        ConfigError: both are given, a rule is not a detector, or the masker is not a masker.
+        ConfigError: If both `rules` and `masker` are given, a rule is not a detector, or `masker` is not a `Masker`.
     """
 
     name = "MaskPII"
@@ -44,13 +46,13 @@ class MaskPII(FollowedStage):
     def __init__(self, rules: Detector | Sequence[Detector] | None = None, *, masker: Masker | None = None) -> None:
         if rules is not None and masker is not None:
             raise ConfigError("give rules or a masker, not both: a masker has rules of its own", setting="masker")
-        # Check now: at the first call, the traceback would point into the caller's agent framework.
-        self._rules = _detectors(rules)
-        self._masker = None if masker is None else _wanted(masker)
+        # Checked here, because at the first call the traceback would point into the caller's agent framework.
+        self._rules = _parse_rules(rules)
+        self._masker = None if masker is None else _require_masker(masker)
 
     @property
     def masker(self) -> Masker:
-        """The masker, created on first use."""
+        """The masker of this stage, created on first use."""
         if self._masker is None:
             from ctxguard.pii import STANDARD
 
@@ -58,67 +60,68 @@ class MaskPII(FollowedStage):
         return self._masker
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return the follower that masks one conversation as it grows."""
+        """Return the follower that masks the artifacts of one conversation."""
         return _Masking(self.masker)
 
 
 class MaskMessages(FollowedStage):
-    """Mask only messages of people and the model: instructions, tool outputs and calls keep their numbers.
+    """Masks only the contents of user and assistant messages, not system prompts, tool outputs, or call arguments.
 
-    For rules as broad as `ctxguard.pii.DIGITS`; a `MaskPII` after it masks personal data everywhere.
+    For rules as broad as `ctxguard.pii.DIGITS`, which would mask all longer numbers in tool outputs and calls. Add a
+    `MaskPII` stage after it to mask personal data everywhere.
 
     Args:
-        rules: one detector or several.
+        rules: A detector, or a sequence of detectors.
 
     Raises:
-        ConfigError: a rule is not a detector.
+        ConfigError: If a rule is not a detector.
     """
 
     name = "MaskMessages"
 
     def __init__(self, rules: Detector | Sequence[Detector]) -> None:
-        self._rules = _detectors(rules) or ()
+        self._rules = _parse_rules(rules) or ()
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return the follower that masks one conversation as it grows."""
+        """Return the follower that masks the artifacts of one conversation."""
         return _MaskingMessages(_shared_masker(self._rules))
 
 
 class _MaskingMessages(EachFollower):
-    """Mask the messages of one conversation, each once."""
+    """The follower of `MaskMessages`. Masks each message of a conversation once."""
 
     def __init__(self, masker: Masker) -> None:
         session = masker.session()
-        super().__init__(lambda a: _masked_words(a, session), action="masked", reason=_REASON)
+        super().__init__(lambda a: _mask_message(a, session), action="masked", reason=_REASON)
         self._detectors = masker.detectors
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft with its messages masked, and the rules recorded for the check."""
-        return replace(self.revised(draft), message_detectors=(*draft.message_detectors, *self._detectors))
+        """Return the draft with its messages masked, and with the rules noted for the check `NoPII`."""
+        return replace(self.revise(draft), message_detectors=(*draft.message_detectors, *self._detectors))
 
 
 class _Masking(EachFollower):
-    """Mask the artifacts of one conversation, each once.
+    """The follower of `MaskPII`. Masks each artifact of a conversation once.
 
-    A vault may lose values between two calls, by erasure or expiry; only then is the whole history masked again.
+    If values were erased from the vault or expired there between two calls, the whole history is masked again.
     """
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
         self._vault = None if masker.is_stateless else masker.vault
-        self.only_appends = self._vault is None  # a value that a vault has lost gets another placeholder
+        self.only_appends = self._vault is None  # a value that was erased from a vault gets another placeholder
         self._begin()
 
     def _begin(self) -> None:
         self._erasures = 0 if self._vault is None else self._vault.erasures()
         session = self._session = self._masker.session()
         self._progress = [session.progress]
-        super().__init__(lambda a: _masked(a, session), action="masked", reason=_REASON)
+        super().__init__(lambda a: _mask_artifact(a, session), action="masked", reason=_REASON)
         self._known = None if self._masker.echoing is None else _Known(session)
         self._mask = self._masker.mask if self._masker.is_stateless else session.drafted
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in the artifacts that are new in the draft."""
+        """Mask the artifacts that are new in the draft."""
         if self._masker.is_stateless:
             super().take(artifacts, draft)
             return
@@ -129,7 +132,10 @@ class _Masking(EachFollower):
             self._progress.append(self._session.progress)
 
     def rewind(self, count: int) -> bool:
-        """Forget all but the first `count` artifacts, and the placeholders and names that the others introduced."""
+        """Forget all but the first `count` artifacts, and the placeholders and names that the others introduced.
+
+        Return whether that was possible.
+        """
         self.forget_after(count)
         if not self._masker.is_stateless:
             del self._progress[count + 1 :]
@@ -137,15 +143,15 @@ class _Masking(EachFollower):
         return self._known is None or self._known.rewind(self.changed[-1:])
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft with everything masked, and the rules recorded for later stages and checks."""
+        """Return the draft with all texts masked, and with the rules noted for later stages and checks."""
         if self._vault is not None and self._vault.erasures() != self._erasures:
             self._begin()
             self.take(draft.artifacts, draft)
-        return self.revised(_noted(draft, self._masker, self._mask, self._known))
+        return self.revise(_record_masking(draft, self._masker, self._mask, self._known))
 
 
 class _Known:
-    """The names that a history has introduced, up to each artifact."""
+    """The names that rules have learned from a history, with their number at each artifact."""
 
     def __init__(self, session: MaskSession) -> None:
         self._session = session
@@ -153,7 +159,7 @@ class _Known:
         self._counts: list[tuple[int, int]] = []
 
     def take(self, artifact: Artifact, draft: Draft) -> None:
-        """Learn the names in the history up to an artifact, including artifacts that earlier stages dropped."""
+        """Learn the names in the history up to an artifact. Artifacts that earlier stages dropped are included."""
         history = draft.history
         for place in range(len(self._places), len(history)):
             self._places[id(history[place].root)] = place
@@ -164,7 +170,10 @@ class _Known:
             self._counts.append(self._session.known)
 
     def rewind(self, kept: Sequence[Artifact]) -> bool:
-        """Forget the artifacts after the last of these; return False if the history does not contain it."""
+        """Forget all names that were learned after the last of the artifacts `kept`, or all names if there are none.
+
+        Return False if that artifact is unknown.
+        """
         place = self._places.get(id(kept[-1].root)) if kept else -1
         if place is None:
             return False
@@ -172,26 +181,26 @@ class _Known:
         self._places = {root: other for root, other in self._places.items() if other <= place}
         return True
 
-    def again(self, text: str, at: Artifact) -> str:
-        """Return a masked text with the names masked that were known when an artifact arrived."""
+    def mask_again(self, text: str, at: Artifact) -> str:
+        """Return a masked text in which all names are masked that were known when the artifact `at` arrived."""
         place = self._places.get(id(at.root), -1)
         known = self._counts[place] if 0 <= place < len(self._counts) else (0, 0)
         return self._session.again(text, known) if known[0] else text
 
 
-def _noted(draft: Draft, masker: Masker, mask: Callable[[str], str], known: _Known | None) -> Draft:
+def _record_masking(draft: Draft, masker: Masker, mask: Callable[[str], str], known: _Known | None) -> Draft:
     detectors = (*draft.detectors, *masker.detectors)
-    remasks = draft.remasks if known is None else (*draft.remasks, known.again)
+    remasks = draft.remasks if known is None else (*draft.remasks, known.mask_again)
     return replace(draft, masks=(*draft.masks, mask), remasks=remasks, detectors=detectors)
 
 
-def _wanted(masker: object) -> Masker:
+def _require_masker(masker: object) -> Masker:
     from ctxguard.pii import Masker
 
     return instance(masker, Masker, "masker")
 
 
-def _detectors(rules: Detector | Sequence[Detector] | None) -> tuple[Detector, ...] | None:
+def _parse_rules(rules: Detector | Sequence[Detector] | None) -> tuple[Detector, ...] | None:
     if rules is None:
         return None
     given = rules if isinstance(rules, (list, tuple)) else (rules,)
@@ -206,7 +215,7 @@ def _detectors(rules: Detector | Sequence[Detector] | None) -> tuple[Detector, .
 
 
 def _nearest_set(given: object) -> str:
-    """Return the rule set whose name is closest to a wrong one."""
+    """Return the name of the rule set that is most similar to a wrong argument, for an error message."""
     from difflib import get_close_matches  # only needed for an error
 
     return next(iter(get_close_matches(str(given).upper(), ("STANDARD", "PEOPLE", "DIGITS", "SSN"))), "STANDARD")
@@ -214,25 +223,25 @@ def _nearest_set(given: object) -> str:
 
 @lru_cache(maxsize=16)
 def _shared_masker(rules: tuple[Detector, ...]) -> Masker:
-    """Return one masker for all stages with the same rules, so that they share its caches."""
+    """Return the masker for some rules. Stages with the same rules get the same masker, and so share its caches."""
     from ctxguard.pii import Masker
 
     return Masker(rules)
 
 
-def _masked_words(artifact: Artifact, session: MaskSession) -> Artifact:
+def _mask_message(artifact: Artifact, session: MaskSession) -> Artifact:
     if artifact.kind not in MESSAGES:
         return artifact
     mask = session.own if artifact.kind is Kind.ASSISTANT else session.text
     return artifact.edit(lambda slot, text: mask(text) if slot == "content" else text)
 
 
-def _masked(artifact: Artifact, session: MaskSession) -> Artifact:
+def _mask_artifact(artifact: Artifact, session: MaskSession) -> Artifact:
     content = artifact.content
-    # The model must be able to write placeholders; those of anyone else are escaped.
+    # Placeholders that the model wrote stay; those of users and tools are escaped.
     is_own = artifact.kind is Kind.ASSISTANT
     mask = session.own if is_own else session.text
-    # Nearly all artifacts are plain text: skip the general path over all fields.
+    # Nearly all artifacts are plain text, for which the slower code for all fields is not needed.
     if type(content) is str and not artifact.calls and not artifact.fields:
         text = mask(content)
         return artifact if text is content or text == content else artifact.revised(content=text)

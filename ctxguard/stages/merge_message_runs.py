@@ -1,4 +1,4 @@
-"""Let user and assistant alternate: join several messages of the same role in a row."""
+"""Join adjacent messages of the same role, so that user and assistant messages alternate, and split them again."""
 
 from __future__ import annotations
 
@@ -16,57 +16,63 @@ _SPLIT: Final = "a record was joined to it in an earlier result"
 
 
 class MergeMessageRuns:
-    """Join adjacent messages of the same role: the last of them gets the texts of all.
+    """Joins adjacent messages of the same role: the last of them gets the texts of all, and the others are dropped.
 
-    Chat templates of local models refuse two user messages in a row, and cuts produce them: the kept task precedes a
-    window that begins with a user message. The last stage of every chain with `provider="strict"`. Messages are not
-    joined if any but the last holds more than text, or if their names or unknown roles differ. A message that follows
-    directly on one of its role changes that one, so the prompt cache misses it.
+    Chat templates of local models refuse two user messages in a row. A cut produces these: the task is followed by the
+    trail, or by the next user message that was kept. This is the last stage of every chain with `provider="strict"`.
+
+    A message is only joined to the next one if it consists of text alone, and if both have the same author name and
+    native role. A new message changes the message before it if both have the same role, so that the prompt cache misses
+    that one.
     """
 
     name = "MergeMessageRuns"
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the new draft."""
+        """Return the draft with adjacent messages joined."""
         merged: list[Artifact] = []
         for artifact in draft.artifacts:
-            joined = _joined(merged[-1], artifact) if merged else None
+            joined = _join(merged[-1], artifact) if merged else None
             if joined is None:
                 merged.append(artifact)
             else:
                 merged[-1] = joined
-        return draft.revise(map(_whole_again(draft), merged), action="repaired", reason=_REASON)
+        return draft.revise(map(_restorer(draft), merged), action="repaired", reason=_REASON)
 
 
 class SplitMergedRecords:
-    """Split messages that `MergeMessageRuns` joined with a record, when its result comes back as a history.
+    """Splits messages that `MergeMessageRuns` joined with a record in an earlier call.
 
-    The first stage of every chain with `provider="strict"`: the other stages then see the same task, trail and question
-    as before they became one message. If nothing changed, joining them again gives the very same message. A record that
-    a user quotes between blank lines is also split off.
+    A record is a text that a stage wrote in the user's role, such as the trail. If a stabilized context is continued as
+    a history, this stage restores the task, trail, and question as separate messages, so that other stages recognize
+    them. It is the first stage of every chain with `provider="strict"`. If no stage changes the pieces,
+    `MergeMessageRuns` returns the original message. A record that a user quotes between blank lines is split off, too.
     """
 
     name = "SplitMergedRecords"
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the new draft."""
+        """Return the draft with joined messages split."""
         artifacts = [piece for artifact in draft.artifacts for piece in _pieces(artifact)]
         return draft.revise(artifacts, action="repaired", reason=_SPLIT)
 
 
 def _pieces(artifact: Artifact) -> tuple[Artifact, ...]:
-    """Return a message in pieces, the same objects in each call; the message itself if no record was joined to it."""
+    """Return the messages that were joined in one; that message itself if no record was joined to it.
+
+    Each call returns the same objects, so that later stages do not take them for changed.
+    """
     if artifact.kind is not Kind.USER or JOINT not in artifact.text:
         return (artifact,)
     known = artifact.memo.get(SplitMergedRecords)
     if not isinstance(known, tuple):
-        known = _taken_apart(artifact)
-        # An artifact must not refer to itself: it would never be freed.
+        known = _split_records(artifact)
+        # An artifact that referred to itself would only be freed by the garbage collector, so it is not stored.
         artifact.memo.keep(SplitMergedRecords, known if len(known) > 1 else ())
     return known or (artifact,)
 
 
-def _taken_apart(artifact: Artifact) -> tuple[Artifact, ...]:
+def _split_records(artifact: Artifact) -> tuple[Artifact, ...]:
     content = artifact.content
     if isinstance(content, str):
         return tuple(artifact.revised(content=text) for text in pieces_of(content))
@@ -81,12 +87,12 @@ def _taken_apart(artifact: Artifact) -> tuple[Artifact, ...]:
 
 
 def _place_of_text(parts: Sequence[Part]) -> int | None:
-    """Return the number of the part that takes the text of the messages joined to it."""
+    """Return the index of the first part whose text may be changed, or None. Other texts are joined to that part."""
     return next((n for n, part in enumerate(parts) if part.text is not None and part.editable), None)
 
 
-def _whole_again(draft: Draft) -> Callable[[Artifact], Artifact]:
-    """Return a function that gives the original message for one that is joined from all of its pieces."""
+def _restorer(draft: Draft) -> Callable[[Artifact], Artifact]:
+    """Return a function that replaces a message joined from unchanged pieces with the message that was split."""
     split = next((change for change in draft.changes if change.stage == SplitMergedRecords.name), None)
     if split is None:
         return lambda artifact: artifact
@@ -102,18 +108,18 @@ def _whole_again(draft: Draft) -> Callable[[Artifact], Artifact]:
     return whole
 
 
-def _joined(first: Artifact, last: Artifact) -> Artifact | None:
-    """Return the second of two messages with the text of both; None if they are not to be joined."""
+def _join(first: Artifact, last: Artifact) -> Artifact | None:
+    """Return the second of two adjacent messages with the text of both; None if they must not be joined."""
     if first.kind is not last.kind or first.kind not in MESSAGES or first.calls:
         return None
-    # two participants stay separate, and an unknown role may mean anything
+    # Messages of different participants stay separate, and so do messages with an unknown native role.
     if (first.name, first.role) != (last.name, last.role):
         return None
     text = _text_alone(first)
     if text is None:
         return None
     if is_synthetic(last):
-        last = replace(last, pinned=first.pinned)  # it contains the user's text now
+        last = replace(last, pinned=first.pinned)  # the joined message contains the text of `first`, and so its pin
     if isinstance(last.content, str):
         return last.revised(content=JOINT.join(filter(None, (text, last.content))))
     number = _place_of_text(last.content)
@@ -125,7 +131,7 @@ def _joined(first: Artifact, last: Artifact) -> Artifact | None:
 
 
 def _text_alone(artifact: Artifact) -> str | None:
-    """Return the whole text of a message; None if it holds more than text."""
+    """Return the whole text of a message; None if the message contains anything else."""
     if isinstance(artifact.content, str):
         return artifact.content
     texts = [_plain(part) for part in artifact.content]

@@ -1,4 +1,4 @@
-"""Compress messages: browser snapshots, console messages, long tool outputs."""
+"""Compress browser snapshots, console messages, and other long tool outputs and assistant messages."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 
 class SnapshotCompressor:
-    """Shorten browser snapshots: deep levels are dropped, interactive elements stay with their refs.
+    """Shortens browser snapshots (accessibility trees) by dropping deep levels.
 
     Args:
-        max_depth: levels shown.
-        preserve_interactive: keep links, buttons, fields and other interactive elements at any depth.
+        max_depth: Number of levels that are kept.
+        preserve_interactive: Whether to keep interactive elements (such as links, buttons, and fields) at any depth,
+            with the refs by which an agent addresses them.
     """
 
     def __init__(self, *, max_depth: int = 3, preserve_interactive: bool = True) -> None:
@@ -35,7 +36,7 @@ class SnapshotCompressor:
         self.preserve_interactive = preserve_interactive
 
     def compress(self, text: str, *, max_depth: int | None = None, preserve_interactive: bool | None = None) -> str:
-        """Return the snapshot shortened; settings given here override those of the compressor."""
+        """Return a shortened snapshot. The arguments override the settings of the compressor; None keeps a setting."""
         return compress_snapshot(
             text,
             max_depth=self.max_depth if max_depth is None else max_depth,
@@ -44,29 +45,29 @@ class SnapshotCompressor:
 
 
 class ConsoleMessageCompressor:
-    """Group console messages by type with counts; errors stay word for word.
+    """Groups console messages by type and counts repetitions. Errors are kept verbatim.
 
     Args:
-        max_messages: distinct messages shown of each type, errors excepted.
+        max_messages: Maximum number of distinct messages of each type, except errors, of which all are kept.
     """
 
     def __init__(self, *, max_messages: int = 5) -> None:
         self.max_messages = max_messages
 
     def compress(self, text: str) -> str:
-        """Return the messages grouped, or the text itself if that would be no shorter."""
+        """Return the grouped console messages, or `text` itself if the result would not be shorter."""
         return compress_console(text, max_messages=self.max_messages)
 
 
 @dataclass(frozen=True, slots=True)
 class _Strength:
-    """The limits that a compression level stands for.
+    """The limits of a compression level.
 
     Attributes:
-        depth: levels of a snapshot; None does not shorten snapshots.
-        messages: distinct console messages of a type; None does not shorten them.
-        tool_tokens: tokens of any other tool output.
-        agent_tokens: tokens of a message of the assistant.
+        depth: Number of levels of a snapshot that are kept; None keeps all.
+        messages: Maximum number of distinct console messages of each type; None keeps all.
+        tool_tokens: Maximum number of tokens in any other tool output; snapshots may have four times as many.
+        agent_tokens: Maximum number of tokens in an assistant message.
     """
 
     depth: int | None
@@ -83,30 +84,32 @@ _STRENGTHS: Final = {
 
 
 class Compressed(list[Artifact]):
-    """A list of compressed artifacts that may also be awaited, for code that expects a coroutine."""
+    """A list of compressed artifacts, which can also be awaited by code that expects a coroutine."""
 
     def __await__(self) -> Generator[None, None, Compressed]:
-        """Return the list itself, at once."""
+        """Return the list itself without waiting."""
         yield from ()
         return self
 
 
 class MessageCompressor(FollowedStage):
-    """Compress the tool outputs and assistant messages of a history; user messages stay.
+    """Compresses tool outputs and assistant messages. User messages and pinned messages stay unchanged.
 
-    It is also a stage: call it with a draft. Each message is compressed on its own, so the same message always gives
-    the same text, and tool results keep their calls.
+    Use it as a stage of a chain, or call `compress` with a list of artifacts. Each message is compressed on its own, so
+    the result for a message does not change as the history grows.
 
     Args:
-        level: `none`, `low`, `medium` or `high`.
-        max_snapshot_depth: levels of a snapshot; None means by level (6, 3, 2).
-        truncate_snapshots: False keeps snapshots at their full depth.
-        summarize_console: False does not group console messages.
-        counter: counts tokens outside of a draft, as for `ctxguard.tokens.find_counter`.
+        level: How much to compress: `none`, `low`, `medium`, or `high`.
+        max_snapshot_depth: Number of levels of a browser snapshot that are kept; None means the default of the level
+            (6 for `low`, 3 for `medium`, 2 for `high`).
+        truncate_snapshots: Whether to drop deep levels of snapshots.
+        summarize_console: Whether to group console messages.
+        counter: Counts tokens in `compress`, see `ctxguard.tokens.find_counter`. As a stage, the counter of the draft
+            is used.
 
     Attributes:
-        snapshot_compressor: shortens snapshots as this level does.
-        console_compressor: groups console messages as this level does.
+        snapshot_compressor: A compressor of snapshots with the settings of this level.
+        console_compressor: A compressor of console messages with the settings of this level.
     """
 
     name = "MessageCompressor"
@@ -134,12 +137,12 @@ class MessageCompressor(FollowedStage):
         self.console_compressor = ConsoleMessageCompressor(max_messages=strength.messages or 5)
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return the follower that compresses one conversation, each message when it first appears."""
+        """Return the follower that compresses each message of one conversation when it first appears."""
         reason = f"compressed at level {self.level}"
         return EachFollower(self._compressor(draft.counter.counter), action="bounded", reason=reason)
 
     def compress(self, artifacts: Sequence[Artifact]) -> Compressed:
-        """Return the artifacts with long ones compressed; the others are the same objects. May be awaited as well."""
+        """Return the artifacts with long ones compressed and the others unchanged. The result can also be awaited."""
         return Compressed(map(self._compressor(self._own_counter), artifacts))
 
     @cached_property
@@ -147,31 +150,41 @@ class MessageCompressor(FollowedStage):
         return find_counter(self._counter)
 
     def _compressor(self, counter: TokenCounter) -> Callable[[Artifact], Artifact]:
-        """Return the function that compresses the messages of one history, in their order."""
+        """Return the function that compresses the messages of one history. Call it for each message in order."""
         names: dict[str | None, str] = {}
 
-        def compressed(artifact: Artifact) -> Artifact:
+        def compress(artifact: Artifact) -> Artifact:
             names.update((call.id, call.name) for call in artifact.calls)  # ids may repeat: the latest call counts
             if self._strength is None:
                 return artifact
-            return _one(artifact, artifact.name or names.get(artifact.answers) or "", self._strength, counter)
+            return _compress_one(artifact, artifact.name or names.get(artifact.answers) or "", self._strength, counter)
 
-        return compressed
+        return compress
 
 
-def _one(artifact: Artifact, tool: str, strength: _Strength, counter: TokenCounter) -> Artifact:
+def _compress_one(artifact: Artifact, tool: str, strength: _Strength, counter: TokenCounter) -> Artifact:
     is_agent = artifact.kind is Kind.ASSISTANT
-    # User messages are never compressed: they are short, and every word may matter.
+    # User messages are never compressed, because they are short and every word may matter.
     if artifact.pinned or not (is_agent or artifact.kind is Kind.TOOL):
         return artifact
     hint = None if is_agent else _hint(tool)
     return artifact.edit(
-        lambda slot, text: _view(text, strength, hint, counter.count, is_agent=is_agent) if slot == "content" else text
+        lambda slot, text: (
+            _compress_text(text, strength, hint, counter.count, is_agent=is_agent) if slot == "content" else text
+        )
     )
 
 
-def _view(text: str, strength: _Strength, hint: FileType | None, count: Count, *, is_agent: bool) -> str:
-    """Return a text compressed; `hint` is the output type that the tool's name suggests."""
+def _compress_text(text: str, strength: _Strength, hint: FileType | None, count: Count, *, is_agent: bool) -> str:
+    """Return a compressed text.
+
+    Args:
+        text: The text.
+        strength: The limits.
+        hint: The type of output that the name of the tool suggests, see `_hint`.
+        count: Function that returns the number of tokens in a string.
+        is_agent: Whether the text is an assistant message rather than a tool output.
+    """
     if is_agent:
         return bound(text, strength.agent_tokens, count=count).content
     file_type = detect(text)
@@ -185,9 +198,10 @@ def _view(text: str, strength: _Strength, hint: FileType | None, count: Count, *
 
 
 def _hint(tool: str) -> FileType | None:
-    """Return the output type that the name of a tool suggests."""
+    """Return the type of output that the name of a tool suggests; None if the name suggests none."""
     name = tool.lower()
-    # Browser tools are named after their output; by its text, a page about logs could be mistaken for a log.
+    # Browser tools are named after their output. Judged by its text, the snapshot of a page with a log could pass for a
+    # log.
     if "snapshot" in name:
         return FileType.SNAPSHOT
     return FileType.CONSOLE if "console" in name else None

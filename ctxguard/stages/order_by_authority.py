@@ -1,4 +1,4 @@
-"""Put system and task artifacts first."""
+"""Move system and task artifacts to the front."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _RANK = {Kind.SYSTEM: 0, Kind.TASK: 1}
 
 
 class OrderByAuthority:
-    """Order a draft: system, then task, then the rest, each in the order it had."""
+    """Moves system artifacts to the front, followed by task artifacts. Otherwise the order stays the same."""
 
     name = "OrderByAuthority"
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the new draft."""
+        """Return the draft with system artifacts first, then task artifacts, then all others."""
         artifacts = draft.artifacts
         last = next((p for p in range(len(artifacts) - 1, -1, -1) if artifacts[p].kind in AUTHORITY), -1)
         ranks = [_RANK.get(artifact.kind, 2) for artifact in artifacts[: last + 1]]

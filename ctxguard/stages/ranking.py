@@ -1,7 +1,7 @@
-"""Rank the candidates for recall: by words, by meaning, and by both together.
+"""Combine and adjust scores of exchanges that may be recalled. The documents of this module are exchanges.
 
-Everything here is a pure function of scores; higher is better, and a document that is not in a mapping scores 0.
-Measured on recorded conversations with questions about them (`benchmarks/memory.py`).
+Scores are mappings from the number of a document to its score. Higher scores are better, and a missing document has
+the score 0. The constants were measured on recorded conversations with questions about them (`benchmarks/memory.py`).
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from collections.abc import Mapping
 from typing import Final
 
 FUSION: Final = 20
-"""The constant of reciprocal rank fusion: the lower, the more the first places count (Cormack et al., 2009, use 60)."""
+"""The constant k of reciprocal rank fusion. A lower k gives the first ranks more weight (Cormack et al., 2009: 60)."""
 REACH: Final = 3
-"""Documents before and after one that share its score. With 1, evidence in several documents in a row is missed."""
+"""Number of documents before and after a document that share its score. With 1, an answer that is spread over several
+documents in a row is missed."""
 SIZE: Final = 0.3
-"""How much a document's size counts against it: small documents leave tokens for others."""
+"""The power of its size by which the score of a document is divided. Small documents leave tokens for others."""
 
 
 def with_neighbors(scores: Mapping[int, float], weight: float) -> dict[int, float]:
-    """Return the scores, each with a share of its neighbors': the answer to a question is often near a match.
+    """Return the scores with shares of the scores of neighboring documents added.
+
+    The answer to a question is often near the document that matches the question.
 
     Args:
-        scores: scores by the number of the document; documents are numbered in the order of the conversation.
-        weight: share of the scores of the documents right before and after; half of it at a distance of two, a quarter
-            at three.
+        scores: The scores; documents are numbered in the order of the conversation.
+        weight: Share of the scores of the documents directly before and after. At a distance of two, the share is half
+            of that, and at three a quarter.
     """
     summed = dict(scores)
     for step in range(1, REACH + 1):
@@ -36,10 +39,10 @@ def with_neighbors(scores: Mapping[int, float], weight: float) -> dict[int, floa
 
 
 def by_ranks(*rankings: Mapping[int, float], k: int = FUSION) -> dict[int, float]:
-    """Return one score from several by reciprocal rank fusion: the sum of `1 / (k + rank)` over the rankings.
+    """Combine several scores of each document by reciprocal rank fusion: the sum of `1 / (k + rank)` over all rankings.
 
-    Only the order within a ranking counts, so scores of different kinds need not be comparable. Equal scores rank the
-    newest document first; documents with a score of 0 or less are not ranked.
+    Only the order within a ranking counts, so scores of different kinds do not need to be comparable. Of documents with
+    equal scores, the newest ranks first. Documents with a score of 0 or less are not ranked.
     """
     fused: dict[int, float] = {}
     for scores in rankings:
@@ -50,5 +53,11 @@ def by_ranks(*rankings: Mapping[int, float], k: int = FUSION) -> dict[int, float
 
 
 def per_token(scores: Mapping[int, float], tokens: Mapping[int, int], power: float = SIZE) -> dict[int, float]:
-    """Return the scores divided by a power of the tokens: 0 ignores sizes, 1 gives the score per token."""
+    """Return the scores divided by a power of the number of tokens in each document.
+
+    Args:
+        scores: The scores.
+        tokens: Number of tokens in each document.
+        power: 0 ignores the sizes; 1 returns the score per token.
+    """
     return {number: score / max(tokens[number], 1) ** power for number, score in scores.items()}

@@ -1,9 +1,10 @@
 """Recall evicted exchanges that matter for the current question.
 
-Exchanges are ranked by BM25 and, if there is an embedding, by meaning; the two rankings are fused by reciprocal ranks.
-Neighboring exchanges share their scores, replies of the model weigh less than user messages and tool outputs, and of
-equal matches the shorter one comes first. Measured by `benchmarks/memory.py` on conversations with questions about
-them.
+Recalled exchanges are repeated in a block: one message, right before the user message that asks the question. Exchanges
+are ranked by the words that they share with the question (BM25) and, with an embedding, also by meaning; the two
+rankings are combined by reciprocal rank fusion. Exchanges close to a match get a share of its score. Replies of the
+model weigh less than user messages and tool outputs. Of equal matches, the shorter one ranks first. The constants were
+measured with `benchmarks/memory.py` on conversations with questions about them.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ctxguard.draft import Ask, Change, Draft, FollowedStage, Follower, LeftOut,
 from ctxguard.errors import ConfigError, CtxguardError
 from ctxguard.history import RECALLED, TRAIL, History, is_asked, record_title, write_record
 from ctxguard.history.records import leading_records
-from ctxguard.stages.bound_tool_output import bounded_text
+from ctxguard.stages.bound_tool_output import bound_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
 from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_for, passages_of
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
-from ctxguard.stages.traces import observed
+from ctxguard.stages.traces import holds_observation
 from ctxguard.stages.window_settings import SMALL
 from ctxguard.stages.window_state import WindowState
 
@@ -31,53 +32,60 @@ if TYPE_CHECKING:
     from ctxguard.stores import Store
 
 _NEIGHBOR: Final = 0.5
-"""Weight of the score of the exchange before and after."""
+"""Share of its score that an exchange passes on to the exchanges directly before and after it."""
 _REPLY: Final = 2 / 3
-"""Weight of the score of a reply, which mostly repeats the model's input."""
-_LEAST_ROOM: Final = 64
-"""Tokens below which nothing is recalled: the first line and a sentence."""
+"""Weight of the score of a reply. A reply mostly repeats what the model was told."""
+_LEAST_TOKENS: Final = 64
+"""Minimum number of tokens for a block, enough for its heading and a sentence. With fewer, nothing is recalled."""
 _EXCERPT: Final = 4
-"""An exchange that does not fit as a whole may take a quarter of the available tokens."""
+"""An exchange that does not fit in full is quoted in at most a quarter of the tokens of the block."""
 _MOST_SEARCHED: Final = 200_000
-"""Characters of a text that are searched for passages."""
+"""Number of characters at the start of an exchange that are searched for passages."""
 
 _THRESHOLD: Final = 0.4
-"""Share of the scores of the best matches; of 0.5 to 0.9, see docs/measurements.md."""
+"""Default of `threshold`, chosen by measurements with other values, see docs/measurements.md."""
 _JUDGED: Final = 10
-"""Best matches of a question that decide whether it is about evicted exchanges."""
+"""Number of best matches that decide whether a question is about evicted exchanges."""
 _COVERED: Final = 0.1
-"""Share of what a question itself would score that the best evicted match must have: a long text recalls nothing."""
+"""The best evicted match must have at least this share of the score that the question can reach at most. Therefore a
+long pasted text recalls nothing."""
 _MOST_TRIED: Final = 200
-"""Best matches of a question, and best exchanges that are tried for the block."""
+"""Number of best matches that are considered, and of exchanges that are tried for the block."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
-"""Stages whose dropped artifacts must not be recalled."""
+"""Stages that drop artifacts because they are invalid or expired, so that these must not be recalled."""
 
 
 class RecallRelevant(FollowedStage):
-    """Insert evicted exchanges again if they share rare words with a question.
+    """Repeats evicted exchanges in the context if they share rare words with the current question.
 
-    They are inserted as one block, in their order and dated by turn, right before the user message that asks.
+    The exchanges are inserted as one message, the block, right before the user message that asks the question. They are
+    in order, with the number of the turn before each message.
 
-    With `StableWindow(recall=…)` before it, the window decides once, at the beginning of each turn and from the history
-    alone. It looks at the ten best matches among the exchanges that share the question's rarest words: if evicted ones
-    have at least `threshold` of their scores, and the best of them a tenth of what the question itself would score,
-    something is recalled. The task never triggers recall. Only then are tokens made available, if necessary by a cut.
-    The block keeps its position until the next cut, or until a later block has no room beside it; until then its
-    exchanges are not recalled again. After other stages, whatever matches the last user message is recalled, within the
-    tokens that they left unused.
+    With `StableWindow(recall=…)` before it in the chain, the window decides at the beginning of each turn whether to
+    recall anything. It considers the ten exchanges that match the question best. Something is recalled if evicted
+    exchanges among these have at least the share `threshold` of the sum of scores, and the best evicted exchange has a
+    tenth of the score that the question can reach at most. The window then reserves tokens for the block, if necessary
+    by a cut. The block stays in its place until the next cut, or until there are not enough tokens for the block of a
+    later question as well; until then, its exchanges are not recalled again. The task never triggers recall.
+
+    After other stages than the window, whatever matches the last user message is recalled, in the tokens that are left
+    of the budget.
 
     Args:
-        share: the largest share of the available tokens (the budget minus system prompt, task and pins) that the block
-            may take; None means 0.5, or 0.7 with `embed`.
-        threshold: see above, from 0 to 1; 0 recalls in every turn.
-        embed: compares texts by meaning, in addition to words: any callable, sync or async, from a list of texts to
-            their vectors; an `Embeddings` of `langchain_core`; or `static` for the extra `semantic`, which needs no
-            network. None ranks by words alone. If it fails, words alone rank, and `report.details` says so.
-        store: where the vectors are saved if `embed` has a name of its own.
+        share: The largest share of the available tokens that a block may take. After `StableWindow`, these are the
+            budget minus tool schemas, system prompt, task, and pins. None means 0.5, or 0.7 with `embed`.
+        threshold: See above, from 0 to 1. With 0, every turn recalls whatever matches.
+        embed: Compares texts by meaning, in addition to words: a sync or async callable that returns one vector for
+            each of a list of texts; an `Embeddings` object of `langchain_core`; or `"static"` for the embeddings of the
+            extra `semantic`, which work offline. None ranks by words alone. If `embed` fails, ranking falls back to
+            words, and `report.details` says so.
+        store: Where vectors are saved, if `embed` has a name under which they can be found again. With None, vectors
+            are only cached in memory.
 
     Raises:
-        ConfigError: a setting is out of range.
-        ImportError: `embed` is given and the extra is not installed.
+        ConfigError: If a setting is out of range.
+        ImportError: If `embed` is given and the extra `semantic` is not installed; for your own embeddings, not before
+            the first question.
     """
 
     name = "RecallRelevant"
@@ -100,42 +108,48 @@ class RecallRelevant(FollowedStage):
         self.threshold = threshold
         self.embedding = None if embed is None else Embedding(embed, store)
 
-    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - what is ranked is not in the draft but was cut from it
-        """Return the follower that recalls in one conversation."""
+    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - evicted exchanges are not in the draft
+        """Return the follower that inserts the blocks of one conversation."""
         return _Recalling(self)
 
     def gate(self, history: History, draft: Draft) -> RecallGate:
-        """Return the gate by which the window of one conversation, begun with a draft, decides what to recall."""
+        """Return the gate with which the window of a conversation decides what to recall.
+
+        Args:
+            history: The exchanges of the conversation, as the window updates them.
+            draft: The draft with which the window began.
+        """
         return RecallGate(history, self, draft)
 
 
 class RecallGate:
-    """Decide at the beginning of each turn what to recall, from the history before it alone.
+    """Decides at the beginning of each turn what to recall. The decision depends only on the history until then.
 
-    Texts are only read once something has been evicted and a user message arrives, so agents do not pay for it.
+    Messages are only indexed once something has been evicted and another user message arrives, so an agent that works
+    on a single request spends no time on it.
     """
 
     def __init__(self, history: History, stage: RecallRelevant, draft: Draft) -> None:
         self._history, self._stage, self._draft = history, stage, draft
         self._index = LexicalIndex()
 
-    def wanted(self, question: int, state: WindowState, available: int, *, always: bool = False) -> LeftOut | None:
-        """Return what a question finds in earlier exchanges, and the tokens that this is worth; None if none.
+    def find(self, question: int, state: WindowState, available: int, *, always: bool = False) -> LeftOut | None:
+        """Return the scores of earlier exchanges and the tokens that a block may take; None if nothing is recalled.
 
         Args:
-            question: number of its exchange.
-            state: of the window. What its blocks show counts neither as evicted nor as kept.
-            available: tokens of which a block may take a share.
-            always: recall whatever matches, as with a threshold of 0.
+            question: Number of the exchange with the question.
+            state: The state of the window. Exchanges that blocks already repeat do not influence the decision.
+            available: Number of tokens of which the block may take a share.
+            always: Whether to recall whatever matches, as with a threshold of 0.
         """
         history, index, shown = self._history, self._index, state.shown
         threshold = 0.0 if always else self._stage.threshold
-        if threshold and (available <= SMALL or observed(history, question, question)):
+        if threshold and (available <= SMALL or holds_observation(history, question, question)):
             return None
         if len(state.kept) == state.judged:
             return None
         for number in range(len(index.documents), question):
-            index.add(_searched(history.members(number)))
+            index.add(_indexed_texts(history.members(number)))
         text = history.members(question)[0].text
         scores = index.matches(text)
         if threshold:
@@ -147,59 +161,59 @@ class RecallGate:
             if sum(gone) < threshold * sum(score for score, _ in judged):
                 return None
         best = sorted(zip(scores.values(), scores, strict=True))[-_MOST_TRIED:]
-        near = _weighted(history, {number: score for score, number in best}, question)
+        near = _weigh(history, {number: score for score, number in best}, question)
         return LeftOut(history, int(self._stage.share * available), question, scores=near)
 
     def rewind(self, count: int) -> None:
-        """Forget the texts of all but the first `count` exchanges."""
+        """Remove all but the first `count` exchanges from the index."""
         self._index.rewind(count)
 
-    def within(self, wanted: LeftOut, tokens: int, state: WindowState) -> LeftOut:
-        """Return what is recalled of the exchanges that are evicted now, in at most so many tokens.
+    def fit(self, recall: LeftOut, tokens: int, state: WindowState) -> LeftOut:
+        """Return `recall` with a block of the exchanges that are evicted in `state`, in at most `tokens` tokens.
 
-        The block is written here already, so that a window reserves what it takes, and no more. What is recalled by
-        meaning is known only later, so all the tokens are reserved for it.
+        The block is written here, so that the window reserves exactly the tokens that it takes. With an embedding, the
+        final block is only known later (`_Recalling`), so all of `tokens` are reserved.
         """
-        left = replace(wanted, tokens=tokens, kept=state.kept, end=state.judged)
-        block, found = _block(self._draft, left, _ranked(left, wanted.scores, state.shown))
+        left = replace(recall, tokens=tokens, kept=state.kept, end=state.judged)
+        block, found = _write_block(self._draft, left, _rank(left, recall.scores, state.shown))
         if self._stage.embedding is None:
             left = replace(left, tokens=0 if block is None else self._draft.counter.artifact(block))
         return replace(left, block=block, found=found)
 
 
 class _Recalling:
-    """Recall in one conversation: texts are embedded once, and a block is written once."""
+    """The follower for one conversation. Each exchange is embedded once, and each block is written once."""
 
     def __init__(self, stage: RecallRelevant) -> None:
         self._stage = stage
         self._meanings: SemanticIndex | None = None
         self._latest: tuple[object, LeftOut] | None = None
-        self._written: dict[object, tuple[LeftOut, LeftOut, str]] = {}
+        self._blocks: dict[object, tuple[LeftOut, LeftOut, str]] = {}
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Do nothing: evicted artifacts are not in the drafts of this stage."""
+        """Do nothing, because evicted artifacts are not in the drafts that this stage gets; `result` finds them."""
 
     def rewind(self, count: int) -> bool:  # noqa: ARG002 - what was embedded is numbered by exchange, not by artifact
-        """Forget the texts that were embedded; their vectors are still known."""
+        """Forget which exchanges were embedded. Return True; `Embedding` still caches the vectors."""
         self._meanings = self._latest = None
         return True
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft with its blocks, or unchanged if nothing evicted matters for a question."""
-        left_out = self._dropped(draft) if draft.left_out is None else draft.left_out
-        return self._recalled(draft, left_out) if left_out else draft
+        """Return the draft with a block before each question that recalls something, or the draft itself."""
+        left_out = self._find_dropped(draft) if draft.left_out is None else draft.left_out
+        return self._insert_blocks(draft, left_out) if left_out else draft
 
-    def _recalled(self, draft: Draft, left_out: Sequence[LeftOut]) -> Generator[Ask, object, Draft]:
-        """Return the draft with a block before each question, the same object until a cut removes it."""
+    def _insert_blocks(self, draft: Draft, left_out: Sequence[LeftOut]) -> Generator[Ask, object, Draft]:
+        """Return the draft with a block before each question. A block is the same object until a cut removes it."""
         blocks: dict[int, Artifact] = {}
-        written, self._written, shown = self._written, {}, set[int]()
-        for wanted in left_out:
-            left, failure = wanted, ""
+        written, self._blocks, shown = self._blocks, {}, set[int]()
+        for recall in left_out:
+            left, failure = recall, ""
             if (embedding := self._stage.embedding) is not None:
-                made_from = (id(wanted), draft.masks)
+                made_from = (id(recall), draft.masks)
                 written_before = written.get(made_from)
-                _, left, failure = written_before or (yield from self._by_meaning_too(embedding, wanted, draft, shown))
-                self._written[made_from] = wanted, left, failure
+                _, left, failure = written_before or (yield from self._rank_by_meaning(embedding, recall, draft, shown))
+                self._blocks[made_from] = recall, left, failure
             shown |= left.found
             if left.block is not None:
                 blocks[id(left.history.members(left.asked)[0].root)] = left.block
@@ -207,30 +221,38 @@ class _Recalling:
                 draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": failure}})
         return draft.revise(_with_blocks(draft, blocks), action="recalled", reason="matches the question")
 
-    def _by_meaning_too(
-        self, embedding: Embedding, wanted: LeftOut, draft: Draft, shown: set[int]
+    def _rank_by_meaning(
+        self, embedding: Embedding, recall: LeftOut, draft: Draft, shown: set[int]
     ) -> Generator[Ask, object, tuple[LeftOut, LeftOut, str]]:
-        """Return what is wanted, the same with its block ranked by meaning as well, and why that failed if it did."""
-        history, asked, scores, failure = wanted.history, wanted.asked, wanted.scores, ""
-        if self._meanings is None or self._latest is not None:  # after other stages than the window, a new history
+        """Write the block of a question again, with exchanges ranked by words and by meaning.
+
+        Returns:
+            `recall` itself, a copy with the new block, and the reason if embedding failed (otherwise empty).
+        """
+        history, asked, scores, failure = recall.history, recall.asked, recall.scores, ""
+        # After other stages than the window, each call has another history.
+        if self._meanings is None or self._latest is not None:
             self._meanings = SemanticIndex()
         meanings = self._meanings
         try:
-            new = ["\n".join(_searched(history.members(n))) for n in range(len(meanings), asked)]
+            new = ["\n".join(_indexed_texts(history.members(n))) for n in range(len(meanings), asked)]
             vector, *vectors = yield from embedding.vectors([history.members(asked)[0].text, *new], dry=draft.dry)
             meanings.extend(vectors)
         except CtxguardError:
             raise
-        except Exception as error:  # noqa: BLE001 - a service that is down must not end a run
+        except Exception as error:  # noqa: BLE001 - the call must succeed even if an embedding service is down
             failure = f"failed ({type(error).__name__}); ranked by words alone"
         else:
             found = {n: score for n, score in meanings.matches(vector).items() if n < asked}
-            scores = by_ranks(scores, _weighted(history, found, asked))
-        block, numbers = _block(draft, wanted, _ranked(wanted, scores, shown))
-        return wanted, replace(wanted, block=block, found=numbers), failure
+            scores = by_ranks(scores, _weigh(history, found, asked))
+        block, numbers = _write_block(draft, recall, _rank(recall, scores, shown))
+        return recall, replace(recall, block=block, found=numbers), failure
 
-    def _dropped(self, draft: Draft) -> tuple[LeftOut, ...]:
-        """Return what other stages than the window dropped, and the tokens unused at the last user message."""
+    def _find_dropped(self, draft: Draft) -> tuple[LeftOut, ...]:
+        """Return what the last user message recalls of artifacts that other stages than the window dropped.
+
+        The block may take the tokens that were unused when that message arrived.
+        """
         change = next((c for c in draft.changes if c.stage not in _MENDING and _drops(c)), None)
         place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if is_asked(draft.artifacts[p])), None)
         if change is None or place is None:
@@ -241,27 +263,42 @@ class _Recalling:
             return ()
         there = {id(artifact.root) for artifact in draft.artifacts}
         kept = tuple(n for n in range(asked) if id(history.members(n)[0].root) in there)
-        # Later messages do not change what the block may take.
+        # Messages after the question do not count, so that the block stays the same in each call of the turn.
         free = draft.budget - draft.overhead - draft.counter.artifacts(draft.artifacts[: place + 1])
         tokens = min(free, int(self._stage.share * draft.budget))
         made_from = (id(root), kept, tokens, draft.cut_at, draft.masks)
         if self._latest is None or self._latest[0] != made_from:
             gate, state = RecallGate(history, self._stage, draft), WindowState(kept=kept, cuts=(asked - 1,))
-            wanted = gate.wanted(asked, state, tokens, always=True)
-            left = LeftOut(history) if wanted is None else gate.within(wanted, tokens, state)
+            recall = gate.find(asked, state, tokens, always=True)
+            left = LeftOut(history) if recall is None else gate.fit(recall, tokens, state)
             self._latest = made_from, left
         left = self._latest[1]
         return (left,) if left.tokens else ()
 
 
-def _weighted(history: History, scores: Mapping[int, float], end: int) -> dict[int, float]:
-    """Return the scores of the exchanges before a question, with their neighbors' share; replies weigh less."""
+def _weigh(history: History, scores: Mapping[int, float], end: int) -> dict[int, float]:
+    """Return the scores of the exchanges before the question, with the shares of neighbors and with less for replies.
+
+    Args:
+        history: The exchanges of the conversation.
+        scores: Scores of the best matches.
+        end: Number of the exchange with the question.
+    """
     near = with_neighbors(scores, _NEIGHBOR).items()
     return {n: score * weight for n, score in near if n < end and (weight := _weight(history, n))}
 
 
-def _ranked(left: LeftOut, scores: Mapping[int, float], shown: Collection[int]) -> list[tuple[int, int]]:
-    """Return the evicted exchanges that are tried for a block, the most relevant per token first, with their sizes."""
+def _rank(left: LeftOut, scores: Mapping[int, float], shown: Collection[int]) -> list[tuple[int, int]]:
+    """Return the evicted exchanges that are tried for a block, those with the highest score per token first.
+
+    Args:
+        left: What was evicted, and the tokens that the block may take.
+        scores: Scores of exchanges.
+        shown: Exchanges that other blocks already repeat.
+
+    Returns:
+        Pairs of the number of an exchange and the number of tokens that it may take.
+    """
     there, most = {*left.kept, *shown}, left.tokens // _EXCERPT
     gone = {n: score for n, score in scores.items() if n < left.end and n not in there}
     sizes = {n: min(left.history.spans[n].tokens, most) for n in gone}
@@ -269,10 +306,10 @@ def _ranked(left: LeftOut, scores: Mapping[int, float], shown: Collection[int]) 
     return [(n, sizes[n]) for _, n in nlargest(_MOST_TRIED, zip(each.values(), each, strict=True))]
 
 
-def _known_by(draft: Draft, asked: Artifact) -> Artifact:
-    """Return the artifact up to which names are known for masking the block: the question, or a later cut.
+def _masking_point(draft: Draft, asked: Artifact) -> Artifact:
+    """Return the artifact that decides which names are masked in a block: those that were known when it arrived.
 
-    A cut within the turn masks everything older than it, by the names that are known then.
+    That is the question `asked`, or the artifact at which a later cut of the turn masked all older texts again.
     """
     if draft.cut_at is None or not draft.remasks:
         return asked
@@ -280,19 +317,27 @@ def _known_by(draft: Draft, asked: Artifact) -> Artifact:
     return asked if any(artifact.root is asked.root for artifact in behind) else draft.history[draft.cut_at]
 
 
-def _block(draft: Draft, left: LeftOut, order: Iterable[tuple[int, int]]) -> tuple[Artifact | None, frozenset[int]]:
-    """Return the block of the most relevant exchanges within the available tokens, and their numbers."""
+def _write_block(
+    draft: Draft, left: LeftOut, order: Iterable[tuple[int, int]]
+) -> tuple[Artifact | None, frozenset[int]]:
+    """Return a block of the most relevant exchanges in at most `left.tokens` tokens, and the numbers of the exchanges.
+
+    Args:
+        draft: Provides the counter and the maskers.
+        left: What was evicted, and the tokens that the block may take.
+        order: The exchanges in the order in which they are tried, see `_rank`.
+    """
     chosen: dict[int, str] = {}
-    room = left.tokens - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, "")))
-    for number, _ in order if left.tokens >= _LEAST_ROOM else ():
-        piece = _piece(draft, left, number, room)
+    available = left.tokens - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, "")))
+    for number, _ in order if left.tokens >= _LEAST_TOKENS else ():
+        piece = _write_piece(draft, left, number, available)
         if piece is not None:
             chosen[number] = piece
-            room -= draft.counter.text(piece) + 1
-        if room < _LEAST_ROOM // 4:
+            available -= draft.counter.text(piece) + 1
+        if available < _LEAST_TOKENS // 4:
             break
-    at = _known_by(draft, left.history.members(left.asked)[0])
-    # The pieces were counted unmasked, and separately; the least relevant leave if the block is too long.
+    at = _masking_point(draft, left.history.members(left.asked)[0])
+    # Exchanges were counted one by one and before masking. If the block is too long, the least relevant are removed.
     while chosen:
         body = draft.mask("\n".join(chosen[n] for n in sorted(chosen)), at=at)
         block = Artifact(Kind.USER, write_record(RECALLED, body))
@@ -303,13 +348,16 @@ def _block(draft: Draft, left: LeftOut, order: Iterable[tuple[int, int]]) -> tup
 
 
 def _with_blocks(draft: Draft, blocks: Mapping[int, Artifact]) -> list[Artifact]:
-    """Return the artifacts of a draft with each block right before its question, as far as they fit."""
+    """Return the artifacts of a draft with each block right before its question, if the budget suffices.
+
+    `blocks` are the blocks by `id()` of the root of the question.
+    """
     artifacts: list[Artifact] = []
     tokens = draft.tokens if blocks else 0
     for artifact in draft.artifacts:
         block = blocks.get(id(artifact.root))
-        # The history may be an earlier result, which has its blocks already; and after other stages than the window,
-        # messages since the question may have used up the tokens.
+        # A history that is an earlier result already contains blocks. After other stages than the window, messages
+        # since the question may have used up the tokens.
         if block is not None and not _has_block(artifacts, artifact):
             tokens += draft.counter.artifact(block)
             artifacts += [block] if tokens <= draft.budget else []
@@ -318,7 +366,7 @@ def _with_blocks(draft: Draft, blocks: Mapping[int, Artifact]) -> list[Artifact]
 
 
 def _has_block(before: Sequence[Artifact], question: Artifact) -> bool:
-    """Return whether a question already has a block before it, or joined to it."""
+    """Return whether a block already precedes a question, or was joined to its text by `MergeMessageRuns`."""
     if before and record_title(before[-1]) == RECALLED:
         return True
     return any(record.title == RECALLED for record in leading_records(question.text))
@@ -332,7 +380,7 @@ def _weight(history: History, number: int) -> float:
 
 
 def _is_about_others(artifact: Artifact) -> bool:
-    """Return whether a stage wrote an artifact about other exchanges, which are recalled themselves."""
+    """Return whether an artifact is a trail or a block, which only repeat other exchanges."""
     return record_title(artifact) in (RECALLED, TRAIL)
 
 
@@ -341,8 +389,8 @@ def _drops(change: Change) -> bool:
     return any(id(a.root) not in left for a in change.before)
 
 
-def _searched(artifacts: Sequence[Artifact]) -> Document:
-    """Return the texts of an exchange that are indexed; none of the texts that stages wrote about other exchanges."""
+def _indexed_texts(artifacts: Sequence[Artifact]) -> Document:
+    """Return the texts of an exchange that are indexed; none for trails and blocks, which repeat other exchanges."""
     first = artifacts[0]
     if _is_about_others(first):
         return ()
@@ -359,7 +407,7 @@ def _texts(artifacts: Sequence[Artifact]) -> Iterator[str]:
         yield from (text for call in artifact.calls for text in (call.name, call.arguments))
 
 
-def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
+def _write_lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
     for artifact in artifacts:
         who = artifact.kind.value if artifact.name is None else f"{artifact.kind.value} {artifact.name}"
         if artifact.text:
@@ -368,23 +416,29 @@ def _lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
             yield f"[turn {turn}] {who} calls {call.name}({call.arguments})"
 
 
-def _piece(draft: Draft, left: LeftOut, number: int, room: int) -> str | None:
-    """Return an exchange as it appears in the block, within `room` tokens; an excerpt if it is large."""
+def _write_piece(draft: Draft, left: LeftOut, number: int, available: int) -> str | None:
+    """Return the text of an exchange for a block, in at most `available` tokens; None if it does not fit.
+
+    Of a large exchange, only the passages are quoted that match the question best.
+    """
     history, most = left.history, left.tokens // _EXCERPT
     members = history.members(number)
-    # Role and date come on top, so if the texts alone do not fit, they need not be rendered.
-    texts = sum(map(draft.counter.text, _searched(members)))
-    if texts > room and (texts <= most or room < _LEAST_ROOM):
+    # Roles and turns take additional tokens, so if the texts alone do not fit, nothing needs to be written.
+    texts = sum(map(draft.counter.text, _indexed_texts(members)))
+    if texts > available and (texts <= most or available < _LEAST_TOKENS):
         return None
-    text = "\n".join(_lines(members, bisect_right(history.asked, number)))
-    if texts <= room and draft.counter.text(text) < room:
+    text = "\n".join(_write_lines(members, bisect_right(history.asked, number)))
+    if texts <= available and draft.counter.text(text) < available:
         return text
     question = history.members(left.asked)[0].text
-    return _excerpt(draft, text, question, min(most, room - 1)) if texts > most else None
+    return _excerpt(draft, text, question, min(most, available - 1)) if texts > most else None
 
 
 def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | None:
-    """Return the passages of a text that match a question best, in their order; its beginning if none does."""
+    """Return the passages of a text that match a question best, in order; if none matches, a view of the text.
+
+    Returns None if nothing fits into `max_tokens`.
+    """
     passages = passages_of(text[:_MOST_SEARCHED], min(PASSAGE, 2 * max_tokens))
     taken: dict[int, str] = {}
     left = max_tokens
@@ -394,5 +448,5 @@ def _excerpt(draft: Draft, text: str, question: str, max_tokens: int) -> str | N
             taken[number] = passage
             left -= tokens
     if not taken:
-        return bounded_text(text, max_tokens, draft) or None
+        return bound_text(text, max_tokens, draft) or None
     return "\n".join(f"{'' if n == 0 or n - 1 in taken else '… '}{taken[n]}" for n in sorted(taken))

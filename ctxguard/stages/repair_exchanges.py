@@ -1,4 +1,4 @@
-"""Repair histories that a provider would refuse: dangling calls, orphan, duplicate or late results, missing ids."""
+"""Repair histories that a provider would refuse because tool calls and results do not match."""
 
 from __future__ import annotations
 
@@ -13,33 +13,38 @@ from ctxguard.history import Pairing, pair
 from ctxguard.history.pairing import holds_all_results, whole_until
 
 INTERRUPTED: Final = "[no result: the call was interrupted]"
-"""The result of a call that never got one."""
+"""The text of the result that is inserted for a call without a result."""
 UNCLEAR: Final = "[no result: it is not known which of several calls the results that came belong to]"
-"""The result of a call that may have got one, without an id that says so."""
+"""The text of the result that is inserted for a call if it is unclear which results belong to it."""
 
 OnBroken = Literal["repair", "raise", "ignore"]
 Copies: TypeAlias = "dict[tuple[int, object], Artifact]"
-"""Changed copies by `id()` of what they were made from and what was changed; the caller keeps that alive."""
+"""Changed copies of artifacts, by `id()` of the original and by the change. The caller keeps the originals alive."""
 
 
 class RepairExchanges(FollowedStage):
-    """Pair every call with a result directly behind it, both with an id.
+    """Ensures that each tool call is directly followed by its result, and that both have the same id.
 
-    A dangling call gets a result that says so. A result without a call, or a second result of the same call, is
-    dropped; a late result moves up to its call; missing ids are filled in. If ids are missing or repeat and there are
-    fewer results than calls, the pairing is ambiguous: the results are dropped, and each of these calls gets a result
-    that says so. The last exchange may stay open, unless its results came in one message, as Anthropic, Bedrock and
-    Gemini require: that message is complete. OpenAI and Anthropic refuse a whole history for any one of these faults
-    (400).
+    OpenAI and Anthropic refuse a whole history (status 400) for any of these faults, which are repaired as follows:
+
+    * A call without a result gets a result that says so.
+    * A result without a call, or a second result of the same call, is dropped.
+    * A late result is moved to its call.
+    * Missing ids are filled in.
+    * If ids are missing or repeat and there are fewer results than calls, it is unclear which call each result answers.
+      The results are dropped, and each of the calls gets a result that says so.
+
+    Calls of the last exchange may still wait for results, so it is left open. But if results came in one message, as
+    Anthropic, Bedrock, and Gemini require, that message is taken to be complete.
 
     Args:
-        on_broken: `repair`; `raise` a `PairingError` that names each fault; or `ignore` (incremental input whose calls
-            the provider has stored).
-        keep_bare: keep tool outputs that name no call, unless they come from a provider's messages: plain transcripts
-            have no calls to pair with.
+        on_broken: `repair` repairs the faults; `raise` raises a `PairingError` that names each of them; `ignore` does
+            nothing, for incremental input whose calls the provider has stored.
+        keep_bare: Whether to keep tool outputs that name no call, as in plain transcripts, which contain no calls. Such
+            outputs in native messages of a provider are dropped in any case.
 
     Raises:
-        ConfigError: `on_broken` is something else.
+        ConfigError: If `on_broken` has any other value.
     """
 
     name = "RepairExchanges"
@@ -51,14 +56,15 @@ class RepairExchanges(FollowedStage):
         self.keep_bare = keep_bare
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return the follower that repairs one conversation as it grows."""
+        """Return the follower that repairs one conversation."""
         return _Repairing(self.on_broken, keep_bare=self.keep_bare)
 
 
 class _Repairing:
-    """Repair one conversation: settled artifacts are not looked at again, so a call pairs only the new ones.
+    """The follower for one conversation, which only processes the new end of the history in each call.
 
-    Everything before the last artifact that is not a result is settled, unless a late result arrives for a call in it.
+    The history before its last message is settled: it was repaired once and does not change. If a late result arrives
+    for a call in it, the whole history is repaired again.
     """
 
     def __init__(self, on_broken: OnBroken, *, keep_bare: bool) -> None:
@@ -69,7 +75,7 @@ class _Repairing:
         self._copies: Copies = {}
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Take in the artifacts that are new in the draft."""
+        """Remember the artifacts that are new in the draft; `result` repairs them."""
         self._artifacts += artifacts
 
     def rewind(self, count: int) -> bool:
@@ -77,7 +83,7 @@ class _Repairing:
         del self._artifacts[count:]
         if self._settled.length > count:
             self._settled = self._nothing
-        # Copies are known by the `id()` of their originals, which may be given to other objects now.
+        # Copies are found by the `id()` of their originals, which other objects may have now.
         left = set(map(id, self._artifacts))
         self._copies = {key: copy for key, copy in self._copies.items() if key[0] in left}
         return True
@@ -86,29 +92,29 @@ class _Repairing:
         """Return the repaired draft.
 
         Raises:
-            PairingError: something is broken, and the setting is to raise.
+            PairingError: If there is a fault and `on_broken` is `raise`.
         """
         if self._on_broken == "ignore":
             return draft
         if self._on_broken == "raise":
             _refuse_broken(draft.artifacts, keep_bare=self._nothing.keep_bare)
             return draft
-        ended = self._ended()
+        ended = self._repair_all()
         if ended is None or ended.mended is None:
             return draft
         return draft.revise(ended.mended, action="repaired", reason=ended.reasons)
 
-    def _ended(self) -> _Settled | None:
-        """Return the whole history repaired; None if nothing was broken."""
+    def _repair_all(self) -> _Settled | None:
+        """Return the whole history repaired; None if there was no fault."""
         artifacts = self._artifacts
-        # Results of the last call may still be incomplete; everything before it can be settled.
+        # Results of the last message may be incomplete; everything before that message can be settled.
         last = next((p for p in range(len(artifacts) - 1, 0, -1) if artifacts[p].kind is not Kind.TOOL), 0)
-        # If a caller shortened the history, nothing is settled any more.
+        # If the history has become shorter than what was settled, start again.
         before = self._settled if self._settled.length <= last else self._nothing
-        settled = before.followed(artifacts, self._copies, end=last)
-        if settled is None:  # a late result belongs to a call that was settled
-            settled = self._nothing.followed(artifacts, self._copies, end=last)
-        ended = settled and settled.followed(artifacts, self._copies, end=len(artifacts), is_end=True)
+        settled = before.extend(artifacts, self._copies, end=last)
+        if settled is None:  # a late result belongs to a call in the settled part
+            settled = self._nothing.extend(artifacts, self._copies, end=last)
+        ended = settled and settled.extend(artifacts, self._copies, end=len(artifacts), is_end=True)
         if settled is not None and ended is not None:
             self._settled = settled
             return None if ended.mended is None else ended
@@ -125,14 +131,14 @@ def _refuse_broken(artifacts: Sequence[Artifact], *, keep_bare: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """The repaired beginning of a history. Later artifacts do not change it, unless a late result arrives for it.
+    """The beginning of a history after its repair, from which the repair of a longer history can continue.
 
     Attributes:
-        length: number of artifacts in the original beginning.
-        mended: the artifacts after the repair; None if nothing was broken.
-        reasons: the reason of each change, by `id()`.
-        pairing: the calls that are still unanswered, and where the last turn began.
-        keep_bare: as for `RepairExchanges`.
+        length: Number of artifacts in that beginning before the repair.
+        mended: The artifacts after the repair; None if there was no fault.
+        reasons: The reason for each change, by `id()` of the artifact.
+        pairing: The calls that have no result yet, and the position of the latest user message.
+        keep_bare: See `RepairExchanges`.
     """
 
     length: int = 0
@@ -141,24 +147,27 @@ class _Settled:
     pairing: Pairing = field(default_factory=Pairing)
     keep_bare: bool = False
 
-    def followed(
+    def extend(
         self, artifacts: Sequence[Artifact], copies: Copies, *, end: int, is_end: bool = False
     ) -> _Settled | None:
-        """Return the beginning extended up to `end`, repaired; None if the new artifacts may change the beginning.
+        """Return the repaired beginning of length `end`; None if the new artifacts may change what was repaired before.
 
-        `artifacts` contains both. `copies` are the changed copies made so far, see `_Repair`. With `is_end` the history
-        ends there, and its last exchange may stay open.
+        Args:
+            artifacts: The whole history.
+            copies: The changed copies made so far, see `_Repair`.
+            end: Number of artifacts in the new beginning.
+            is_end: Whether the history ends there, so that its last exchange may stay open.
         """
         if self._is_sound(artifacts, end, is_end=is_end):
             mended = None if self.mended is None else (*self.mended, *artifacts[self.length : end])
-            return replace(self, length=end, mended=mended, pairing=self._turned(artifacts, end))
+            return replace(self, length=end, mended=mended, pairing=self._with_latest_turn(artifacts, end))
         begin, artifacts = self.length, artifacts[:end]
         found = pair(artifacts, begin, earlier=self.pairing, is_end=is_end)
-        # A late result changes what was settled; the caller starts over.
+        # A late result changes the settled part, so the caller starts again.
         if begin and any(owner < begin for owner, _ in found.owner.values()):
             return None
         if begin and any(artifacts[p].answers is not None or p in found.unclear for p in found.orphans):
-            return None  # it may be a second result, or the result of an earlier call
+            return None  # the orphan may be a second result, or the result of an earlier call
         repair = _Repair(artifacts, found, copies, begin, is_end=is_end, keep_bare=self.keep_bare)
         mended = (*(artifacts[:begin] if self.mended is None else self.mended), *repair.mend())
         pairing = Pairing(unanswered=found.unanswered, turn=found.turn)
@@ -166,7 +175,7 @@ class _Settled:
         return _Settled(len(artifacts), mended, reasons, pairing, self.keep_bare)
 
     def _is_sound(self, artifacts: Sequence[Artifact], end: int, *, is_end: bool) -> bool:
-        """Return True only if the new artifacts are certainly in order and independent of the earlier ones."""
+        """Return whether the artifacts after the settled part have no fault. Conservative: True only if certain."""
         if self.pairing.unanswered:
             return False
         whole = whole_until(artifacts, self.length, end)
@@ -174,21 +183,21 @@ class _Settled:
             return whole is not None
         return is_end and not holds_all_results(artifacts[end - 1])
 
-    def _turned(self, artifacts: Sequence[Artifact], end: int) -> Pairing:
+    def _with_latest_turn(self, artifacts: Sequence[Artifact], end: int) -> Pairing:
         turns = (p for p in range(end - 1, self.length - 1, -1) if artifacts[p].kind is Kind.USER)
         return Pairing(turn=next(turns, self.pairing.turn))
 
 
 class _Repair:
-    """Repair a history from a position on.
+    """Finds and repairs the faults in a history from a position on.
 
     Args:
-        artifacts: the history.
-        found: the pairing of results and calls from the position on.
-        copies: changed copies made so far: reused in each call, so that later stages recognize the object.
-        begin: the position.
-        is_end: whether the history ends there, so that its last exchange may stay open.
-        keep_bare: as for `RepairExchanges`.
+        artifacts: The history.
+        found: The pairing of results and calls, from position `begin` on.
+        copies: Changed copies made so far. They are reused in each call, so that later stages recognize the objects.
+        begin: The position in the history at which to start.
+        is_end: Whether the history ends with `artifacts`, so that its last exchange may stay open.
+        keep_bare: See `RepairExchanges`.
     """
 
     def __init__(
@@ -207,20 +216,23 @@ class _Repair:
         self.copies = copies
         self.begin = begin
         self.results: dict[int, list[int]] = {}
-        # Grouped once: searching the results of each call would be quadratic.
+        # Grouped here, because searching the results of each call would take quadratic time.
         for position, (owner, _) in found.owner.items():
             self.results.setdefault(owner, []).append(position)
-        self.open_at = self._open_exchange() if is_end else None
+        self.open_at = self._find_open_exchange() if is_end else None
         self.dangling: dict[int, list[int]] = {}
         for position, number in found.unanswered:
             if position != self.open_at:
                 self.dangling.setdefault(position, []).append(number)
         self.reasons: dict[int, str] = {}
 
-    def _open_exchange(self) -> int | None:
-        """Return the position of the assistant message whose calls are open: only results of its own follow it."""
+    def _find_open_exchange(self) -> int | None:
+        """Return the position of the last assistant message if its calls may still get results; otherwise None.
+
+        The message must be followed by nothing but its own results.
+        """
         for position in range(len(self.artifacts) - 1, self.begin - 1, -1):
-            # If anything else follows, the call was abandoned.
+            # If anything else follows, calls without results were abandoned.
             owner = self.found.owner.get(position)
             if owner is None:
                 return position if self.artifacts[position].calls else None
@@ -228,10 +240,10 @@ class _Repair:
                 return None
         return None
 
-    def _misplaced(self) -> list[int]:
+    def _misplaced_results(self) -> list[int]:
         return [p for owner, places in self.results.items() for n, p in enumerate(places, 1) if p != owner + n]
 
-    def _nameless(self) -> list[int]:
+    def _positions_without_id(self) -> list[int]:
         """Return positions of calls and results with a missing id, or with different ids on the two sides."""
         missing = []
         for position, (owner, number) in self.found.owner.items():
@@ -241,21 +253,23 @@ class _Repair:
         return missing + [p for p, number in self.found.unanswered if self.artifacts[p].calls[number].id is None]
 
     def findings(self) -> list[str]:
+        """Return a line for each fault: what it is, and the position in the history."""
         lines = [f"call {n} @ artifacts[{p}] has no result" for p, numbers in self.dangling.items() for n in numbers]
         lines += [f"result @ artifacts[{p}] {self._why_orphan(p)}" for p in self.orphans]
         lines += [f"result @ artifacts[{p}] answers a call that has its result" for p in self.found.duplicates]
-        lines += [f"result @ artifacts[{p}] does not follow its call" for p in self._misplaced()]
-        lines += [f"id @ artifacts[{p}] is missing or differs" for p in self._nameless()]
+        lines += [f"result @ artifacts[{p}] does not follow its call" for p in self._misplaced_results()]
+        lines += [f"id @ artifacts[{p}] is missing or differs" for p in self._positions_without_id()]
         return lines
 
     def _why_orphan(self, position: int) -> str:
         return "may answer one of several calls" if position in self.found.unclear else "answers no call"
 
     def mend(self) -> list[Artifact]:
+        """Return the repaired artifacts from position `begin` on, and note the reason for each change in `reasons`."""
         gone = {position: self._why_orphan(position) for position in self.orphans}
         gone |= dict.fromkeys(self.found.duplicates, "answers a call that has its result")
         self.reasons |= {id(self.artifacts[position]): why for position, why in gone.items()}
-        misplaced = set(self._misplaced())
+        misplaced = set(self._misplaced_results())
         mended: list[Artifact] = []
         for position, artifact in enumerate(self.artifacts[self.begin :], self.begin):
             if position in gone or position in self.found.owner:
@@ -265,14 +279,14 @@ class _Repair:
                 continue
             caller = self._with_ids(position)
             mended.append(caller)
-            # Results move directly behind their call: providers accept them nowhere else.
-            mended += [self._result(p, caller, moved=p in misplaced) for p in self.results.get(position, ())]
+            # Providers only accept results directly after their calls.
+            mended += [self._place_result(p, caller, moved=p in misplaced) for p in self.results.get(position, ())]
             mended += self._stand_ins(position, caller)
         return mended
 
     def _with_ids(self, position: int) -> Artifact:
         artifact = self.artifacts[position]
-        # Unchanged if nothing is missing: the same object keeps the native message as it is.
+        # If no id is missing, the object is not copied, so that its native message is sent unchanged.
         if all(call.id is not None for call in artifact.calls):
             return artifact
         given = {
@@ -287,7 +301,7 @@ class _Repair:
         self.reasons[id(artifact)] = "a call had no id"
         return self._copy(artifact, calls, lambda: artifact.revised(calls=calls))
 
-    def _result(self, position: int, caller: Artifact, *, moved: bool) -> Artifact:
+    def _place_result(self, position: int, caller: Artifact, *, moved: bool) -> Artifact:
         artifact = self.artifacts[position]
         call = caller.calls[self.found.owner[position][1]]
         if moved:
@@ -312,7 +326,7 @@ class _Repair:
         return self._copy(caller, (number, caller.calls[number].id, text), lambda: stand_in(caller.calls[number], text))
 
     def _copy(self, artifact: Artifact, what: object, make: Callable[[], Artifact]) -> Artifact:
-        # The same copy in each call: later stages would take a new object for a change.
+        # Each call returns the same copy, because later stages would take another object for a change.
         known = self.copies.get((id(artifact), what))
         if known is None:
             known = self.copies[id(artifact), what] = make()
@@ -320,11 +334,11 @@ class _Repair:
 
 
 def _is_bare(result: Artifact) -> bool:
-    """Return whether a tool output is from a plain transcript, not from a provider's message without an id."""
+    """Return whether a tool output without a call id is from a plain transcript rather than from a native message."""
     source = result.source
     return result.answers is None and (source is None or (isinstance(source, Mapping) and "role" not in source))
 
 
 def stand_in(call: ToolCall, text: str = INTERRUPTED) -> Artifact:
-    """Return a substitute for a result that never arrived."""
+    """Return a result that stands in for the missing result of a call."""
     return Artifact(Kind.TOOL, text, answers=call.id, name=call.name)

@@ -1,9 +1,25 @@
-"""Fit a history into the budget so that prompts keep their prefix: cut rarely, cut deep, stay there.
+"""The default window: evicts old messages rarely and many at once, so that prompts keep their prefix.
 
-The window takes in the exchanges one by one. If one more exceeds the budget, the window is cut in several steps (see
-`cutting`), until only `target` of the available tokens is used, and it stays cut there until the budget is hit again.
-It depends on nothing but the history, so every call repeats the decisions of earlier calls, and prompts only grow
-between two cuts.
+A provider's prompt cache serves a request only as far as it begins like the previous one, so each eviction costs a
+cache miss. The window therefore changes nothing while the history fits into the budget. Once a new exchange exceeds the
+budget, a cut shrinks the context well below it, and prompts grow at their end until they exceed the budget again. The
+window processes a history exchange by exchange and depends on nothing else, so every call repeats the decisions of
+earlier calls.
+
+Terms used in this package:
+
+* Exchange: an assistant message with tool calls and all their results, or any other single message. An exchange is kept
+  or evicted as a whole. Exchanges are numbered from 0; system and task messages belong to none.
+* Cut: the moment at which an exchange exceeds the budget, and the steps that then shrink the context: old tool outputs
+  become views, and old exchanges are evicted. See `cutting`.
+* View: the short form of a long text. It states what is missing, and names a handle if the full text is stored.
+* Trail: one message, after the task, that summarizes the evicted exchanges, a step for each call or message. See
+  `trail`.
+* Block: one message, before a question, that repeats evicted exchanges which match the question. See `recall_relevant`.
+* Record: a text that a stage wrote in the user's role, such as a trail, a block, a summary, or a checkpoint. Records
+  carry a digest, so they are not mistaken for what a user wrote.
+* Mandatory: must not be evicted. See `History.must_stay`.
+* Pin: `Artifact.pinned`, by which the caller makes an exchange mandatory.
 """
 
 from __future__ import annotations
@@ -31,27 +47,39 @@ if TYPE_CHECKING:
 
 
 class StableWindow(FollowedStage):
-    """Cut when the budget is hit, down to `target`, and keep that prefix until the next hit.
+    """Shrinks the context to `target` when it exceeds the budget, and keeps that prefix until the next time.
 
-    Shares refer to the available tokens: the budget minus system prompt, task, pins and the last user message. The
-    newest tool outputs are sent whole while together they take at most half of these; larger ones share the rest of
-    that half, or all that is free. Once the model has replied, an output larger than `output_share` is replaced by a
-    bounded view; the others stay whole until a cut. A cut proceeds in this order, and stops once it has freed enough:
-    outputs before the last three exchanges are replaced by short views, then the oldest exchanges are evicted. Evicted
-    exchanges are listed in the trail: one message behind the task. System prompt, task, pins and the last user message
-    stay unchanged, and so do the last exchange, the `keep_recent` latest messages, and the newest record (summary,
-    checkpoint) if it takes at most a quarter of the budget. If these mandatory messages alone exceed the budget, their
-    tool outputs are squeezed, then arguments and older texts.
+    The available tokens are the budget minus tool schemas, system prompt, task, pins, and the last user message.
+
+    Before a cut, only large tool outputs are shortened. The outputs of the newest exchange are sent in full if together
+    they take at most half of the available tokens. Of larger ones, the first that fit are sent in full, and the others
+    share the rest of that half, or all free tokens if these are more. Once the model has replied to an output, it is
+    replaced by a view if it is larger than `output_share`; smaller outputs stay whole until a cut.
+
+    A cut takes these steps until it has freed enough tokens:
+
+    1. Replace tool outputs with short views, except those of the last three exchanges.
+    2. Evict stale exchanges (reads of a file that was read again or edited since, repeated calls with equal outputs),
+       then the oldest. User messages are evicted late, and standing instructions last.
+    3. Summarize the evicted exchanges in the trail, one message after the task.
+
+    Mandatory are the system prompt, the task, pins, the last user message, the last exchange, the `keep_recent` latest
+    messages, and the newest summary or checkpoint if it takes at most a quarter of the budget. If these alone exceed
+    the budget, their texts are shortened: tool outputs first, then assistant messages and call arguments, then user
+    messages. The system prompt and pins are never shortened; the task and the last user message only with
+    `on_overflow="bound"`.
 
     Args:
-        recall: the `RecallRelevant` behind it, which decides at the beginning of a turn whether to recall evicted
-            exchanges: the window then reserves tokens for them until the next cut. None disables recall.
-        store: where full texts are saved; views and trail then name a handle. None saves none.
-        **settings: see `WindowSettings`.
+        recall: The `RecallRelevant` stage that follows in the chain. At the beginning of a turn it decides whether to
+            recall evicted exchanges; if so, the window reserves tokens for them until the next cut. None disables
+            recall.
+        store: Where the full texts of shortened and evicted messages are saved; views and the trail then name handles
+            by which a text can be read back. With None, they are not saved.
+        **settings: See `WindowSettings`.
 
     Raises:
-        ConfigError: a setting is out of range.
-        BudgetExceededError: (when called) the mandatory messages do not fit even after all of that.
+        ConfigError: If a setting is out of range.
+        BudgetExceededError: (When called.) If the mandatory messages exceed the budget even after shortening.
     """
 
     name = "StableWindow"
@@ -64,17 +92,17 @@ class StableWindow(FollowedStage):
         self.store = opened(store)
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return the follower that keeps the window of one conversation."""
+        """Return the follower that maintains the window of one conversation."""
         return _Window(self, draft)
 
 
 _REMEMBERED: Final = 64
-"""States that a window remembers, one for each of the latest exchanges, to return to when the end of its history is
-replaced: enough for a turn with some dozens of tool calls."""
+"""Number of states that a window keeps, one for each of the latest exchanges. If the end of the history is replaced,
+the window returns to one of them. 64 covers a turn with dozens of tool calls."""
 
 
 class _Window:
-    """Follow one conversation. The last exchange may still grow, so each call takes it in anew."""
+    """The follower for one conversation. The last exchange may still grow, so each call processes it again."""
 
     def __init__(self, stage: StableWindow, draft: Draft) -> None:
         self._stage = stage
@@ -89,14 +117,14 @@ class _Window:
         self._latest: tuple[WindowState, int, WindowState] | None = None
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Take in the artifacts that are new in the draft."""
+        """Add new artifacts to the history, and process all exchanges but the last."""
         self._history.extend(artifacts)
-        # Without the last exchange, which may still grow; `result` adds it to a copy of the state.
+        # The last exchange may still grow; `_complete` adds it to a copy of the state.
         while self._states[-1].seen < len(self._history) - 1:
-            self._states.append(self._taken(self._states[-1]))
+            self._states.append(self._advance(self._states[-1]))
 
     def rewind(self, count: int) -> bool:
-        """Return to the state before artifacts that were replaced, if it is still remembered."""
+        """Forget all but the first `count` artifacts. Return whether a state from before them is still known."""
         closed = self._history.rewind(count)
         while self._states and self._states[-1].seen > closed:
             self._states.pop()
@@ -108,40 +136,40 @@ class _Window:
         return bool(self._states)
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft after the window's decisions, or a generator that also stores the texts it shortened.
+        """Return the draft after eviction, or a generator that also stores the full texts of shortened messages.
 
         Raises:
-            BudgetExceededError: the mandatory messages do not fit.
+            BudgetExceededError: If the mandatory messages exceed the budget.
         """
-        state = self._ended()
-        # All means have been tried by now: eviction, dropping records, squeezing.
+        state = self._complete()
+        # By now, exchanges and records were evicted and texts shortened as far as possible.
         if state.total > self._ledger.whole_budget(state):
-            raise self._exceeded(draft, state)
-        result = self._drafted(draft, state)
+            raise self._overflow_error(draft, state)
+        result = self._revise(draft, state)
         store = self._stage.store
-        return result if store is None or draft.dry or not self._cutter.handles else self._stored(result, store)
+        return result if store is None or draft.dry or not self._cutter.handles else self._store_texts(result, store)
 
-    def _stored(self, result: Draft, store: Store) -> Generator[Ask, object, Draft]:
+    def _store_texts(self, result: Draft, store: Store) -> Generator[Ask, object, Draft]:
         handles = self._cutter.handles
         for handle in list(handles):
             yield Ask(store.put_new, (NAMESPACE, handle, handles[handle].encode("utf-8", "surrogatepass")))
-            # Removed only after it was stored, so the next call repeats a failed write.
+            # A handle is removed only after its text was stored, so the next call repeats a failed write.
             del handles[handle]
         return result
 
-    def _ended(self) -> WindowState:
-        """Return the state with all exchanges, including the last one, and all later system and task artifacts."""
+    def _complete(self) -> WindowState:
+        """Return the state after the whole history: the last exchange, and system or task artifacts after it."""
         state = self._states[-1]
-        state = self._taken(state) if len(self._history) else state
+        state = self._advance(state) if len(self._history) else state
         state = self._with_authority(state, len(self._history.artifacts))
         if state.total > self._ledger.budget(state) and len(self._history):
             state = self._cut(state, len(self._history) - 1)
         return state
 
-    def _taken(self, state: WindowState) -> WindowState:
-        """Return the state with one more exchange, cut if it does not fit."""
+    def _advance(self, state: WindowState) -> WindowState:
+        """Return the state with one more exchange, after a cut if that exchange exceeds the budget."""
         number, span = state.seen, self._history.spans[state.seen]
-        # The previous call already computed this for the last exchange; it holds as long as the exchange has not grown.
+        # The result for the last exchange is kept from the previous call; it is valid unless that exchange has grown.
         if self._latest is not None and self._latest[0] is state and self._latest[1] == span.end:
             return self._latest[2]
         self._latest = state, span.end, self._with_next(state, number, span)
@@ -149,9 +177,9 @@ class _Window:
 
     def _with_next(self, state: WindowState, number: int, span: ExchangeSpan) -> WindowState:
         state = self._with_authority(state, span.start)
-        state = self._cutter.settled(self._calibrated(state, span.start), number)
+        state = self._cutter.bound_seen(self._calibrate(state, span.start), number)
         ledger = self._ledger
-        # Not before it arrives: decisions at an exchange depend only on earlier ones.
+        # The task is set only when it arrives: decisions at an exchange depend only on earlier exchanges.
         if ledger.task is None and ledger.draft.keep_task and self._history.task(ledger.draft.budget) == number:
             ledger.task = number
         stays = ledger.stays(number)
@@ -163,26 +191,26 @@ class _Window:
         return self._with_recall(state, number) if span.is_asked and self._gate is not None else state
 
     def _with_recall(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with tokens for what its question recalls, if anything; this may need a cut."""
+        """Return the state with tokens reserved for what the question at `number` recalls, after a cut if needed."""
         gate, ledger = self._gate, self._ledger
         if gate is None or number == ledger.task:
             return state
         budget = ledger.budget(state)
-        wanted = gate.wanted(number, state, max(0, budget - state.fixed))
-        if wanted is None:
+        recall = gate.find(number, state, max(0, budget - state.fixed))
+        if recall is None:
             return state
-        for blocks in (state.recalled, ()):  # Earlier blocks leave before anything else does.
+        for blocks in (state.recalled, ()):  # Earlier blocks are removed before anything else is evicted.
             fewer = state.with_blocks(blocks, number)
-            left = gate.within(wanted, wanted.tokens, fewer)
+            left = gate.fit(recall, recall.tokens, fewer)
             if fewer.total + left.tokens <= budget:
                 return replace(fewer, recalled=(*blocks, left)) if left.tokens else fewer
         state = self._cutter.cut(replace(state, recalled=(left,)), number)
-        # The mandatory messages may leave fewer tokens than that.
-        left = gate.within(wanted, left.tokens + min(0, budget - state.total), replace(state, recalled=()))
+        # After the cut, the mandatory messages may leave fewer tokens than the block takes.
+        left = gate.fit(recall, left.tokens + min(0, budget - state.total), replace(state, recalled=()))
         return replace(state, recalled=(left,) if left.tokens else ())
 
     def _with_authority(self, state: WindowState, position: int) -> WindowState:
-        """Return the state including the system and task artifacts before a position."""
+        """Return the state with the tokens of all system and task artifacts before a position counted."""
         history, counted = self._history, state.authority
         while counted < len(history.authority) and history.authority[counted] < position:
             counted += 1
@@ -191,15 +219,15 @@ class _Window:
         tokens = sum(history.costs[p] for p in history.authority[state.authority : counted])
         return replace(state, authority=counted, fixed=state.fixed + tokens)
 
-    def _calibrated(self, state: WindowState, position: int) -> WindowState:
+    def _calibrate(self, state: WindowState, position: int) -> WindowState:
         reported, draft = self._history.artifacts[position].reported, self._ledger.draft
-        # Recalled blocks are not written yet, so a prompt that was sent with them cannot be counted here.
+        # Blocks may be rewritten later (see `RecallGate.fit`), so the size of a prompt with blocks is not known here.
         if reported is None or not draft.settings.calibrate or state.recalled:
             return state
-        return replace(state, calibration=state.calibration.compared(reported, state.total, draft.budget))
+        return replace(state, calibration=state.calibration.with_comparison(reported, state.total, draft.budget))
 
     def _cut(self, state: WindowState, number: int) -> WindowState:
-        # Blocks leave before anything else does, that of this turn last.
+        # Blocks are removed before anything else is evicted, the block of the current turn last.
         asked = self._history.last_asked(number + 1)
         for blocks in (tuple(left for left in state.recalled if left.asked == asked), ()):
             fewer = state.with_blocks(blocks, number)
@@ -208,12 +236,12 @@ class _Window:
         state = self._cutter.cut(fewer, number)
         if state.total <= self._ledger.budget(state):
             return state
-        return self._squeezer.squeezed(state, number)
+        return self._squeezer.squeeze(state, number)
 
     # -- the result
 
-    def _kept(self, state: WindowState) -> tuple[list[int], list[Artifact]]:
-        """Return the positions of the kept artifacts, in order, and the artifacts in their current form."""
+    def _list_kept(self, state: WindowState) -> tuple[list[int], list[Artifact]]:
+        """Return the positions of all kept artifacts, in order, and the artifacts as they are sent."""
         artifacts, spans = self._history.artifacts, self._history.spans
         # Everything after the last cut is kept, so only the part before it has to be filtered.
         rest = spans[state.judged].start if state.judged < len(spans) else len(artifacts)
@@ -226,19 +254,19 @@ class _Window:
                 kept[place] = state.shortened[position].artifact
         return positions, kept
 
-    def _drafted(self, draft: Draft, state: WindowState) -> Draft:
-        if told := state.calibration.told():
+    def _revise(self, draft: Draft, state: WindowState) -> Draft:
+        if told := state.calibration.to_details():
             budget, details = self._ledger.whole_budget(state), {**draft.details, "calibration": told}
             draft = replace(draft, settings=replace(draft.settings, budget=budget, regained=0), details=details)
         # Nothing was ever shortened: the draft is returned unchanged, and so is its prefix.
         if state.cut_at is None and not state.shortened:
             return draft
-        positions, artifacts = self._kept(state)
+        positions, artifacts = self._list_kept(state)
         reasons = {id(draft.artifacts[p]): d.reason for p, d in state.shortened.items()}
         actions: dict[int, Action] = {id(draft.artifacts[p]): d.action for p, d in state.shortened.items()}
         note, steps = state.note, state.told if state.note is not None else 0
         if note is not None:
-            # Directly behind the task, because it summarizes what came between the task and the rest.
+            # The trail follows the task, because it summarizes what came between the task and the rest.
             artifacts.insert(self._place_of_note(positions), note)
             reasons[id(note)] = f"lists {steps} of {state.trail.steps} evicted steps"
             actions[id(note)] = "summarised"
@@ -251,15 +279,18 @@ class _Window:
             "tokens": 0 if note is None else draft.counter.artifact(note),
             "room": note is not None or self._stage.settings.trail == 0 or len(state.kept) == state.judged,
         }
-        details = {**fitted.details, "trail": trail, "latest_cuts": self._latest_cuts(state)}
-        if bounded := self._bounded_messages(state):
+        details = {**fitted.details, "trail": trail, "latest_cuts": self._count_latest_cuts(state)}
+        if bounded := self._list_bounded_messages(state):
             details["bounded_messages"] = bounded
         cut_at = None if state.cut_at is None else self._cut_at(draft, state.cut_at)
         changed_at = None if state.cut_at is None else self._cut_at(draft, max(state.cut_at, state.left_at))
         return replace(fitted, cut_at=cut_at, changed_at=changed_at, left_out=left, details=details)
 
     def _cut_at(self, draft: Draft, number: int) -> int:
-        """Return an exchange's position in the full history, which differs if stages added or dropped artifacts."""
+        """Return the position of an exchange in the full history (`Draft.history`).
+
+        That position differs from the position in the draft if earlier stages added or dropped artifacts.
+        """
         start = self._history.start(number)
         root = self._history.artifacts[start].root
         if start < len(draft.history) and draft.history[start].root is root:
@@ -267,14 +298,14 @@ class _Window:
         behind = (p for p in range(len(draft.history) - 1, -1, -1) if draft.history[p].root is root)
         return next(behind, min(start, len(draft.history) - 1))
 
-    def _latest_cuts(self, state: WindowState) -> dict[str, int]:
-        """Return how many of the latest model calls had a cut; each assistant message counts as one call."""
+    def _count_latest_cuts(self, state: WindowState) -> dict[str, int]:
+        """Return how many of the latest model calls had a cut, counting each assistant message as one call."""
         replies = self._history.replies[-LATEST:]
         cut = {bisect_right(replies, n) for n in state.cuts}
         return {"calls": len(replies), "cut": len(cut - {0})}
 
-    def _bounded_messages(self, state: WindowState) -> list[dict[str, int]]:
-        """Return the task and the last user message if they are sent shortened."""
+    def _list_bounded_messages(self, state: WindowState) -> list[dict[str, int]]:
+        """Return the position and sizes of the task and of the last user message, if sent shortened."""
         history, count = self._history, self._ledger.draft.counter.artifact
         numbers = {n for n in (self._ledger.task, history.last_asked(len(history))) if n is not None}
         shown = ((history.start(n), state.shortened.get(history.start(n))) for n in numbers)
@@ -285,14 +316,14 @@ class _Window:
         ]
 
     def _place_of_note(self, positions: Sequence[int]) -> int:
-        """Return the position of the trail among the kept artifacts: behind the task, before all other exchanges."""
+        """Return the index at which the trail is inserted: after the task, before all other exchanges."""
         task = self._ledger.task
         place = 0 if task is None else bisect_right(positions, self._history.start(task))
-        # System and task artifacts at the front stay before the trail; later ones may follow an exchange.
+        # The trail also follows the system and task artifacts at the front.
         authority = set(self._history.authority)
         return next((n for n in range(place, len(positions)) if positions[n] not in authority), len(positions))
 
-    def _exceeded(self, draft: Draft, state: WindowState) -> BudgetExceededError:
+    def _overflow_error(self, draft: Draft, state: WindowState) -> BudgetExceededError:
         history, count, task = self._history, draft.counter.artifact, self._ledger.task
         last_asked = history.last_asked(len(history))
         names = ("system", "task", "pinned", "last user message", "last exchange", "recent messages")
@@ -300,7 +331,7 @@ class _Window:
         parts[BESIDE] = draft.overhead
         last_start = history.start(max(0, len(history) - 1))
         starts = {history.start(n): n for n in (task, last_asked) if n is not None}
-        for position, artifact in zip(*self._kept(state), strict=True):
+        for position, artifact in zip(*self._list_kept(state), strict=True):
             if artifact.kind in AUTHORITY:
                 name = artifact.kind.value
             elif position in starts and starts[position] == task:

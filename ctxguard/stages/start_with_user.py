@@ -1,4 +1,4 @@
-"""Let the conversation begin with the user if a provider requires it."""
+"""Make a conversation begin with a user message, for providers that require it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from ctxguard.draft import Draft
 
 _REASON: Final = "the provider wants the user to speak first"
 _STAND_IN: Final = "…"
-"""The text of an inserted user message; no provider accepts an empty one."""
+"""The text of an inserted user message. Providers do not accept an empty one."""
 
 
 class StartWithUser:
-    """Drop assistant messages before the first user message, such as the greeting of a chat widget.
+    """Drops everything before the first user message, except system messages: for example, the greeting of a chat bot.
 
-    Anthropic, Gemini and Bedrock refuse such histories, and so do strict chat templates ("first message must use the
-    user role"). The adapters of these providers append this stage to every chain, as does each of them as `provider`.
-    It does the same at every call, so that prompts keep their prefix. If there is no user message, or a pinned message
-    comes before it, a user message that says "…" is put first.
+    Anthropic, Gemini, and Bedrock refuse a history that begins with an assistant message, and so do strict chat
+    templates ("first message must use the user role"). The adapters of these providers append this stage to every
+    chain, and so does a `Stabilizer` whose `provider` is one of them. If the history contains no user message, or if a
+    pinned message comes before the first one, nothing is dropped, and a user message "…" is inserted at the beginning.
+    The result is the same in every call, so prompts keep their prefix.
     """
 
     name = "StartWithUser"
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the new draft."""
+        """Return the draft beginning with a user or task message, after the system messages."""
         artifacts = draft.artifacts
         leading = list(takewhile(lambda artifact: artifact.kind not in (Kind.USER, Kind.TASK), artifacts))
         early = [artifact for artifact in leading if artifact.kind is not Kind.SYSTEM]

@@ -1,6 +1,7 @@
-"""Summarize one exchange as steps: one for each of its calls, or one for its message.
+"""Summarize an evicted exchange as steps of the trail: one step for each tool call, or one for the message.
 
-Everything here is a pure function of one exchange.
+The steps depend on that exchange alone. No model is involved: what a call did is recognized by the words in the name of
+its tool and in its arguments, and how the call ended by patterns in its output.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from ctxguard.history import History
 from ctxguard.stages.error_reports import is_flagged
 
 Section = Literal["said", "failed", "changed", "called", "answered", "observed"]
-"""Which part of a trail a step belongs to: what people said, steps that failed, that changed something, all other
-calls, what the model said, and outputs that merely have the user's role, which are counted and not told."""
+"""The part of the trail in which a step is listed: user messages (`said`), calls that `failed`, calls that `changed`
+something, all other calls (`called`), and replies of the model (`answered`). Tool outputs that an agent sent in the
+user's role (`observed`) are counted but not listed."""
 _Deed = Section | Literal["ran"]
 _SAYS: Final[Mapping[_Deed, str]] = {
     "called": (
@@ -40,7 +42,8 @@ _SAYS: Final[Mapping[_Deed, str]] = {
     "ran": "run exec execute bash shell sh terminal test tests pytest python ipython make build",
 }
 _VERBS: Final[Mapping[str, _Deed]] = {verb: deed for deed, verbs in _SAYS.items() for verb in verbs.split()}
-"""What the words of tool names and shell commands say about a call; the first known word decides."""
+"""Section of a call by a word in the name of its tool or shell command. The first known word decides; `ran` means that
+the call runs a program, so that its exit code tells whether it failed."""
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _COMMANDS: Final = ("command", "cmd", "code", "script")
 _ACTIONS: Final = ("command", "action", "operation", "mode", "method")
@@ -53,25 +56,26 @@ _OBSERVED: Final = re.compile(r"\W*observations?\W*[:\n]", re.IGNORECASE)
 _LISTED: Final = re.compile(
     r"[-dlbcps][-rwxsStT]{9}[.+@]?\s|total \d+$|\s*\d+[:\t→|]|\s*\[[A-Za-z]\d+\] |RootWebArea\b"
 )
-"""A line of a folder, of a file with line numbers, or of an accessibility tree."""
+"""The start of a line in a directory listing, in a file with line numbers, or in an accessibility tree."""
 _UNSAFE: Final = re.compile(r"[^\w.@-]+")
 _READ: Final = 4_000
-"""Values of the arguments or the result of one call that are looked at."""
+"""Maximum number of values that are read from the arguments or from the result of a call."""
 _RESULT: Final = 16_384
-"""Characters of a result that are searched for ids."""
+"""Number of characters at the start of a result that are searched for ids."""
 _TYPED: Final = (FileType.CONSOLE, FileType.SNAPSHOT, FileType.LOG, FileType.JSON, FileType.JSONL, FileType.HTML)
 _Pairs = tuple[tuple[str, object], ...]
 
 
 class TrailStep(NamedTuple):
-    """One call, or one message, as a line of the trail.
+    """One tool call or one message, as it is listed in the trail.
 
     Attributes:
-        section: the part of a trail that it belongs to.
-        who: name of the tool, or of the speaker (`user`, `assistant`).
-        what: the subject of the call, or the text of the message.
-        ended: how the call ended, in words of its output; empty if the output is long and not an error.
-        handle: where the full output can be read back; None if it is not stored.
+        section: The part of the trail in which the step is listed.
+        who: The name of the tool, or the role of the author (`user`, `assistant`), followed by the author's name if
+            known.
+        what: What the call was about (its command, path, or short arguments), or the text of the message.
+        ended: A quotation from the output that tells how the call ended; may be empty.
+        handle: Handle of the stored output or message; None if it is not stored.
     """
 
     section: Section
@@ -90,31 +94,31 @@ def trace_of(
     """Return the steps of an exchange.
 
     Args:
-        exchange: its artifacts, masked, and if possible from before tool outputs were bounded.
-        handles: handles of stored outputs, by number of the artifact in the exchange.
-        is_observed: whether a program wrote it although it has the user's role, see `observed`.
+        exchange: The artifacts of the exchange, masked, and preferably before they were shortened.
+        handles: Handles of stored texts, by index of the artifact in `exchange`; None means that nothing is stored.
+        is_observed: Whether the exchange is tool output in the user's role, see `holds_observation`.
     """
     first, results, handles = exchange[0], exchange[1:], handles or {}
     if not first.calls:
-        return (_said(first, handles.get(0), is_observed=is_observed),)
+        return (_step_of_message(first, handles.get(0), is_observed=is_observed),)
     places = _places_of_results(first, results)
     steps = []
     for number, call in enumerate(first.calls):
         place = places.get(number)
         result, handle = (None, None) if place is None else (results[place], handles.get(place + 1))
-        steps.append(_called(call, result, handle))
+        steps.append(_step_of_call(call, result, handle))
     return tuple(steps)
 
 
-def spoken(artifact: Artifact) -> str:
-    """Return the text of an artifact without reasoning: that is private to the model, and no trail repeats it."""
+def visible_text(artifact: Artifact) -> str:
+    """Return the text of an artifact without reasoning, which is private to the model and must not be quoted."""
     if isinstance(artifact.content, str):
         return artifact.text
     return "\n".join(part.text for part in artifact.content if part.text is not None and part.kind != "reasoning")
 
 
-def _said(artifact: Artifact, handle: str | None, *, is_observed: bool) -> TrailStep:
-    text = spoken(artifact).strip()
+def _step_of_message(artifact: Artifact, handle: str | None, *, is_observed: bool) -> TrailStep:
+    text = visible_text(artifact).strip()
     who = " ".join((artifact.kind.value, *_UNSAFE.sub("_", artifact.name or "").split()))
     if artifact.kind is Kind.ASSISTANT:
         return TrailStep("answered", who, text, handle=handle)
@@ -123,10 +127,16 @@ def _said(artifact: Artifact, handle: str | None, *, is_observed: bool) -> Trail
     return TrailStep("said", who, text, handle=handle)
 
 
-def observed(history: History, number: int, end: int) -> bool:
-    """Return whether a program wrote a message in the user's role, judged by the first `end` exchanges alone.
+def holds_observation(history: History, number: int, end: int) -> bool:
+    """Return whether an exchange is the output of a program that an agent sent in the user's role.
 
-    An agent without tools writes its command in a block at the end of each message, and gets the output in that role.
+    Agents without tool calls let the model write a command in a block at the end of a message, and reply with the
+    output in the user's role. The message is recognized by its text or by such commands before and after it.
+
+    Args:
+        history: The exchanges of the conversation.
+        number: Number of the exchange.
+        end: Number of leading exchanges that may be considered, so that later exchanges do not change the result.
     """
     if not history.spans[number].is_asked:
         return False
@@ -139,7 +149,7 @@ def observed(history: History, number: int, end: int) -> bool:
 
 @lru_cache(maxsize=4_096)
 def is_observation(text: str) -> bool:
-    """Return whether a program wrote a message in the user's role: by its type, its lines, or its few words."""
+    """Return whether a message in the user's role is program output, judged by a label, its lines, or its type."""
     start = ends_of(text)[:4_000]
     if _OBSERVED.match(start):
         return True
@@ -152,11 +162,11 @@ def is_observation(text: str) -> bool:
     return 2 * letters < signs or 2 * listed > len(lines) or detect(text) in _TYPED
 
 
-def _called(call: ToolCall, result: Artifact | None, handle: str | None) -> TrailStep:
-    pairs = _read(call.arguments)
+def _step_of_call(call: ToolCall, result: Artifact | None, handle: str | None) -> TrailStep:
+    pairs = _read_arguments(call.arguments)
     section, reads = _section_of(call.name, pairs)
-    who = call.name if _PLAIN.fullmatch(call.name) else quoted(call.name)
-    what = _about(call.arguments, pairs, changed=section == "changed")
+    who = call.name if _PLAIN.fullmatch(call.name) else quote(call.name)
+    what = _subject_of(call.arguments, pairs, changed=section == "changed")
     default: Section = "called" if section == "ran" else section
     if result is None:
         return TrailStep(default, who, what)
@@ -166,7 +176,10 @@ def _called(call: ToolCall, result: Artifact | None, handle: str | None) -> Trai
 
 
 def _ids_in(text: str, told: str) -> str:
-    """Return the ids in a JSON result that the text `told` does not contain, with keys, in at most 120 characters."""
+    """Return the ids in a JSON result with their keys, in at most 120 characters; empty if there are none.
+
+    Later calls often need these ids. Those that the string `told` already contains are omitted.
+    """
     try:
         tree = parse_start(text[:_RESULT]) if text.lstrip()[:1] in ("{", "[") else ""
     except (ValueError, RecursionError):
@@ -181,14 +194,17 @@ def _ids_in(text: str, told: str) -> str:
 
 
 def _section_of(tool: str, pairs: _Pairs) -> tuple[_Deed, bool]:
-    """Return the kind of a call by the words of its tool, action or command, and whether it is known to only read."""
+    """Return the section of a call, by the words of its tool, action, or command, and whether it certainly only reads.
+
+    The section is `ran` if the call runs a program.
+    """
     values = {key: node for key, node in reversed(pairs) if isinstance(node, str)}
     action = next((values[key] for key in _ACTIONS if _first_verb(values.get(key, "")) and _is_word(values[key])), tool)
     command = next((values[key] for key in _COMMANDS if key in values and not _is_word(values[key])), None)
     if command is None:
         found = _first_verb(action)
         return found or "called", found == "called"
-    # `cd` is only a prefix; an unknown command counts as running something.
+    # A command that contains no known verb counts as running a program.
     verbs = {_first_verb(" ".join(words[:2])) or "ran" for part in _SEGMENTS.split(command) if (words := part.split())}
     if "changed" in verbs:
         return "changed", False
@@ -204,26 +220,32 @@ def _first_verb(text: str) -> _Deed | None:
     return next((_VERBS[word] for word in words if word in _VERBS), None)
 
 
-def _about(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
-    """Return the subject of a call: its command, its path, or its short arguments; numbers with their names."""
+def _subject_of(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
+    """Return what a call was about: its command, its path, or its short arguments.
+
+    Args:
+        arguments: The arguments as a string.
+        pairs: The keys and values in them; empty if the string is not JSON.
+        changed: Whether the call changed something; then its short texts are contents rather than a description.
+    """
     values: dict[str, list[str]] = {}
     for key, node in pairs:
         if isinstance(node, str) and node.strip():
             values.setdefault(key, []).append(node)
     command = next((values[key][0] for key in _COMMANDS if key in values and not _is_word(values[key][0])), None)
     if command is not None:
-        return quoted(clipped(command, LONGEST))
+        return quote(clipped(command, LONGEST))
     if not pairs or not values:
-        return quoted(clipped(arguments, LONGEST)) if arguments.strip(" {}[]") and not pairs else ""
+        return quote(clipped(arguments, LONGEST)) if arguments.strip(" {}[]") and not pairs else ""
     has_path = any(map(_is_path, (value for listed in values.values() for value in listed)))
     told: list[str] = []
     for key, listed in values.items():
-        # If a path identifies the call, offsets and contents add nothing.
+        # If a path identifies the call, line numbers and contents add nothing.
         is_detail = changed or isinstance(listed[0], Number) or len(listed[0]) > LONGEST // 2
         if has_path and is_detail and not _is_path(listed[0]) and not (key in _ACTIONS and _is_word(listed[0])):
             continue
-        value = _shown(", ".join(listed[:8]))
-        # A number means nothing without its name; an action is clear without one.
+        value = _show(", ".join(listed[:8]))
+        # A number means nothing without the name of its argument; an action is clear without it.
         is_clear = _is_path(listed[0]) or key in _ACTIONS or (len(values) == 1 and not isinstance(listed[0], Number))
         part = value if is_clear else f"{_UNSAFE.sub('_', key)}={value}"
         if told and sum(map(len, told)) + len(part) > LONGEST:
@@ -233,24 +255,27 @@ def _about(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
 
 
 def _is_path(text: str) -> bool:
-    # A long one is judged by its last folders: a name has at most `LONGEST` characters.
+    # A long path is recognized by its last folders, because a name has at most `LONGEST` characters.
     end = text if len(text) <= LONGEST else text[-LONGEST:].partition("/")[2]
     return len(text) <= 2 * LONGEST and "/" in text and _PLAIN.fullmatch(text) is not None and names_in(end) == (end,)
 
 
-def _shown(value: str) -> str:
+def _show(value: str) -> str:
     short = value if _is_path(value) else clipped(value, LONGEST // 2)
-    return short if _PLAIN.fullmatch(short) else quoted(short)
+    return short if _PLAIN.fullmatch(short) else quote(short)
 
 
-def quoted(text: str) -> str:
-    """Return a text in quotes that it cannot close: the trail has the user's role, so tool output must stay quoted."""
+def quote(text: str) -> str:
+    """Return a string in double quotes, with quotes inside it replaced and unprintable characters removed.
+
+    Tool output must not end its own quotation: the trail has the user's role, so the rest would read as the user's.
+    """
     shown = "".join(sign for sign in text if sign.isprintable())
     return f'"{shown.replace(chr(34), chr(39))}"'
 
 
 def _places_of_results(first: Artifact, results: Sequence[Artifact]) -> dict[int, int]:
-    """Return the place of the result of each call: by id if it has one, else in order."""
+    """Return the index of the result of each call, by index of the call: matched by id, or in order without an id."""
     waiting: dict[str | None, deque[int]] = {}
     for number, call in enumerate(first.calls):
         waiting.setdefault(call.id, deque()).append(number)
@@ -262,8 +287,8 @@ def _places_of_results(first: Artifact, results: Sequence[Artifact]) -> dict[int
     return places
 
 
-def _read(arguments: str) -> _Pairs:
-    """Return the keys and values of a call's arguments, at most some thousands; none if they are not JSON."""
+def _read_arguments(arguments: str) -> _Pairs:
+    """Return the keys and values in the arguments of a call, at most 4,000; empty if the arguments are not JSON."""
     try:
         tree: object = parse_json(arguments)
     except (ValueError, RecursionError):

@@ -1,7 +1,9 @@
-"""Write the trail, a message that lists the evicted steps: user messages first, then failures, changes, other calls.
+"""The trail: a message that summarizes evicted exchanges, so that the model knows what happened before.
 
-Everything here is a pure function. A trail accumulates the steps of evicted exchanges (see `traces`); its text is
-written anew at each cut, and can be read back without loss.
+A trail accumulates the steps of evicted exchanges (see `traces`). Its text lists messages first, then failed calls,
+calls that changed something, and other calls, as far as they fit; the rest is counted by tool. The text is written anew
+at each cut. If a stabilized context is continued as a history, `read_trail` parses the trail in it. No model is
+involved.
 """
 
 from __future__ import annotations
@@ -13,14 +15,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ctxguard.content.outcomes import LONGEST
-from ctxguard.stages.traces import Section, TrailStep, quoted
+from ctxguard.stages.traces import Section, TrailStep, quote
 
 _SHARE: Final = 0.5
-"""Share of the remaining tokens that each kind of line may take in the first round."""
+"""Share of the remaining tokens that each section may take in the first round."""
 _BEGINNING: Final = 24
-"""Characters below which the beginning of a message is not informative."""
+"""Minimum number of characters in an excerpt from a message; a shorter excerpt would tell nothing."""
 _REMEMBERED: Final = 512
-"""Latest different steps that a trail may list, so that a cut costs the same however long the conversation is."""
+"""Number of latest distinct steps that a trail may list. It is limited so that the time for a cut does not grow with
+the conversation."""
 _TITLES: Final[Mapping[Section, str]] = {"failed": "Failed:", "changed": "Changed:", "called": "Called:"}
 _SPEECH: Final = ("said", "answered")
 _FIRST: Final[tuple[Section, ...]] = ("said", "failed", "changed", "called")
@@ -38,12 +41,13 @@ def _opening(steps: int, told: int, root: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """The evicted steps so far. Immutable: `extended` returns a new one.
+    """The steps of all evicted exchanges. Immutable: `extended` returns a new trail.
 
     Attributes:
-        steps: number of evicted steps.
-        told: the steps that can be listed, with their number of repetitions, ordered by their latest occurrence.
-        untold: number of further steps, by tool or speaker, as far as known.
+        steps: Number of evicted steps.
+        told: The steps that can be listed, ordered by latest occurrence, and how often each occurred.
+        untold: Number of steps that cannot be listed, by tool or author. The numbers may add up to less than the rest
+            of `steps`, because a parsed trail does not always state them.
     """
 
     steps: int = 0
@@ -51,31 +55,35 @@ class Trail:
     untold: Mapping[str, int] = field(default_factory=dict)
 
     def extended(self, left: Iterable[tuple[TrailStep, ...]]) -> Trail:
-        """Return the trail extended by the steps of more exchanges, in their order."""
+        """Return the trail with the steps of more exchanges appended.
+
+        Args:
+            left: The steps of each evicted exchange, in order.
+        """
         told, untold, steps = dict(self.told), Counter(self.untold), self.steps
         for step in (step for trace in left for step in trace):
             steps += 1
             if step.section == "observed" or not (step.what or step.section not in _SPEECH):
                 untold[step.who] += 1
             else:
-                # Removed and inserted again, so that the order is that of the latest occurrence.
+                # A repeated step is removed and inserted again, so that steps are ordered by latest occurrence.
                 told[step] = told.pop(step, 0) + 1
         for old in list(told)[:-_REMEMBERED]:
             untold[old.who] += told.pop(old)
         return Trail(steps, told, untold)
 
     def text(self, max_tokens: int, *, count: _Count) -> str:
-        """Return the trail as text within `max_tokens`; if no line fits, the number of steps alone, or an empty text.
+        """Return the text of the trail. If no line fits, it only states the number of steps, or is empty.
 
         Args:
-            max_tokens: tokens the text may have.
-            count: counts the tokens of a text.
+            max_tokens: Maximum number of tokens in the text.
+            count: Function that returns the number of tokens in a string.
         """
-        return _Writer(self, max_tokens, count).written()
+        return _Writer(self, max_tokens, count).write()
 
 
 class _Writer:
-    """Choose which steps of a trail fit a limit, and write them."""
+    """Chooses the steps of a trail that fit into a number of tokens, and writes the text."""
 
     def __init__(self, trail: Trail, max_tokens: int, count: _Count) -> None:
         self.trail, self.max_tokens, self.count = trail, max_tokens, count
@@ -85,20 +93,20 @@ class _Writer:
         for step in trail.told:
             self.steps[step.section].append(step)
 
-    def written(self) -> str:
-        """Return the text; if many of its paths begin with the same folder, again with that folder abbreviated."""
-        text = self._written()
+    def write(self) -> str:
+        """Return the text. If many paths begin with the same folder, that folder is abbreviated to `~`."""
+        text = self._write()
         self.root = _common_root(self.chosen)
-        return self._written() if self.root else text
+        return self._write() if self.root else text
 
-    def _written(self) -> str:
+    def _write(self) -> str:
         self.chosen.clear()
         left = self.max_tokens - self.count(_opening(self.trail.steps, self.trail.steps - 1, self.root))
-        # Two rounds: tokens that one kind of line does not use go to the others; the model's own messages come last.
+        # The second round distributes the tokens that sections did not use in the first, also to assistant messages.
         for sections, share in ((_FIRST, _SHARE), (_THEN, 1.0)):
             for section in sections:
                 left -= self._choose(section, left, share)
-        # Token counts of parts do not add up exactly; the last choices are dropped until the text fits.
+        # Token counts of parts do not add up exactly, so the steps chosen last are dropped until the text fits.
         while self.chosen:
             for with_untold in (True, False):
                 text = self._text(with_untold=with_untold)
@@ -109,7 +117,13 @@ class _Writer:
         return alone if self.count(alone) <= self.max_tokens else ""
 
     def _choose(self, section: Section, left: int, share: float) -> int:
-        """Choose steps of a kind, the newest first, while they fit; return the tokens that they take."""
+        """Choose steps of a section, the newest first, and return the number of tokens that they take.
+
+        Args:
+            section: The section.
+            left: Number of tokens that are left for the whole trail.
+            share: Share of `left` that the section may take.
+        """
         steps = self.steps[section][::-1]
         if section in _SPEECH:
             return self._choose_speech(steps, left, share)
@@ -117,10 +131,10 @@ class _Writer:
         for step in steps:
             if step in self.chosen:
                 continue
-            item = _item(step, self.trail.told[step], self.root)
+            item = _write_call(step, self.trail.told[step], self.root)
             tokens = self.count(f", {item}") + (0 if step.who in known else self.count(f"\n- {step.who}:"))
             tokens += 0 if known else self.count(f"\n{_TITLES.get(section, '')}")
-            # Stop at the first that does not fit, so that the listed steps have no gaps between them.
+            # Stopping at the first step that does not fit keeps the listed steps free of gaps.
             if taken + tokens > share * left:
                 break
             taken += tokens
@@ -129,21 +143,26 @@ class _Writer:
         return taken
 
     def _choose_speech(self, steps: list[TrailStep], left: int, share: float) -> int:
-        """Choose messages, the first request before all others: short excerpts, longer ones in the final round."""
+        """Choose messages like `_choose`, the first user message before all others.
+
+        Excerpts are short in the first round, and longer in the second.
+        """
         if steps and steps[0].section == "said":
             steps = [steps[-1], *steps[:-1]]
         before = sum(self.count(self._line(step)) + 1 for step in steps if step in self.chosen)
-        room, taken = int(share * (left + before)), 0
-        # Four characters per token is a good estimate.
-        length = LONGEST if share < 1 else max(LONGEST, 4 * room // max(1, len(steps)))
+        available, taken = int(share * (left + before)), 0
+        # A token has about four characters.
+        length = LONGEST if share < 1 else max(LONGEST, 4 * available // max(1, len(steps)))
         for step in steps:
             self.chosen.pop(step, None)
         for step in steps:
-            text = shortened(step.what, length)
-            # Some of many messages are omitted, but of the very first at least the beginning is quoted.
-            while (tokens := self.count(f"- {step.who}: {text}") + 1) > room and not taken and len(text) > _BEGINNING:
-                text = shortened(text, len(text) * 3 // 4)
-            if taken + tokens > room:
+            text = shorten(step.what, length)
+            # If not even one message fits, the excerpt from the first is shortened until it does.
+            while (
+                (tokens := self.count(f"- {step.who}: {text}") + 1) > available and not taken and len(text) > _BEGINNING
+            ):
+                text = shorten(text, len(text) * 3 // 4)
+            if taken + tokens > available:
                 break
             taken += tokens
             self.chosen[step] = text
@@ -166,12 +185,12 @@ class _Writer:
                     by_tool.setdefault(step.who, []).append(self.chosen[step])
             body += [title] if by_tool else []
             body += [f"- {who}: {', '.join(items)}" for who, items in by_tool.items()]
-        untold = self._untold() if with_untold else ""
+        untold = self._count_unlisted() if with_untold else ""
         body += [_UNTOLD + untold] if untold else []
         return "\n".join((_opening(self.trail.steps, number, self.root), *body))
 
-    def _untold(self) -> str:
-        """Return how many steps are not listed, by tool or speaker."""
+    def _count_unlisted(self) -> str:
+        """Return how many steps are not listed, by tool or author, as one line."""
         counts = Counter(self.trail.untold)
         for step, times in self.trail.told.items():
             if step not in self.chosen:
@@ -179,16 +198,19 @@ class _Writer:
         return ", ".join(f"{who} ×{times}" for who, times in counts.most_common())
 
 
-def _item(step: TrailStep, times: int, root: str) -> str:
-    """Return the text for one call: its subject and how it ended."""
+def _write_call(step: TrailStep, times: int, root: str) -> str:
+    """Return the text for one call: what it was about, how it ended, its handle, and how often it occurred.
+
+    `root` is the folder that is abbreviated to `~`; empty if none is.
+    """
     what = re.sub(rf"(?<![\w./~-]){re.escape(root)}(?![\w.-])", "~", step.what) if root else step.what
-    ended = f" → {quoted(step.ended)}" if step.ended else ""
+    ended = f" → {quote(step.ended)}" if step.ended else ""
     handle = f" [{step.handle}]" if step.handle else ""
     return (what or _NO_ARGUMENTS) + ended + handle + (f" ×{times}" if times > 1 else "")
 
 
 def _common_root(steps: Iterable[TrailStep]) -> str:
-    """Return the folder with which many paths begin, if abbreviating it saves enough; else an empty text."""
+    """Return the folder with which many paths begin, if abbreviating it saves enough; otherwise an empty string."""
     told = [step.what for step in steps if step.section in _TITLES]
     if any("~" in what for what in told):
         return ""
@@ -199,13 +221,13 @@ def _common_root(steps: Iterable[TrailStep]) -> str:
             for depth in range(3, len(folders)):
                 folder = "/".join(folders[:depth])
                 worth[folder] += len(folder)
-    # It must be spelled out once, so a folder that occurs once saves nothing.
+    # The folder is spelled out once, so one that occurs only once saves nothing.
     best = max(worth, key=lambda folder: (worth[folder] - len(folder), folder), default="")
     return best if worth[best] > 2 * len(best) else ""
 
 
-def shortened(text: str, length: int) -> str:
-    """Return a text in at most `length` characters, without blank lines; a shortened one ends in `…`."""
+def shorten(text: str, length: int) -> str:
+    """Return a text in at most `length` characters and without blank lines. If it is shortened, it ends in `…`."""
     text = _BLANK_LINES.sub("\n", text[: 4 * length].strip())
     if len(text) <= length:
         return text
@@ -214,23 +236,23 @@ def shortened(text: str, length: int) -> str:
 
 
 def steps_told(record: str) -> int:
-    """Return how many steps a trail lists, given the record that contains it."""
+    """Return how many steps a trail lists, given the text of its message with the heading."""
     trail = read_trail(record.partition("\n")[2])
     return 0 if trail is None else sum(trail.told.values())
 
 
 def read_trail(text: str) -> Trail | None:
-    """Read a trail that an earlier result put into the history, so that the next trail can extend it.
+    """Parse the text of an earlier trail in the history, so that the next trail can extend it.
 
     Args:
-        text: the text of a trail.
+        text: The text of the message, without the heading.
 
     Returns:
-        The trail, or None if the text is not one.
+        The trail, or None if the text is not a trail.
     """
     opening, _, rest = text.partition("\n")
     opened = _OPENED.fullmatch(opening)
-    # Foreign text below our title, or a trail of another version: it is not parsed, and stays a message.
+    # Other text below the heading, or a trail of another version, is not parsed and remains a message.
     if opened is None:
         return None
     told: dict[TrailStep, int] = {}

@@ -1,4 +1,4 @@
-"""The settings of a window: default, range and meaning of each, defined once."""
+"""The settings of `StableWindow` with their defaults and ranges, used wherever a window can be configured."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ctxguard.stages.file_tools import FileRole
 OnOverflow = Literal["raise", "bound"]
 _TARGET: Final = 0.7  # chosen on recordings, see docs/decisions/0012_window.md
 SMALL: Final = 500
-"""Available tokens up to which a cut only enforces the budget: in so small a window nearly every step cuts in any case,
-and the system prompt is most of the bill."""
+"""Number of available tokens up to which a cut frees no more than necessary. In so small a window, nearly every step
+causes a cut in any case, and the system prompt makes up most of the cost."""
 
 
 class WindowOptions(TypedDict, total=False):
-    """Type the fields of `WindowSettings` as keywords, so that type checkers and editors know them."""
+    """The fields of `WindowSettings` as keyword arguments, for type checkers and editors."""
 
     target: float | None
     trail: float
@@ -29,25 +29,31 @@ class WindowOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """The settings of a window. Shares refer to the budget minus system prompt, task, and pins.
+    """The settings of a `StableWindow`.
 
-    `Stabilizer`, `StableWindow`, the policies and the section `stabilizer` of the configuration take them by name. The
-    defaults were chosen on recordings by two judges, see `docs/decisions/0012_window.md`.
+    `Stabilizer`, `StableWindow`, the policies, and the section `stabilizer` of the configuration accept these fields by
+    name. The defaults were chosen by replaying recorded sessions, see `docs/decisions/0012_window.md`.
+
+    The available tokens are the budget minus tool schemas, system prompt, task, and pins; for `target` and `trail` also
+    minus the last user message.
 
     Attributes:
-        target: share of the available tokens to which a cut shrinks the context, above 0 and at most 1. The lower, the
-            rarer the cuts. None means 0.7, or all of them if at most 500 are available.
-        trail: share of the tokens after a cut that the trail of evicted steps may take, from 0 (no trail) to below 1.
-        output_share: share that an output may take once the model has seen it; those of one exchange may take twice as
-            much together. Larger ones are then replaced by a bounded view, smaller ones stay whole until a cut.
-        on_overflow: what happens if the mandatory messages do not fit after outputs, arguments and older texts were
-            squeezed: `raise`, or `bound` the last user message and the task, too.
-        file_tools: your own tools that read or edit files, by name: `read` or `edit`. An argument such as `path` names
-            the file; the tools of common agents are known, see `ctxguard.stages.file_tools`. A cut first evicts reads
-            of files that were read again or edited since.
+        target: Share of the available tokens to which a cut shrinks the context, above 0 and at most 1. A lower share
+            makes cuts rarer. None means 0.7, but at least 500 tokens.
+        trail: Share of the tokens kept at a cut that the trail (the summary of evicted exchanges) may take, from 0 (no
+            trail) to below 1.
+        output_share: Share of the available tokens that a tool output may take once the model has replied to it. Larger
+            outputs are replaced by a view of that size; smaller ones stay whole until a cut. Parallel outputs share
+            twice this limit.
+        on_overflow: What happens if the mandatory messages exceed the budget even after tool outputs, arguments, and
+            older messages were shortened: `raise` a `BudgetExceededError`, or `bound` (shorten) the last user message
+            and the task as well.
+        file_tools: Your own tools that access files: a mapping from tool name to `read` or `edit`. An argument such as
+            `path` must name the file. The tools of common agents are already known, see `ctxguard.stages.file_tools`. A
+            cut first evicts reads of files that were read again or edited since.
 
     Raises:
-        ConfigError: a setting is out of range.
+        ConfigError: If a setting is out of range.
     """
 
     target: float | None = None
@@ -66,15 +72,15 @@ class WindowSettings:
         if not isinstance(own, Mapping) or any(role not in get_args(FileRole) for role in own.values()):
             raise ConfigError(f"file_tools is a dict of 'read' or 'edit' by tool, not {own!r}", setting="file_tools")
 
-    def kept_of(self, room: int) -> int:
-        """Return the tokens to which a cut shrinks a window with so many available."""
-        return int(self.target * room) if self.target is not None else max(int(_TARGET * room), min(room, SMALL))
+    def kept_of(self, tokens: int) -> int:
+        """Return how many of the available tokens are in use after a cut, given the number of available tokens."""
+        return int(self.target * tokens) if self.target is not None else max(int(_TARGET * tokens), min(tokens, SMALL))
 
 
 WINDOW_SETTINGS: Final = tuple(each.name for each in fields(WindowSettings))
 """The names of the settings of a window."""
 
 
-def _require_share(setting: str, said: str, value: object, holds: Callable[[float], bool]) -> None:
+def _require_share(setting: str, range_text: str, value: object, holds: Callable[[float], bool]) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
-        raise ConfigError(f"{setting} is a share {said}, not {value!r}", setting=setting)
+        raise ConfigError(f"{setting} is a share {range_text}, not {value!r}", setting=setting)

@@ -1,4 +1,4 @@
-"""The state of a window after a number of exchanges, and the token costs of its exchanges."""
+"""The state of a window after some of the exchanges of a history, and the token counts of exchanges."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ctxguard.stages.calibration import Calibration
 from ctxguard.stages.trail import Trail
 
 LATEST: Final = 4
-"""Cuts that a window remembers, and model calls that are examined, to detect cuts in a row."""
+"""Number of cuts that a window remembers, and of model calls that are examined, to detect cuts in close succession."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A shorter form of an artifact, or one that was masked again.
+    """A changed copy of an artifact that is sent in its place: shortened, or masked again.
 
     Attributes:
-        artifact: the form that is sent.
-        tokens: its token cost.
-        reason: why it replaces the whole artifact, for the report.
-        action: the action that the report names.
+        artifact: The changed copy.
+        tokens: Number of tokens in the copy.
+        reason: Why the copy replaces the artifact, for the report.
+        action: What was done to the artifact, for the report.
     """
 
     artifact: Artifact
@@ -36,23 +36,24 @@ class Shortened:
 
 @dataclass(frozen=True, slots=True)
 class WindowState:
-    """A window after a number of exchanges.
+    """The state of a window after some of the exchanges. Exchanges are identified by their numbers.
 
     Attributes:
-        seen: number of exchanges taken in.
-        kept: numbers of the exchanges that the last cut kept; all later ones are kept.
-        shortened: artifacts that are sent in a shorter form, or masked again, by their position.
-        cuts: numbers of the latest exchanges that hit the budget, oldest first, at most `LATEST`.
-        left_at: number of the latest exchange at which recalled blocks left, which changes the prompt as a cut does.
-        fixed: tokens that are never evicted: overhead, system, task and pins so far.
-        authority: number of system and task artifacts counted in it.
-        tokens: tokens of all other kept exchanges, including the trail.
-        calibration: how the provider's reported counts compare with ours.
-        settled: exchanges that the model has replied to: their outputs are no longer new.
-        trail: the evicted steps, including those of an earlier trail if the history is a stored result.
-        note: the message that lists them; None if there are none, or it does not fit.
-        told: how many of the evicted steps it lists.
-        recalled: what was recalled since the last cut, one for each block, in order.
+        seen: Number of exchanges processed so far.
+        kept: The exchanges that the last cut kept, in order. All exchanges after the last cut are kept, too.
+        shortened: Changed copies of kept artifacts, by position in the history.
+        cuts: The latest exchanges that caused a cut, oldest first, at most `LATEST` of them.
+        left_at: The latest exchange at which a recalled block was removed, which changes the prompt as a cut does; -1
+            if none was.
+        fixed: Number of tokens that are never evicted: tool schemas and other overhead, system, task, and pins so far.
+        authority: Number of system and task artifacts whose tokens `fixed` includes.
+        tokens: Number of tokens in all other kept exchanges and in the trail.
+        calibration: How the token counts that the provider reported compare with ours.
+        settled: Number of leading exchanges that the model has replied to. Their outputs are no longer new.
+        trail: The steps of evicted exchanges, including those of an earlier trail if the history is a stored result.
+        note: The message with the text of the trail; None if nothing was evicted, or if that message does not fit.
+        told: Number of evicted steps that `note` lists.
+        recalled: What was recalled since the last cut, one item for each block, in order.
     """
 
     seen: int = 0
@@ -71,33 +72,33 @@ class WindowState:
     recalled: tuple[LeftOut, ...] = ()
 
     def with_blocks(self, blocks: tuple[LeftOut, ...], number: int) -> WindowState:
-        """Return the state at an exchange with these of its recalled blocks."""
+        """Return the state that keeps only the recalled `blocks`; the others are removed at exchange `number`."""
         left_at = self.left_at if blocks == self.recalled else number
         return replace(self, recalled=blocks, left_at=left_at)
 
     @property
     def cut_at(self) -> int | None:
-        """Number of the exchange that hit the budget last; None before the first cut."""
+        """Number of the exchange that caused the last cut; None before the first cut."""
         return self.cuts[-1] if self.cuts else None
 
     @property
     def judged(self) -> int:
-        """Exchanges that the last cut decided on."""
+        """Number of exchanges up to and including the one that caused the last cut; 0 before the first cut."""
         return 0 if self.cut_at is None else self.cut_at + 1
 
     @property
     def total(self) -> int:
-        """Tokens of everything that is sent."""
+        """Number of tokens in the whole request."""
         return self.fixed + self.tokens + self.for_recall
 
     @property
     def for_recall(self) -> int:
-        """Tokens reserved for recalled exchanges."""
+        """Number of tokens reserved for recalled blocks."""
         return sum(left.tokens for left in self.recalled)
 
     @property
     def shown(self) -> set[int]:
-        """Numbers of the evicted exchanges that blocks show."""
+        """Numbers of the evicted exchanges that blocks repeat."""
         return {number for left in self.recalled for number in left.found}
 
     def numbers(self) -> Iterator[int]:
@@ -106,14 +107,14 @@ class WindowState:
 
 
 class Ledger:
-    """The token costs of the exchanges of a window, and which of them are never evicted.
+    """Counts the tokens of a window's exchanges, and knows which exchanges are never evicted.
 
     Args:
-        draft: its settings hold for the conversation.
-        history: the model of the conversation.
+        draft: A draft with the settings of the conversation.
+        history: The exchanges of the conversation.
 
     Attributes:
-        task: number of the user message that is kept as the task; None if there is none yet.
+        task: Number of the exchange with the user message that is kept as the task; None if there is none yet.
     """
 
     def __init__(self, draft: Draft, history: History) -> None:
@@ -122,16 +123,16 @@ class Ledger:
         self.task: int | None = None
 
     def stays(self, number: int) -> bool:
-        """Return whether an exchange is never evicted: the task, and pins."""
+        """Return whether an exchange is never evicted because it is the task or pinned."""
         return number == self.task or self.history.spans[number].is_pinned
 
     def budget(self, state: WindowState) -> int:
-        """Return the budget in tokens as we count them, which are fewer if the provider counts more."""
+        """Return the budget in tokens of our counter, which is smaller if the provider counts more than we do."""
         return int(self.whole_budget(state) / state.calibration.correction)
 
     def whole_budget(self, state: WindowState) -> int:
-        """Return the budget, including the headroom that is released once the provider's counts are known."""
-        # Headroom compensates for estimated counts; with counts of the provider, less of it is needed.
+        """Return the budget, plus the headroom that is released once the provider has reported a count."""
+        # Headroom covers the error of estimated counts, which is smaller with counts reported by the provider.
         return self.draft.budget + (self.draft.settings.regained if state.calibration.latest else 0)
 
     def positions(self, number: int) -> range:
@@ -140,20 +141,23 @@ class Ledger:
         return range(span.start, span.end)
 
     def tokens(self, number: int, shortened: Mapping[int, Shortened]) -> int:
-        """Return the token cost of an exchange with some artifacts shortened."""
+        """Return the number of tokens in an exchange, given the shortened artifacts."""
         return sum(self.tokens_at(p, shortened) for p in self.positions(number))
 
     def tokens_at(self, position: int, shortened: Mapping[int, Shortened]) -> int:
-        """Return the token cost of an artifact in the form that is sent."""
+        """Return the number of tokens in the artifact at a position, as it is sent."""
         return shortened[position].tokens if position in shortened else self.history.costs[position]
 
     def artifact(self, state: WindowState, position: int) -> Artifact:
-        """Return an artifact in the form that is sent."""
+        """Return the artifact at a position, as it is sent."""
         shorter = state.shortened.get(position)
         return self.history.artifacts[position] if shorter is None else shorter.artifact
 
     def with_kept(self, state: WindowState, kept: Iterable[int]) -> WindowState:
-        """Return the state that keeps exactly these of the exchanges before the cut, with its tokens recounted."""
+        """Return the state that keeps only the exchanges `kept`, with `shortened` and `tokens` updated.
+
+        Only for use in a cut: it assumes that no exchanges follow.
+        """
         numbers = tuple(kept)
         staying = self.history.authority[: state.authority]
         positions = {*staying, *(p for n in numbers for p in self.positions(n))} if state.shortened else ()

@@ -11,7 +11,7 @@ from builders import user
 from ctxguard import Artifact, Part
 from ctxguard.artifacts import ToolCall
 from ctxguard.history import History
-from ctxguard.stages.traces import observed, trace_of
+from ctxguard.stages.traces import holds_observation, trace_of
 
 LISTING = "total 56\n-rw-r--r-- 1 root root 4096 Feb 11 08:56 test\n-rw-r--r-- 1 root root 99 Feb 11 08:32 error.c\n"
 CURL = """  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current
@@ -151,8 +151,8 @@ def test_an_answer_to_a_command_written_as_text_is_an_observation(end):
     output = user("Some prose that a program wrote.\n(Current directory: /root)")
     command = Artifact("assistant", f"Let us look.\n{end}")
     history = History(lambda artifact: len(artifact.text), [user("Fix it."), command, output, command, output])
-    assert [observed(history, n, 5) for n in range(5)] == [False, False, True, False, True]
-    assert not observed(history, 2, 3)  # with one command before it, and nothing known of what comes
+    assert [holds_observation(history, n, 5) for n in range(5)] == [False, False, True, False, True]
+    assert not holds_observation(history, 2, 3)  # with one command before it, and nothing known of what comes
     assert trace_of([output], is_observed=True)[0].section == "observed"
     assert trace_of([output])[0].section == "said"
 
