@@ -392,8 +392,10 @@ class Stabilizer:
         key = (self.stages, call)
         run = self._runs.take(history, key) or Run(self.stages, call, key)
         run.extend(history[len(run.given) :])
-        result = yield from self._judged(run)
-        self._runs.keep(run)
+        try:
+            result = yield from self._judged(run)
+        finally:
+            self._runs.keep(run)  # of a call that failed, too: what comes next would else begin with the whole history
         return replace(result, artifacts=in_own_objects(result.artifacts, run.history, run.given, history))
 
     def _settings(

@@ -13,6 +13,14 @@ from ctxguard.pii import PEOPLE, STANDARD, Masker
 from ctxguard.stages.cutting import Cutter
 from ctxguard.testing import broken_histories, histories
 
+PEOPLE_SAY = (
+    "My name is Eva Berger, eva@example.org.",
+    "Eva Berger called again; write to bob@example.net.",
+    "What is <EMAIL_1>, and who is <PERSON_1>?",
+    "Customer: Tom Keller, tom@example.com",
+    "Tell Tom Keller that bob@example.net has it.",
+)
+
 
 @st.composite
 def replaced_ends(draw):
@@ -24,6 +32,7 @@ def replaced_ends(draw):
         now = now[: max(0, len(now) - draw(st.integers(0, 5)))]
         begin = draw(st.integers(0, max(0, len(spare) - 1)))
         now = [*now, *copy.deepcopy(spare[begin : begin + draw(st.integers(0, 6))])]
+        now += [Artifact("user", text) for text in draw(st.lists(st.sampled_from(PEOPLE_SAY), max_size=2))]
         now = now or [Artifact("user", f"hello {number}")]
         all_of_them.append(list(now))
     return all_of_them

@@ -111,24 +111,30 @@ class _Masking(EachFollower):
 
     def _begin(self) -> None:
         self._erasures = 0 if self._vault is None else self._vault.erasures()
-        session = self._masker.session()
+        session = self._session = self._masker.session()
+        self._progress = [session.progress]
         super().__init__(lambda a: _masked(a, session), action="masked", reason=_REASON)
         self._known = None if self._masker.echoing is None else _Known(session)
         self._mask = self._masker.mask if self._masker.is_stateless else session.drafted
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Take in the artifacts that are new in the draft."""
-        if self._known is None:
+        if self._masker.is_stateless:
             super().take(artifacts, draft)
             return
         for artifact in artifacts:
-            self._known.take(artifact, draft)
+            if self._known is not None:
+                self._known.take(artifact, draft)
             super().take((artifact,), draft)
+            self._progress.append(self._session.progress)
 
     def rewind(self, count: int) -> bool:
-        """Forget all but the first `count` artifacts, unless how a text is masked depends on earlier texts."""
+        """Forget all but the first `count` artifacts, and the placeholders and names that the others introduced."""
         self.forget_after(count)
-        return self._masker.is_stateless
+        if not self._masker.is_stateless:
+            del self._progress[count + 1 :]
+            self._session.back_to(self._progress[-1])
+        return self._known is None or self._known.rewind(self.changed[-1:])
 
     def result(self, draft: Draft) -> Draft:
         """Return the draft with everything masked, and the rules recorded for later stages and checks."""
@@ -156,6 +162,15 @@ class _Known:
             for _, text in history[len(self._counts)].texts():
                 self._session.learn(text)
             self._counts.append(self._session.known)
+
+    def rewind(self, kept: Sequence[Artifact]) -> bool:
+        """Forget the artifacts after the last of these; return False if the history does not contain it."""
+        place = self._places.get(id(kept[-1].root)) if kept else -1
+        if place is None:
+            return False
+        del self._counts[place + 1 :]
+        self._places = {root: other for root, other in self._places.items() if other <= place}
+        return True
 
     def again(self, text: str, at: Artifact) -> str:
         """Return a masked text with the names masked that were known when an artifact arrived."""

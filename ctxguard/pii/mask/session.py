@@ -77,6 +77,17 @@ class MaskSession(GivesBack):
         """Return how many forms of names and how many placeholders there are so far, for `again`."""
         return len(self._names), len(self._memory)
 
+    @property
+    def progress(self) -> tuple[int, int, frozenset[str]]:
+        """How far the session has come, for `back_to`."""
+        return len(self._names), len(self._memory), self._literals
+
+    def back_to(self, progress: tuple[int, int, frozenset[str]]) -> None:
+        """Forget what later texts introduced. Placeholders in a vault stay."""
+        names, placeholders, self._literals = progress
+        self._names.back_to(names)
+        self._memory.back_to(placeholders)
+
     def learn(self, text: str) -> None:
         """Learn the names that a text introduces, without masking it: they are masked in all later texts.
 
