@@ -19,13 +19,11 @@ class CallsArePaired:
     status 400.
 
     Each message with calls is compared with the results that directly follow it. If ids are missing or repeated, calls
-    and
-    results are matched by their number, so an ambiguous result is a finding.
+    and results are matched by their number, so an ambiguous result is a finding.
 
     Args:
         allow_bare: Whether tool outputs without a call id are accepted, unless they come from a provider's messages.
-            Plain
-            transcripts, such as the bundles of long-session tests, contain no calls.
+            Plain transcripts, such as the bundles of long-session tests, contain no calls.
     """
 
     name = "CallsArePaired"

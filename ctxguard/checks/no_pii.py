@@ -103,8 +103,7 @@ class NoPII:
     searched only by rules with a specific pattern (see `ctxguard.pii.identifiers`).
 
     The texts are scanned by code that is independent of the masking. Results are cached by text and by artifact, so
-    that
-    only new texts of a session are scanned. Copies and pickles start with an empty cache.
+    that only new texts of a session are scanned. Copies and pickles start with an empty cache.
 
     If rules recognize where a name is introduced (`ctxguard.pii.PEOPLE`), later texts are also searched for that name.
 
@@ -131,10 +130,10 @@ class NoPII:
             for position, artifact in enumerate(draft.artifacts):
                 for slot, text in artifact.texts() if artifact.kind in MESSAGES else ():
                     if slot == "content":
-                        yield from _found(detector, clean, text, f"artifacts[{position}]", slot)
+                        yield from _search(detector, clean, text, f"artifacts[{position}]", slot)
 
     def claim(self, draft: Draft, /) -> str:
-        """Describe what was searched for and what was not, so that an empty list of findings is not overestimated."""
+        """Describe what was searched for and what was not, so that a clean report does not claim too much."""
         return _claim((self.rules,) if self.rules is not None else (*draft.detectors, *draft.message_detectors))
 
     def _findings(self, draft: Draft, detector: Detector) -> Iterator[Finding]:
@@ -144,13 +143,13 @@ class NoPII:
             # an artifact without findings stays so, unless names were introduced since
             if names is None and artifact.memo.get(verdict):
                 continue
-            found = tuple(self._found_in(artifact, f"artifacts[{position}]", detector, names))
+            found = tuple(self._search_artifact(artifact, f"artifacts[{position}]", detector, names))
             if found:
                 yield from found
             elif names is None:
                 artifact.memo.keep(verdict, value=True)
 
-    def _found_in(
+    def _search_artifact(
         self, artifact: Artifact, path: str, detector: Detector, names: KnownNames | None
     ) -> Iterator[Finding]:
         clean = self._memory(detector).clean
@@ -158,16 +157,16 @@ class NoPII:
         for slot, text in artifact.texts():
             if slot == "name":  # names are never edited, so they are searched with the fixed texts below
                 continue
-            yield from _found(detector, clean, text, path, slot)
+            yield from _search(detector, clean, text, path, slot)
             if names is not None:
                 yield from (_finding(span, f"{path}.{slot}") for span in names.find(artifact, text))
         if not isinstance(artifact.content, str):
-            yield from _found_across([part.text for part in artifact.content if part.text], detector, f"{path}.content")
+            yield from _find_split([part.text for part in artifact.content if part.text], detector, f"{path}.content")
         for place, text, is_identifier in artifact.fixed_texts():
             if not is_identifier:
-                yield from _found(detector, clean, text, path, place)
+                yield from _search(detector, clean, text, path, place)
             elif strict is not None:
-                yield from _found(strict, self._memory(strict).clean, text, path, place)
+                yield from _search(strict, self._memory(strict).clean, text, path, place)
 
     def _names_known(self, draft: Draft, detector: Detector) -> KnownNames | None:
         """Return the search for introduced names; None if the rules do not recognize introductions."""
@@ -207,7 +206,7 @@ def _claim(detectors: Sequence[Detector]) -> str:
     return "; ".join([f"no match of {' and '.join(searched)}", *limits])
 
 
-def _found(detector: Detector, clean: TextCache[bool], text: str, path: str, place: str) -> Iterator[Finding]:
+def _search(detector: Detector, clean: TextCache[bool], text: str, path: str, place: str) -> Iterator[Finding]:
     if not text or clean.get(text):
         return
     spans = scan(detector, text)
@@ -217,7 +216,7 @@ def _found(detector: Detector, clean: TextCache[bool], text: str, path: str, pla
         yield _finding(span, f"{path}.{shown_place(place, (detector,))}")
 
 
-def _found_across(texts: Sequence[str], detector: Detector, path: str) -> Iterator[Finding]:
+def _find_split(texts: Sequence[str], detector: Detector, path: str) -> Iterator[Finding]:
     """Search the borders between consecutive texts for values that are split between two texts."""
     joined = spaced = last = ""
     for text in texts:

@@ -21,8 +21,7 @@ class ProviderProfile:
         starts_with_user: Whether the first message after the system prompt must be the user's, as Anthropic, Gemini,
             Bedrock, and strict chat templates require.
         alternates: Whether user and assistant messages must alternate, as strict templates of local models require.
-            Other
-            APIs accept several messages of one role in a row.
+            Other APIs accept several messages of one role in a row.
         ids: Whether every call and every result must have an id, as at OpenAI and Anthropic. Gemini pairs them by
             order.
         ends_with_input: Whether the last message must not be the assistant's. Anthropic's recent models and strict

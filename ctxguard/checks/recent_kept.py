@@ -20,8 +20,7 @@ class RecentKept:
     """Holds if the latest `keep_recent` messages and the last user message of the history are in the result.
 
     A message that was merged with the next one counts as present if its whole text is present. Messages before the
-    first
-    user message may be missing if the provider requires that the user begins.
+    first user message may be missing if the provider requires that the user begins.
     """
 
     name = "RecentKept"
@@ -34,7 +33,7 @@ class RecentKept:
             if not missing:
                 return
             missing.pop(id(artifact.root), None)
-        excused = _excused(draft)
+        excused = _may_be_missing(draft)
         for root, artifact in missing.items():
             if root not in excused:
                 position = next(p for p, a in enumerate(draft.history) if a is artifact)
@@ -57,7 +56,7 @@ def _latest(history: Sequence[Artifact], keep: int) -> list[Artifact]:
     return [artifact for artifact in required if not _STAGE_WROTE.match(artifact.text)]
 
 
-def _excused(draft: Draft) -> set[int]:
+def _may_be_missing(draft: Draft) -> set[int]:
     """Return the `id()` of each message that may be missing.
 
     Such a message expired, or preceded the first user message although the provider rejects that, or was merged into a

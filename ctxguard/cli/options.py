@@ -87,8 +87,7 @@ class StabilizerOptions(CountingOptions):
         Args:
             known: Settings of the configuration.
             default: Budget if neither the configuration nor the command line names one. If it is a share, as in
-                `serve`, any
-                budget may be a share of the model's window, because each request names its model.
+                `serve`, any budget may be a share of the model's window, because each request names its model.
             changes: Settings that override both the configuration and the command line.
 
         Raises:
@@ -154,8 +153,7 @@ def spread(command: str = "") -> Callable[[F], F]:
     """Return a decorator that makes typer read the parameters of a function as the options of a command.
 
     The flags and the help of each option are in `data/commands.toml`. If a parameter is a dataclass of options, each of
-    its
-    fields is an option of the command.
+    its fields is an option of the command.
 
     Args:
         command: Name of the command, such as `pii scan`.
@@ -172,7 +170,7 @@ def spread(command: str = "") -> Callable[[F], F]:
             function(**given)
 
         shown = [
-            parameter.replace(annotation=_worded(command, parameter), kind=inspect.Parameter.KEYWORD_ONLY)
+            parameter.replace(annotation=_annotate(command, parameter), kind=inspect.Parameter.KEYWORD_ONLY)
             for each in inspect.signature(function).parameters.values()
             for parameter in (
                 _fields_of(groups[each.name]) if each.name in groups else [each.replace(annotation=hints[each.name])]
@@ -196,7 +194,7 @@ def words() -> Mapping[str, Any]:
     return tomllib.loads(files("ctxguard").joinpath("data/commands.toml").read_text(encoding="utf-8"))
 
 
-def _worded(command: str, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - an annotated type
+def _annotate(command: str, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - an annotated type
     """Return the type of a parameter, annotated with its flags and help unless it has annotations of its own."""
     if get_origin(parameter.annotation) is Annotated:
         return parameter.annotation

@@ -108,8 +108,11 @@ app = command_group(
 )
 
 
-def _noted(record: logging.LogRecord) -> bool:
-    """Print a warning of the configuration. A logging filter, since repeated runs would add up handlers."""
+def _print_warning(record: logging.LogRecord) -> bool:
+    """Print a warning of the configuration.
+
+    This is a logging filter rather than a handler, because handlers would be added again on every run.
+    """
     note(record.getMessage())
     return True
 
@@ -133,7 +136,7 @@ def options(
 def main() -> None:
     """Run the command line. Print any error that a user can cause as one line, and exit with code 2."""
     speak_utf8()
-    logging.getLogger("ctxguard.config").addFilter(_noted)
+    logging.getLogger("ctxguard.config").addFilter(_print_warning)
     try:
         status = app(prog_name="ctxguard", standalone_mode=False)
         sys.stdout.flush()

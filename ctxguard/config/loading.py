@@ -29,22 +29,20 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
     """Return the configuration: the defaults, overridden by the file, overridden by the environment.
 
     The file has the settings at its top level or under the key `ctxguard`. The environment variable
-    `CTXGUARD_MAX_LINES`
-    overrides the setting `max_lines`; `CTXGUARD_STABILIZER__BUDGET` overrides the setting `budget` in the section
-    `stabilizer`. The result is cached until the file or the environment changes.
+    `CTXGUARD_MAX_LINES` overrides the setting `max_lines`; `CTXGUARD_STABILIZER__BUDGET` overrides the setting `budget`
+    in the section `stabilizer`. The result is cached until the file or the environment changes.
 
     Args:
         path: Configuration file. None means `ctxguard.yaml`, or else `config.yaml`, in the working directory; if
-            neither
-            exists, no file is read. A `config.yaml` found this way is read only if it has a section `ctxguard` or a
-            setting
-            that only ctxguard has. Other programs also have settings named `enabled`, `strategy`, `compaction`, and
-            `truncation`; these are read only if the file contains nothing else. A warning names ignored settings once.
+            neither exists, no file is read. A `config.yaml` found this way is read only if it has a section `ctxguard`
+            or a setting that only ctxguard has. Other programs also have settings named `enabled`, `strategy`,
+            `compaction`, and `truncation`; these are read only if the file contains nothing else. A warning names
+            ignored settings once.
 
     Raises:
         ConfigError: If the file cannot be read, or a setting is unknown or out of range.
     """
-    file = _found() if path is None else Path(path)
+    file = _find_file() if path is None else Path(path)
     overrides = tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith(ENVIRONMENT_PREFIX)))
     if file is None:
         return _load(None, (0, 0), overrides, searched=True)
@@ -61,7 +59,7 @@ def settings_source(path: str | os.PathLike[str] | None = None) -> str | None:
     Raises:
         ConfigError: If the file cannot be read.
     """
-    file = _found() if path is None else Path(path)
+    file = _find_file() if path is None else Path(path)
     used = file is not None and (path is not None or bool(_read(file, searched=True)))
     variables = sorted(name for name in os.environ if _is_setting(name))
     return ", ".join([*([str(file)] if used else []), *variables]) or None
@@ -88,7 +86,7 @@ def get_truncation_config(name: str = "default", *, config: ContextConfig | None
     return presets[name]
 
 
-def _found() -> Path | None:
+def _find_file() -> Path | None:
     found = next((Path(name) for name in FILE_NAMES if Path(name).is_file()), None)
     if Path("ctxguard.yml").is_file() and (found is None or found.name != FILE_NAMES[0]):
         raise ConfigError(f"ctxguard.yml is not read; rename it to {FILE_NAMES[0]}")
@@ -162,7 +160,7 @@ def _read(file: Path, *, searched: bool) -> dict[str, object]:
             _say_ignored(file.name, data)
         data = data[_SECTION] or {}
         if not isinstance(data, dict):
-            raise ConfigError(f"{file}: section {_SECTION!r} holds no settings", setting=_SECTION)
+            raise ConfigError(f"{file}: section {_SECTION!r} contains no settings", setting=_SECTION)
     if isinstance(data.get("pii"), dict):
         data = {**data, "pii": _with_word_files(data["pii"], file)}
     return {str(key): value for key, value in data.items()}
@@ -224,7 +222,7 @@ def _override(values: dict[str, object], variable: str, text: str) -> None:
         inner = values.get(name)
         values[name] = values = {} if not isinstance(inner, dict) else dict(inner)
         if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
-            raise ConfigError(f"{variable}: {name!r} has no settings inside", setting=name)
+            raise ConfigError(f"{variable}: {name!r} is not a section; remove what follows its name", setting=name)
         model = field.annotation
 
 

@@ -34,14 +34,14 @@ Share = Annotated[float, Field(ge=0, le=1)]
 _Strategy = Literal["redact", "pseudonymize", "hash", "partial"]
 
 
-def _listed(given: object) -> object:
+def _split_names(given: object) -> object:
     """Split a string such as `standard, people` into names; return any other value unchanged."""
     if not isinstance(given, str):
         return given
     return [name.strip() for name in given.strip("[] ").split(",") if name.strip()]
 
 
-SeveralNames = Annotated[list[str], BeforeValidator(_listed)]
+SeveralNames = Annotated[list[str], BeforeValidator(_split_names)]
 
 
 class CompressionLevel(StrEnum):
@@ -167,8 +167,7 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
         policy: Name of the chain of stages.
         keep_recent: Number of latest messages that are always kept.
         rules: Names of the rule sets that are masked (`standard`, `people`, `ssn`, `digits`); None means the rule sets
-            of
-            the policy.
+            of the policy.
         mode: `enforce`, or `observe` to send the original and only report what would have been done.
         counter: `auto`, `estimate`, or the name of an encoding.
         model: Name of the model, which determines the tokenizer, the framing, and the hidden prompts that are counted.
@@ -182,7 +181,7 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
     budget: int | str | None = None
     policy: str = "default"
     keep_recent: Natural = 2
-    rules: Annotated[list[Literal["standard", "people", "ssn", "digits"]], BeforeValidator(_listed)] | None = None
+    rules: Annotated[list[Literal["standard", "people", "ssn", "digits"]], BeforeValidator(_split_names)] | None = None
     mode: Literal["enforce", "observe"] = "enforce"
     counter: str = "auto"
     model: str | None = None
@@ -215,16 +214,14 @@ class PiiConfig(_Settings):
         fields: Names of fields whose values are always found (`customer_no`, `*_token`), each with its label.
         deny: Words that are always found, by label. Each entry is a list, or the name of a file with one word per line.
         allow: Values and mail domains (`@example.com`) that are never found; a list, or the name of a file with one
-            value
-            per line.
+            value per line.
         countries: Countries whose national numbers are searched, as two-letter ISO 3166 codes; None means all countries
             that have rules.
         strategy: How values are masked (`redact`, `pseudonymize`, `hash`, `partial`), for all values or by label, with
-            `*`
-            for all other labels; None leaves the decision to the program or the command line.
+            `*` for all other labels; None leaves the decision to the program or the command line.
         tools: Tools that receive real values in `serve` and `run`. Keys are names, patterns (`crm_*`), `outward` for
-            tools
-            that reach outside (mail, HTTP, messages, a shell), or `*`; values are true or false. None means all tools.
+            tools that reach outside (mail, HTTP, messages, a shell), or `*`; values are true or false. None means all
+            tools.
     """
 
     rules: list[dict[str, Any]] | None = None
@@ -415,7 +412,7 @@ def _line(name: str, details: Sequence[ErrorDetails], model: type[BaseModel]) ->
 
 
 def home_of(name: str, model: type[BaseModel]) -> str:
-    """Return a hint at the section to which a misplaced setting belongs; an empty string if there is none."""
+    """Return a hint that names the section to which a misplaced setting belongs; an empty string if there is none."""
     section = next((s for s, own in SECTIONS.items() if name in own.model_fields), None)
     return f"; it belongs in the section {section!r}" if section and model is ContextConfig else ""
 

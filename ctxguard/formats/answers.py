@@ -5,8 +5,7 @@ client. To do so, it must find these calls in a response, hide them, and join th
 
 An item is what the API lists: an output item, a content block, or a part; in Chat Completions, a message without its
 calls, or one of the calls. A `Weave` joins the streamed responses to one request of the client: it hides the calls of
-one
-tool, and lets the next response continue where the previous one stopped.
+one tool, and lets the next response continue where the previous one stopped.
 """
 
 from __future__ import annotations
@@ -148,7 +147,7 @@ class _ChatWeave(Weave):
         told = {key: value for key, value in said.items() if key != "tool_calls" and not (self.round and key == "role")}
         _add_to(self.items[0], told)
         listed = records_of(said.get("tool_calls"))
-        calls = [new for call in listed if (new := self._called(call)) is not None]
+        calls = [new for call in listed if (new := self._call_piece(call)) is not None]
         is_over = choice.get("finish_reason") is not None
         if (is_over and not self._ends()) or (listed and not (calls or is_over or any(told.values()))):
             return None
@@ -156,7 +155,7 @@ class _ChatWeave(Weave):
             return event
         return copy_with(event, {("choices", 0, "delta"): {**told, **({"tool_calls": calls} if calls else {})}})
 
-    def _called(self, call: Body) -> Item | None:
+    def _call_piece(self, call: Body) -> Item | None:
         """Return a piece of a call with the index that it has for the client; None if the call is hidden."""
         index = int(str(call.get("index") or 0))
         if index not in self._calls:

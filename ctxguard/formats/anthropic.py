@@ -74,7 +74,7 @@ def _kind_of(block: object) -> str:
     return "text" if isinstance(block, str) else str(get(block, "type"))
 
 
-def _held_at(block: object) -> tuple[str, ...]:
+def _inner_path(block: object) -> tuple[str, ...]:
     """Return the path of the text or blocks inside a block; `()` for a string and for blocks without either."""
     is_text = _kind_of(block) == "document" and get(get(block, "source"), "type") == "text"
     return ("source", "data") if is_text else () if isinstance(block, str) else _HOLDERS.get(_kind_of(block), ())
@@ -131,14 +131,10 @@ class AnthropicAdapter(BlockFormat):
     """Reads messages of Anthropic's API as artifacts: one for each `tool_result` block, one for the rest of a message.
 
     Not preserved: the `citations` of an edited text; all thinking in a message of which a stage changed some thinking;
-    and
-    texts, documents, and search results that became empty. As the API requires, `tool_result` blocks move before the
-    text of
-    their message, and into one message directly after their calls. Blocks of unknown type and blocks of server tools
-    are
-    opaque: counted and searched, but never changed. Messages of unknown role are kept and pinned, and the report names
-    the
-    role.
+    and texts, documents, and search results that became empty. As the API requires, `tool_result` blocks move before
+    the text of their message, and into one message directly after their calls. Blocks of unknown type and blocks of
+    server tools are opaque: counted and searched, but never changed. Messages of unknown role are kept and pinned, and
+    the report names the role.
     """
 
     name = "anthropic"
@@ -208,7 +204,7 @@ class AnthropicAdapter(BlockFormat):
         return copy_with(plain, {("content",): blocks[0] if is_text else blocks})
 
     def valid(self, blocks: list[object]) -> list[object]:
-        """Return the blocks in a form that the API accepts, which rejects an empty message."""
+        """Return the blocks, or a placeholder if there are none, because the API rejects an empty message."""
         return blocks or [LEFT_OUT]
 
     def made(self, role: str, blocks: list[object]) -> object:
@@ -218,7 +214,7 @@ class AnthropicAdapter(BlockFormat):
 
     def left_of(self, block: object) -> object:
         """Return a changed block without its empty parts, which the API rejects; `REMOVED` if nothing is left."""
-        path = _held_at(block)
+        path = _inner_path(block)
         held = reduce(get, path, block)
         if not isinstance(held, (list, tuple)):
             return block if held != "" or _kind_of(block) == "tool_result" else REMOVED
@@ -233,8 +229,7 @@ class AnthropicAdapter(BlockFormat):
         """Yield the changes of an artifact.
 
         If any thinking changes, all thinking of the artifact is removed, since the API accepts thinking only
-        unmodified.
-        The `citations` of a changed text are removed because they refer to the old text.
+        unmodified. The `citations` of a changed text are removed because they refer to the old text.
         """
         thinking = [(number,) for number in fragment.indexes if _kind_of(placed[number][1]) in _THINKING]
         for path, new in super().changes(artifact, fragment, placed):
@@ -254,7 +249,7 @@ class AnthropicAdapter(BlockFormat):
         return [{"type": "text", "text": text}, *calls] if text else calls
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts of a request, without the thinking before the last user message, which is dropped."""
+        """Return the billed parts of a request, without thinking before the last user message, which is not billed."""
         artifacts = without_old_reasoning(self.counted(body))
         form = get(body.get("output_config"), "format") or body.get("output_format")
         schema = get(form, "schema")
@@ -279,7 +274,7 @@ class AnthropicAdapter(BlockFormat):
                 yield Delta((event.get("index"),), path, text, field == "partial_json", partial(with_text, event, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends; None if the event ends none."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         if event.get("type") == "content_block_stop":
             index = event.get("index")
             return lambda channel: channel[0] == index

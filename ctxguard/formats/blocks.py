@@ -219,7 +219,7 @@ class BlockFormat(Format):
         return {"role": role, self.field: blocks}
 
     def valid(self, blocks: list[object]) -> list[object]:
-        """Return the blocks in a form that the API accepts, which rejects an empty message."""
+        """Return the blocks, or a placeholder if there are none, because the API rejects an empty message."""
         return blocks or self.created(Artifact(Kind.USER, LEFT_OUT))
 
     def _written(self, artifact: Artifact) -> Iterator[object]:

@@ -123,8 +123,7 @@ class MessageFormat(Format):
 
         Raises:
             HistoryError: If `native` is not a list, a message has no role, or the content or calls of a message cannot
-                be read
-                or are in another format.
+                be read or are in another format.
         """
         return self._messages.read(require_list(native, "messages"))
 
@@ -212,9 +211,8 @@ class OpenAIAdapter(MessageFormat):
 
     An unchanged message remains the same object. In a changed message, only the changed texts differ, except that
     `reasoning_details` are removed as a whole if one of them would change, and that a call or result without an id may
-    get
-    one. A message that a stage adds is a plain dict. Messages of unknown role are kept and pinned, and the report names
-    the role. Unknown content parts are opaque: counted and searched, but never changed.
+    get one. A message that a stage adds is a plain dict. Messages of unknown role are kept and pinned, and the report
+    names the role. Unknown content parts are opaque: counted and searched, but never changed.
     """
 
     name = "openai"
@@ -277,7 +275,7 @@ class OpenAIAdapter(MessageFormat):
                 yield Delta(channel, ("choices", number, "delta", *path), text, is_json, alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends; None if the event ends none."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         return ended_choices(event, listed="choices", reason="finish_reason")
 
 

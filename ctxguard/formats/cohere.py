@@ -2,8 +2,7 @@
 
 The format is documented at https://docs.cohere.com/reference/chat. Roles and tool calls are those of Chat Completions.
 Differences are the plan before tool calls (`tool_plan`), documents as tool results, documents outside the history, and
-the
-events of a stream.
+the events of a stream.
 """
 
 from __future__ import annotations
@@ -45,10 +44,9 @@ class CohereAdapter(MessageFormat):
     """Reads Cohere's messages as artifacts, one for each message.
 
     An unchanged message remains the same object. In a changed message, only the changed texts differ; if the text of a
-    document
-    is no longer JSON, it becomes the field `text` of the document's data. Messages of unknown role are kept and pinned,
-    and
-    the report names the role. Unknown content parts are opaque: counted and searched, but never changed.
+    document is no longer JSON, it becomes the field `text` of the document's data. Messages of unknown role are kept
+    and pinned, and the report names the role. Unknown content parts are opaque: counted and searched, but never
+    changed.
     """
 
     name = "cohere"
@@ -95,7 +93,7 @@ class CohereAdapter(MessageFormat):
             yield Delta((name, event.get("index")), path, text, name == "call", partial(_alone, event, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends; None if the event ends none."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         kind = str(event.get("type"))
         if kind == "message-end":
             return lambda _: True

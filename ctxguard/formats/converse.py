@@ -88,7 +88,7 @@ def _search_result(holder: object, path: Path) -> list[PlacedPart]:
     return [*_texts("content")(holder, path), *((at, Part("text", text)) for at, text in names if text)]
 
 
-def _guarded(holder: object, path: Path) -> list[PlacedPart]:
+def _read_guarded(holder: object, path: Path) -> list[PlacedPart]:
     if get(holder, "image") is not None:
         return _medium(_image_of)(get(holder, "image"), path)
     return _text(require_field(holder, "text", path), (*path, "text"))
@@ -137,7 +137,7 @@ def _result(holder: object, path: Path) -> list[PlacedPart]:
     if not is_record(holder):
         raise unreadable(path, "a dict with 'toolUseId' and 'content'", holder)
     place = (*path, "content")
-    return _BLOCKS.read(_listed(require_field(holder, "content", path), place), place)
+    return _BLOCKS.read(_require_blocks(require_field(holder, "content", path), place), place)
 
 
 _READERS: Final[Mapping[str, _Reader]] = {
@@ -149,7 +149,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "audio": _medium(lambda data, _: audio(data)),
     "video": _medium(lambda data, _: video(data)),
     "document": _document,
-    "guardContent": _guarded,
+    "guardContent": _read_guarded,
     "citationsContent": _texts("content"),
     "searchResult": _search_result,
     "json": lambda holder, path: [(path, Part("text", arguments_as_text(holder)))],
@@ -222,16 +222,13 @@ class BedrockAdapter(BlockFormat):
     """Reads Converse messages as artifacts: one for each `toolResult` block, and one for the rest of a message.
 
     A block that a stage wrote, such as a trail (the summary of evicted messages) that was stored with the messages,
-    also
-    becomes an artifact.
+    also becomes an artifact.
 
     Written messages alternate between user and assistant, as the API requires: consecutive messages of the same role
-    become
-    one message, with tool results before texts. Not preserved: reasoning whose text would have to change, reasoning
-    that was
-    signed before a cut, and texts that became empty. Blocks of unknown type and blocks of server tools are opaque:
-    counted
-    and searched, but never changed. Messages of unknown role are kept and pinned, and the report names the role.
+    become one message, with tool results before texts. Not preserved: reasoning whose text would have to change,
+    reasoning that was signed before a cut, and texts that became empty. Blocks of unknown type and blocks of server
+    tools are opaque: counted and searched, but never changed. Messages of unknown role are kept and pinned, and the
+    report names the role.
     """
 
     name = "bedrock"
@@ -258,20 +255,19 @@ class BedrockAdapter(BlockFormat):
     def prompt(self, native: Mapping[str, Any]) -> object:
         """Return the system prompt of a request, or None."""
         content = native.get("system")
-        return content if content is None else _listed(content, ("system",))
+        return content if content is None else _require_blocks(content, ("system",))
 
     def placed(self, message: object) -> list[PlacedBlock]:
         """Return the blocks of a message with their paths."""
         require_role(message, BEDROCK)
-        content = _listed(require_field(message, "content"), ("content",))
+        content = _require_blocks(require_field(message, "content"), ("content",))
         return list(walk_content(content, ("content",), noun="block"))
 
     def runs(self, rest: list[int], placed: Sequence[PlacedBlock], role: str) -> list[tuple[int, ...]]:
         """Group the numbers of the blocks that are not results; the blocks of a group become one artifact.
 
         A text that a stage wrote is a group of its own, although it shares a message with the user's texts because
-        roles must
-        alternate.
+        roles must alternate.
         """
         records = {n for n in rest if role == "user" and is_written_by_stage(text_of(placed[n][1], "text") or "")}
         said = [tuple(group) for _, group in groupby(rest, key=lambda number: number if number in records else -1)]
@@ -370,7 +366,7 @@ class BedrockAdapter(BlockFormat):
                 yield Delta((index,), path, text, path == _INPUT, partial(_alone, index, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends; None if the event ends none."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         over = event.get("contentBlockStop")
         if over:
             index = get(over, "contentBlockIndex")
@@ -385,7 +381,7 @@ def _alone(index: object, path: Path, text: str) -> Event:
     return {"contentBlockDelta": {"delta": said, "contentBlockIndex": index}}
 
 
-def _listed(content: object, path: Path) -> object:
+def _require_blocks(content: object, path: Path) -> object:
     if not isinstance(content, (list, tuple)):
         raise unreadable(path, "a list of blocks", content, remedy="; write [{'text': …}]")
     return content

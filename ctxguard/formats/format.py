@@ -89,8 +89,7 @@ class Format(ABC):
         taken: Keys of the body that are neither history nor settings.
         billed: Keys of settings that the model sees, and that cannot be edited without changing the response.
         servers: Key of the list that defines MCP servers, the `type` of these definitions, and their fields that
-            contain
-            credentials, which the provider uses but no model sees. None if the API has no such list.
+            contain credentials, which the provider uses but no model sees. None if the API has no such list.
         starts_with_user: Whether the provider rejects histories that begin with an assistant message.
     """
 
@@ -192,7 +191,7 @@ class Format(ABC):
         raise NotImplementedError
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends; None if the event ends none."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         raise NotImplementedError
 
     def wholes(self, event: Event) -> Iterable[tuple[Path, object]]:  # noqa: ARG002 - the signature of all formats
@@ -263,10 +262,10 @@ def without_old_reasoning(
         of: Function that returns whether the reasoning of an artifact is dropped.
     """
     last = max((number for number, artifact in enumerate(artifacts) if artifact.kind is Kind.USER), default=0)
-    return [*filter(None, (_forgetful(one, kinds, of) for one in artifacts[:last])), *artifacts[last:]]
+    return [*filter(None, (_without_reasoning(one, kinds, of) for one in artifacts[:last])), *artifacts[last:]]
 
 
-def _forgetful(artifact: Artifact, kinds: Sequence[str], of: Callable[[Artifact], bool]) -> Artifact | None:
+def _without_reasoning(artifact: Artifact, kinds: Sequence[str], of: Callable[[Artifact], bool]) -> Artifact | None:
     if isinstance(artifact.content, str) or not of(artifact):
         return artifact
     kept = tuple(

@@ -69,9 +69,9 @@ class GoogleAdapter(BlockFormat):
     """Reads Gemini's contents as artifacts: one for each function response, and one for the rest of a content.
 
     Not preserved: thoughts whose text would have to change, and texts that became empty. Thought signatures are never
-    changed
-    and stay with their part. Responses without an id are paired with calls by name and order, as the API does. Parts of
-    unknown type are passed on unchanged. Contents of unknown role are kept and pinned, and the report names the role.
+    changed and stay with their part. Responses without an id are paired with calls by name and order, as the API does.
+    Parts of unknown type are passed on unchanged. Contents of unknown role are kept and pinned, and the report names
+    the role.
     """
 
     name = "google"
@@ -184,7 +184,7 @@ class GoogleAdapter(BlockFormat):
                 sure = {name for name, waits in calls.items() if len(waits) == missing[name]}
                 for result in block:
                     is_sure = result.answers is None and result.name in sure
-                    yield _answering(result, calls[result.name].popleft()) if is_sure else result
+                    yield _with_call_id(result, calls[result.name].popleft()) if is_sure else result
                 continue
             for artifact in members:
                 waiting = list(artifact.calls) or waiting
@@ -194,8 +194,7 @@ class GoogleAdapter(BlockFormat):
         """Return whether artifacts that were read from different contents are written into one content.
 
         All results directly after their calls are in one content, and a content with calls does not follow another
-        content of
-        the model, because the API rejects anything else.
+        content of the model, because the API rejects anything else.
         """
         is_alone = bool(last.calls) or (artifact.role, last.role) != (None, None)
         return artifact.kind is last.kind and artifact.kind in (
@@ -230,11 +229,11 @@ class GoogleAdapter(BlockFormat):
     def created(self, artifact: Artifact) -> list[object]:
         """Return the parts for an artifact that a stage added."""
         if artifact.kind is Kind.TOOL:
-            named = _named(artifact.answers, artifact.name)
+            named = _name_fields(artifact.answers, artifact.name)
             return [{"functionResponse": {**named, "response": tool_response(artifact.text)}}]
         said: list[object] = [{"text": artifact.text or LEFT_OUT}] if artifact.text or not artifact.calls else []
         return said + [
-            {"functionCall": {**_named(call.id, call.name), "args": arguments_as_object(call.arguments)}}
+            {"functionCall": {**_name_fields(call.id, call.name), "args": arguments_as_object(call.arguments)}}
             for call in artifact.calls
         ]
 
@@ -284,7 +283,7 @@ class GoogleAdapter(BlockFormat):
                 yield Delta((candidate.get("index", 0),), (*path, "text"), text, is_arguments=False, alone=alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends; None if the event ends none."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         return ended_choices(event, listed="candidates", reason="finishReason")
 
     def wholes(self, event: Event) -> Iterator[tuple[Path, object]]:
@@ -354,7 +353,7 @@ def _require_parts(content: Content) -> None:
         raise HistoryError("it has no 'parts'; write {'role': …, 'parts': [{'text': …}]}")
 
 
-def _answering(result: Artifact, call: ToolCall) -> Artifact:
+def _with_call_id(result: Artifact, call: ToolCall) -> Artifact:
     """Return a result with the id of its call, always the same object, since a stabilizer compares by identity."""
     known = result.memo.get((NO_ID, call.id))
     if not isinstance(known, Artifact):
@@ -375,6 +374,6 @@ def _like(content: Content, written: list[object]) -> Content:
     return copy_with(content, {("parts",): written})
 
 
-def _named(identity: str | None, name: str | None) -> dict[str, object]:
+def _name_fields(identity: str | None, name: str | None) -> dict[str, object]:
     given = {} if identity is None or identity.startswith(NO_ID) else {"id": identity}
     return {**given, "name": name or "tool"}

@@ -55,7 +55,7 @@ def detect_api(body: Body) -> Api:
     if "input" in body:
         return "responses"
     if not isinstance(body.get("messages"), list):
-        raise ConfigError("the object has no 'messages', 'input' or 'contents', so it is no request", setting="api")
+        raise ConfigError("the object has no 'messages', 'input', or 'contents', so it is not a request", setting="api")
     if BedrockAdapter().detects(body):
         return "converse"
     model, tools = str(body.get("model")), records_of(body.get("tools"))

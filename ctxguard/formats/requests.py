@@ -33,8 +33,7 @@ class RequestCount:
     Attributes:
         tokens: Total number of tokens.
         parts: Number of tokens by purpose: `system`, `messages`, `tool calls`, `tool results`, `tools`, `output
-            schema`,
-            `hidden prompts`, `reasoning`, `media`, `framing`. Purposes with 0 tokens are left out.
+            schema`, `hidden prompts`, `reasoning`, `media`, `framing`. Purposes with 0 tokens are left out.
         margin: Number of tokens that the provider may count in addition; it covers the error of 98% of recorded
             requests.
         counter: Name of the token counter.
@@ -62,8 +61,7 @@ def count_request(
     Args:
         body: Request as it is sent, parsed from JSON. It is not changed.
         api: `chat` (OpenAI's Chat Completions and compatible APIs), `responses`, `anthropic`, `gemini`, `converse`
-            (Amazon
-            Bedrock), or `cohere`.
+            (Amazon Bedrock), or `cohere`.
         model: Name of the model; None means the model that the body names.
         counter: Token counter (see `ctxguard.tokens.find_counter`).
 
@@ -212,9 +210,8 @@ class Requests:
         """Return the stabilized request and the report. The original request and everything in it remain unchanged.
 
         Instructions and tool descriptions are masked like messages. If a rule matches in a part that cannot be changed
-        (names,
-        schemas, metadata), the check `NoPII` fails. The written request is counted again; if it exceeds the budget as a
-        whole, it is cut again.
+        (names, schemas, metadata), the check `NoPII` fails. The written request is counted again; if it exceeds the
+        budget as a whole, it is cut again.
 
         Args:
             request: Arguments of the client's method, or the body of a request, with the history and everything else.
@@ -223,8 +220,7 @@ class Requests:
                 `conversation` of OpenAI), so that an output without its call is valid.
             window: Context window of the model in tokens; needed if the budget is a share of an unknown window.
             keep_thinking: Whether signed thinking from before a cut is kept, for requests that send `drop_block` to the
-                API
-                and for models before 2026 (see `DropStaleThinking`).
+                API and for models before 2026 (see `DropStaleThinking`).
 
         Raises:
             HistoryError: If `request` is not a request with a history, or a message cannot be read.

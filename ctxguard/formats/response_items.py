@@ -1,8 +1,7 @@
 """One input item of the Responses API: its type, its texts, and copies of it with other texts.
 
 The item types are those of `openai.types.responses.ResponseInputItemParam`; which outputs belong to which calls is as
-in
-OpenAI's Agents SDK.
+in OpenAI's Agents SDK.
 """
 
 from __future__ import annotations
@@ -125,8 +124,7 @@ def view(items: tuple[Item, ...]) -> MessageView:
     """Return the view of the consecutive items of one artifact; its paths begin with the number of the item.
 
     Each item has the framing of a message. Since the artifact is counted as one message, the framing of the other items
-    is
-    added as a field. The calls that a program makes are part of its run and have no separate results.
+    is added as a field. The calls that a program makes are part of its run and have no separate results.
     """
     first, kinds = items[0], list(map(item_type, items))
     answers, runs = _is_in(first, kinds[0], _CALL_OF), "program" in kinds

@@ -1,8 +1,7 @@
 """The input items of the Responses API, as artifacts.
 
 The item types are those of `openai.types.responses.ResponseInputItemParam`; which outputs belong to which calls is as
-in
-OpenAI's Agents SDK. Items of other types are passed on unchanged.
+in OpenAI's Agents SDK. Items of other types are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -53,9 +52,8 @@ class ResponsesAdapter(Format):
     """Reads input items of the Responses API as artifacts; the items of one reply of the model become one artifact.
 
     Reasoning is kept and dropped together with the next item, as the API requires. Not preserved: the `id` of an edited
-    item
-    (the server would use its stored copy), the `status` and `annotations` of an edited assistant message, the reasoning
-    before an edited item, and the ids of the other items that followed that reasoning. Items of unknown type,
+    item (the server would use its stored copy), the `status` and `annotations` of an edited assistant message, the
+    reasoning before an edited item, and the ids of the other items that followed that reasoning. Items of unknown type,
     references, compactions, and settings remain unchanged.
 
     Args:
@@ -81,8 +79,7 @@ class ResponsesAdapter(Format):
 
         Raises:
             HistoryError: If `native` is not a list, an item has neither `type` nor `role`, or the content of an item
-                cannot be
-                read or is in another format.
+                cannot be read or is in another format.
         """
         artifacts = _with_shell_call_ids(_read(require_list(native, "input items")))
         fixed = (item for artifact in artifacts if artifact.pinned for item in _items(artifact))
@@ -171,7 +168,7 @@ class ResponsesAdapter(Format):
             yield Delta(channel, ("delta",), said, name.endswith("arguments"), alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends; None if the event ends none."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         kind = str(event.get("type"))
         if kind in ("response.completed", "response.incomplete", "response.failed"):
             return lambda _: True

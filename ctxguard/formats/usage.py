@@ -149,8 +149,7 @@ def usages_in(lines: Iterable[str], name: str, *, model: str | None = None) -> I
     """Yield the recorded requests in the lines of a JSONL file.
 
     A record has the `request` (or `body`) and the reported `input_tokens` (or `prompt_tokens`), including cached
-    tokens. If
-    known, it also has the `api` (or `kind`) and the `model`.
+    tokens. If known, it also has the `api` (or `kind`) and the `model`.
 
     Args:
         lines: Lines of the file.

@@ -1,8 +1,7 @@
 """Replay recorded sessions with every contestant, and judge the requests that each contestant would send.
 
 A contestant is a library, or a simple policy, that takes part in the comparison (`ctxguard.harness.contestants`). All
-of
-them get the same messages, budget, and token counter, and are judged by the same rules, which share no code with any
+of them get the same messages, budget, and token counter, and are judged by the same rules, which share no code with any
 contestant. Only calls whose history exceeds the budget count.
 """
 
@@ -52,8 +51,7 @@ class BenchCall:
         is_over: Whether the request exceeds the budget.
         fault: Why the request is useless: `pairs`, `system prompt`, `last message`, or `failed`; None if it is usable.
         opens_with_user: Whether the first message after the system prompt is the user's, as some providers require.
-            Also
-            true if the recording itself begins with another message.
+            Also true if the recording itself begins with another message.
         keeps: Whether the prompt extends the previous one up to its newest tool exchange; None if there is no previous
             one.
         support: Next-action support with context, or None if the next message needs nothing from older history.
@@ -126,13 +124,13 @@ def play(
         For each recording, in order, the calls of its session, or the reason why it was skipped.
     """
     if processes <= 1:
-        yield from (_played(source, peers, budgets, counter) for source in sources)
+        yield from (_play(source, peers, budgets, counter) for source in sources)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_played, sources, repeat(peers), repeat(budgets), repeat(counter))
+        yield from pool.map(_play, sources, repeat(peers), repeat(budgets), repeat(counter))
 
 
-def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int], counter: str) -> Skipped | list[BenchCall]:
+def _play(source: Source, peers: Sequence[Peer], budgets: Sequence[int], counter: str) -> Skipped | list[BenchCall]:
     def track(recording: Recording, session: RecordedSession) -> list[BenchCall]:
         with _quiet():
             return list(_Track(recording, session, counter).run(peers, budgets))
@@ -224,11 +222,11 @@ class _Run:
                 if end in self.pressed:
                     yield BenchCall(self.peer.name, self.course.budget, place, None, spent, fault=fault)
                 continue
-            call = self._judged(contestant.chat(sent), end, place, spent)
+            call = self._judge(contestant.chat(sent), end, place, spent)
             if end in self.pressed:
                 yield call
 
-    def _judged(self, chat: Sequence[Message], end: int, place: tuple[str, str, int], spent: float) -> BenchCall:
+    def _judge(self, chat: Sequence[Message], end: int, place: tuple[str, str, int], spent: float) -> BenchCall:
         track, course = self.track, self.course
         read = track.adapter.read(chat)
         tokens = course.overhead + track.count.artifacts(read)

@@ -1,8 +1,7 @@
 """The command `ctxguard bench`: compare ctxguard with other libraries on the same sessions.
 
 Each figure of the report is one `Column`, which JSON, terminal, and Markdown output share. A contestant is a library,
-or a
-simple policy such as a rolling window, that takes part in the comparison. A call holds if its request fits the
+or a simple policy such as a rolling window, that takes part in the comparison. A call holds if its request fits the
 budget and is valid.
 """
 
@@ -185,8 +184,8 @@ def table(report: BenchReport) -> str:
     shown = [column for column in COLUMNS if column.head]
     for budget, rows in _by_budget(report.rows):
         lines += ["", f"budget {budget:,}: exceeded by {counted(rows[0]['calls'], 'call')}"]
-        lines.append(f"{'':<21}" + "".join(map(_padded, shown, (column.head for column in shown))))
-        lines += [f"{row['name']:<21}" + "".join(_padded(c, cell) for c, cell in _cells(row, shown)) for row in rows]
+        lines.append(f"{'':<21}" + "".join(map(_pad, shown, (column.head for column in shown))))
+        lines += [f"{row['name']:<21}" + "".join(_pad(c, cell) for c, cell in _cells(row, shown)) for row in rows]
         lines += [
             f"{row['name']}: {row['over']} over budget, {row['pairs_broken'] + row['otherwise_useless']} useless"
             for row in rows
@@ -197,7 +196,7 @@ def table(report: BenchReport) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _padded(column: Column, text: str) -> str:
+def _pad(column: Column, text: str) -> str:
     return f"{text:>{max(5, len(column.head) + 1)}}"
 
 
@@ -227,7 +226,7 @@ def markdown(report: BenchReport) -> str:
     return "\n".join(lines)
 
 
-MOST_NOTES: Final = 20  # so that notes do not hide the table
+MOST_NOTES: Final = 20  # more notes would scroll the table out of view
 
 
 @spread("bench")
@@ -243,8 +242,8 @@ def bench(
 ) -> None:
     """Compare ctxguard with other libraries: same sessions, same budget, same counter, one run.
 
-    Alone, it compares with a rolling window. Drivers for LangChain, PydanticAI, litellm, headroom, Strands, and
-    others are in the source repository: --with benchmarks.peers.
+    Alone, it compares with a rolling window. Drivers for LangChain, PydanticAI, litellm, headroom, Strands, and others
+    are in the source repository: --with benchmarks.peers.
 
     Exit codes: 0 compared; 2 no call of the sessions exceeds a budget.
     """
@@ -252,7 +251,7 @@ def bench(
     tokens = _budgets(budgets)
     name = find_counter(counter).name
     able, absent = contestants(only or [], _importable(modules or []))
-    calls, played, skipped = _played(sessions, able, tokens, counter, processes)
+    calls, played, skipped = _play_all(sessions, able, tokens, counter, processes)
     for line in skipped[:MOST_NOTES]:
         note(f"skipped {line}")
     made = BenchReport(
@@ -277,7 +276,7 @@ def bench(
     out(made.to_json() if shown is None else shown(made), output)
 
 
-def _played(
+def _play_all(
     sessions: list[str] | None, able: Sequence[Peer], tokens: list[int], counter: str, processes: int | None
 ) -> tuple[Mapping[tuple[str, int], Sequence[BenchCall]], int, list[str]]:
     """Replay every session with every contestant.

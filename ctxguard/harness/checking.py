@@ -81,9 +81,9 @@ def finding_lines(result: CheckResult) -> Iterator[str]:
     """
     yield from (f"{result.name}: {finding}" for finding in result.findings)
     if result.name == NoPII.name and result.findings:
-        yield f"{result.name}: {_counted(result.findings)}"
+        yield f"{result.name}: {_count_labels(result.findings)}"
 
 
-def _counted(findings: Sequence[Finding]) -> str:
+def _count_labels(findings: Sequence[Finding]) -> str:
     counts = Counter(finding.message.split()[0] for finding in findings)
     return ", ".join(f"{count} {label}" for label, count in counts.most_common())

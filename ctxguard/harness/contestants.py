@@ -1,9 +1,8 @@
 """The contestants of `ctxguard bench`, and the input that each of them gets to replay one recorded session.
 
 A contestant is a library, or a simple policy, that takes part in the comparison. ctxguard, a rolling window, and the
-whole
-history always take part. A module adds others by listing a `Peer` for each under the name `PEERS`, and is loaded by
-`ctxguard bench --with MODULE`.
+whole history always take part. A module adds others by listing a `Peer` for each under the name `PEERS`, and is loaded
+by `ctxguard bench --with MODULE`.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ class Peer:
             return None
 
     def load(self) -> Callable[[Course], Contestant]:
-        """Return the class that replays one session.
+        """Import and return the contestant's class, which is called with the input of one session.
 
         Raises:
             ImportError: If the library, or one of its dependencies, is not installed.

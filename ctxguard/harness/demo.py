@@ -21,7 +21,7 @@ from ctxguard.report.decisions import DecisionRun, decision_runs
 from ctxguard.report.report import figure_lines
 from ctxguard.stabilizer import Stabilizer
 
-DEMO_BUDGET: Final = 1_800  # tokens: small enough that the demo session needs a cut
+DEMO_BUDGET: Final = 1_800  # tokens; small enough that the demo session needs a cut
 DEMO_POLICY: Final = "chat"
 
 COLORS: Final = {

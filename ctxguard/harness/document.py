@@ -75,7 +75,7 @@ class FiguresModel(_Model):
 
 
 class SessionModel(_Model):
-    """One session under one setting."""
+    """The figures of one session, and of each of its calls, under one setting."""
 
     id: str
     path: str
@@ -91,7 +91,7 @@ class SessionModel(_Model):
 
 
 class RunModel(_Model):
-    """All sessions under one setting."""
+    """The figures of all sessions under one setting, and the worst sessions."""
 
     label: str = Field(description="The setting in words, unique within a report.")
     setting: dict[str, str | int | float | None]
@@ -141,7 +141,7 @@ def schema_json() -> str:
 
 
 def figures_model(figures: Figures, prices: PriceModel) -> FiguresModel:
-    """Convert figures to their model, with rounded values."""
+    """Convert figures to a pydantic model, with rounded values."""
     named_alike = FiguresModel.model_fields.keys() - {"saved_by", "bill", "time", "findings"}
     plain: dict[str, Any] = {name: rounded(getattr(figures, name)) for name in named_alike}
     places = _places(prices)
@@ -169,7 +169,7 @@ def rounded(value: float | None, places: int = 4) -> float | None:
 
 
 def session_model(result: SessionReplay, prices: PriceModel) -> SessionModel:
-    """Convert a replayed session to its model."""
+    """Convert a replayed session to a pydantic model."""
     places = _places(prices)
     return SessionModel(
         id=result.id,
@@ -244,7 +244,7 @@ def parse_tolerances(given: Iterable[str]) -> dict[str, Tolerance]:
     known = dict(TOLERANCES)
     for name, _, text in (each.partition("=") for each in given):
         if name not in known:
-            raise ConfigError(f"no figure {name!r} is compared; compared are {', '.join(known)}", setting="tolerance")
+            raise ConfigError(f"unknown figure {name!r}; known are {', '.join(known)}", setting="tolerance")
         try:
             by = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:

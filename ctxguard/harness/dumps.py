@@ -2,8 +2,7 @@
 
 Supported are dumps of LangChain messages (`messages_to_dict`, `dumpd`, `model_dump`), dumps of PydanticAI messages
 (`all_messages_json`), and messages with `role` and `parts` as in OpenTelemetry's GenAI conventions. Only what a model
-is
-sent is converted: reasoning, message ids, usage, and metadata are not preserved, and media are replaced by a note.
+is sent is converted: reasoning, message ids, usage, and metadata are not preserved, and media are replaced by a note.
 """
 
 from __future__ import annotations
@@ -98,10 +97,10 @@ def plain_content(content: object) -> object:
     """Join the text blocks of a message's content into one string; return content that is not a list unchanged."""
     if not isinstance(content, list):
         return content
-    return "\n".join(_text(block) for block in content if not _is_beside(block))
+    return "\n".join(_text(block) for block in content if not _is_left_out(block))
 
 
-def _is_beside(block: object) -> bool:
+def _is_left_out(block: object) -> bool:
     """Return whether a block is reasoning, or a tool call that the message's `tool_calls` repeat."""
     return isinstance(block, Mapping) and block.get("type") in _THINKING | _CALLS
 
@@ -133,7 +132,7 @@ def _is_pydantic_ai(value: Record) -> bool:
 def _of_pydantic_ai(message: Record) -> Iterator[Record]:
     parts = [part for part in records_in(message["parts"]) if part.get("part_kind") != "thinking"]
     if message["kind"] == "request":
-        yield from (_asked(part) for part in parts)
+        yield from (_request_message(part) for part in parts)
         return
     calls = [
         tool_call(p.get("tool_call_id"), p.get("tool_name"), p.get("args"))
@@ -144,7 +143,7 @@ def _of_pydantic_ai(message: Record) -> Iterator[Record]:
     yield {"role": "assistant", "content": said, **({"tool_calls": calls} if calls else {})}
 
 
-def _asked(part: Record) -> Record:
+def _request_message(part: Record) -> Record:
     kind, content = part.get("part_kind"), part.get("content")
     if kind == "tool-return" or (kind == "retry-prompt" and part.get("tool_name")):
         return {"role": "tool", "tool_call_id": part.get("tool_call_id"), "content": as_text(content)}

@@ -4,8 +4,7 @@ Results are added in the order of the recordings, so the report does not depend 
 is constant: recordings are read as needed, figures are added up, and only the worst sessions are kept.
 
 On a Ray cluster, each batch of recordings is a task, which runs again if its worker dies. Except for times, the report
-is
-identical for any number of workers. `RAY_ADDRESS` names a cluster; if it is unset, a cluster is started on this
+is identical for any number of workers. `RAY_ADDRESS` names a cluster; if it is unset, a cluster is started on this
 machine.
 
 A checkpoint file saves the progress, so that a replay that was killed can continue. The file is JSON. It is written
@@ -109,7 +108,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Results:
-    """The results of a plan.
+    """The results of replaying recordings under the settings of a plan.
 
     Attributes:
         tallies: One tally for each setting.
@@ -192,7 +191,7 @@ def _replay(source: Source, plan: Plan) -> Outcome:
         path, line = recording.path, recording.line
         result = list(replay_settings(session, stabilizers, prices=plan.prices, path=path, line=line))
         if not result[0].calls:
-            raise CtxguardError("no model call: calls are replayed up to each assistant message")
+            raise CtxguardError("no model call: the session has no assistant message to replay up to")
         return result
 
     return play_session(source, play, adapter=plan.adapter)
@@ -229,7 +228,7 @@ def _in_processes(sources: Iterator[Source], plan: Plan, processes: int) -> Repl
             yield from in_order(sources, processes, lambda batch: pool.submit(_work, batch), Future.result)
     except BrokenProcessPool as error:
         raise ConfigError(
-            "a process that replays was killed, most likely for lack of memory; use fewer with --processes 1",
+            "a worker process was killed, most likely for lack of memory; use fewer processes, as with --processes 1",
             setting="processes",
         ) from error
 
@@ -400,7 +399,7 @@ class ReplayCheckpoint:
 
     def _refused(self, why: str) -> ConfigError:
         return ConfigError(
-            f"the replay cannot go on from {self._path}: {why}; remove it to begin anew", setting="resume"
+            f"the replay cannot continue from {self._path}: {why}; remove the file to start over", setting="resume"
         )
 
 

@@ -100,8 +100,7 @@ class Fidelity:
 
     Args:
         mask: Function that masks personal data in a string. Strings that it changes are left out, since no masked
-            context
-            can contain them. None leaves nothing out.
+            context can contain them. None leaves nothing out.
     """
 
     def __init__(self, mask: Callable[[str], str] | None = None) -> None:
@@ -117,13 +116,12 @@ class Fidelity:
         """Return the strings that the message `following` takes from older history.
 
         Strings in the system prompt, the task, the last user message, and the last tool exchange are left out, because
-        every
-        valid context contains them.
+        every valid context contains them.
         """
-        wanted = self._unmasked(self._text(following))
+        wanted = self._unmasked_strings(self._text(following))
         if not wanted or not history:
             return []
-        given = _given(history)
+        given = _always_present(history)
         texts = [(position in given, self._text(artifact)) for position, artifact in enumerate(history)]
         found = []
         for string in wanted:
@@ -146,7 +144,7 @@ class Fidelity:
     def _tells(self, text: str, need: Need) -> bool:
         return any(len(words & need.words) >= WORDS_NEEDED for words in self._words_near(text, need.string))
 
-    def _unmasked(self, text: str) -> list[str]:
+    def _unmasked_strings(self, text: str) -> list[str]:
         """Return the distinctive strings in a text that masking leaves unchanged."""
         strings = distinctive_strings(text)
         if self._mask is None or not strings:
@@ -171,7 +169,7 @@ def end_of_pieces(text: str, pieces: Sequence[str], start: int) -> int | None:
     return start
 
 
-def _given(history: Sequence[Artifact]) -> frozenset[int]:
+def _always_present(history: Sequence[Artifact]) -> frozenset[int]:
     """Return the positions that any valid context contains: system, task, last user message, and last tool exchange."""
     positions = {p for p, artifact in enumerate(history) if artifact.kind in (Kind.SYSTEM, Kind.TASK)}
     positions.update(exchanges(history)[-1].positions)

@@ -74,8 +74,7 @@ class Compressor:
         """Return the number of bits that the first 6,000 characters of a message (text and calls) take after a context.
 
         This is C(context + message) - C(context), computed with one encoder: PPMd writes out what it has read so far,
-        and the
-        length of its final flush does not depend on the text.
+        and the length of its final flush does not depend on the text.
         """
         encoder = self._encoder(ORDER, MEMORY)
         encoder.encode(priming())
@@ -134,11 +133,9 @@ def priming() -> bytes:
     """Return the text that the compressor reads before every context, so that it knows English, JSON, and sessions.
 
     The text consists of the demo session and 20 KB of the documentation. It is frozen, since every figure depends on
-    it.
-    Primed with 58 KB of recordings instead, a rolling window's gain on these recordings is 0.42, 0.45, and 0.90 at
-    budgets
-    of 4,000, 8,000, and 32,000 tokens; with this text it is 0.43, 0.47, and 0.90, and without priming 0.32, 0.42, and
-    0.91.
+    it. Primed with 58 KB of recordings instead, a rolling window's gain on these recordings is 0.42, 0.45, and 0.90 at
+    budgets of 4,000, 8,000, and 32,000 tokens; with this text it is 0.43, 0.47, and 0.90, and without priming 0.32,
+    0.42, and 0.91.
     """
     return files("ctxguard").joinpath("data/priming.txt").read_bytes()
 
@@ -180,8 +177,7 @@ def newest_sent(
     """Return how many characters of the newest tool outputs are sent, and how many would fit.
 
     An output would fit if, together with earlier outputs in the same exchange, it takes at most half of the free
-    tokens.
-    Free tokens are what system prompts, task, last user message, and the message that makes the calls leave of
+    tokens. Free tokens are what system prompts, task, last user message, and the message that makes the calls leave of
     `available`.
 
     Args:

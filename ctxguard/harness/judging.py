@@ -1,10 +1,9 @@
 """Judge each request of a replayed session, as it would be sent, without sharing code with the stages that produce it.
 
 A judge checks these laws: the request, counted again as written, is within the budget; tool calls and results are
-paired;
-the system prompt is complete and comes first; the latest messages are present; the chain's rules find no personal data;
-the prompt extends the previous one up to its newest tool exchange, unless the budget was hit; and evicted messages are
-summarized on the trail. A verdict (or finding) is one violation of a law.
+paired; the system prompt is complete and comes first; the latest messages are present; the chain's rules find no
+personal data; the prompt extends the previous one up to its newest tool exchange, unless the budget was hit; and
+evicted messages are summarized on the trail. A verdict (or finding) is one violation of a law.
 
 The figures of sessions can be added in any order, and take constant memory.
 """
@@ -326,9 +325,9 @@ class Judge:
         for number, message in enumerate(messages):
             for path, text in message.texts:
                 if text not in self._clean:
-                    yield from self._scanned(text, f"messages[{number}].{path}")
+                    yield from self._scan(text, f"messages[{number}].{path}")
 
-    def _scanned(self, text: str, path: str) -> Iterator[Verdict]:
+    def _scan(self, text: str, path: str) -> Iterator[Verdict]:
         spans = [span for detector in self._detectors for span in detector.find(text)]
         if not spans:
             self._clean.add(text)
@@ -388,7 +387,7 @@ class Judge:
             figures = f"{reported.get('told')} of {reported.get('steps')}"
             yield Verdict("trail", f"the trail tells {told} of {steps} steps, the report says {figures}")
         words = set(_WORD.findall(added[counted.end() :]))
-        if told and not any(words.intersection(_names(artifact)) for artifact in left):
+        if told and not any(words.intersection(_words_of(artifact)) for artifact in left):
             yield Verdict("trail", f"the trail tells {told} steps, and none of {len(left)} messages that have left")
 
 
@@ -398,7 +397,7 @@ _CERTAIN: Final = 0.9
 """Share of the budget up to which a cut counts as unnecessary; the rest allows for estimates and corrected counts."""
 
 
-def _names(artifact: Artifact) -> set[str]:
+def _words_of(artifact: Artifact) -> set[str]:
     """Return the words by which a line of the trail could refer to an artifact: words of its text and of its calls."""
     calls = (word for call in artifact.calls for word in (call.name, *_WORD.findall(f"{call.name} {call.arguments}")))
     return {*calls, *_WORD.findall(artifact.text)}

@@ -46,14 +46,14 @@ def replay_page(report: ReplayReport, plan: Plan, results: Results, *, show_orig
     run = _shown_run(report.runs)
     number = report.runs.index(run)
     best = {each.label for each in pareto(report.runs)}
-    replayed = partial(_replayed, stabilizer=plan.settings[number].stabilizer, adapter=plan.adapter)
+    replayed = partial(_replay_cuts, stabilizer=plan.settings[number].stabilizer, adapter=plan.adapter)
     page = render(
         "replay.html",
         _FILTERS,
         title=report.title,
         report=report,
         run=run,
-        settings=[_compared(each, is_best=each.label in best) for each in report.runs],
+        settings=[_setting_row(each, is_best=each.label in best) for each in report.runs],
         advice=list(advice(report)),
         sessions=list(_sessions(run, results.tallies[number], replayed, show_originals=show_originals)),
     )
@@ -66,7 +66,7 @@ def _shown_run(runs: Sequence[RunModel]) -> RunModel:
     return broken or min(runs, key=lambda run: run.figures.refused)
 
 
-def _compared(run: RunModel, *, is_best: bool) -> tuple[str, ...]:
+def _setting_row(run: RunModel, *, is_best: bool) -> tuple[str, ...]:
     own = run.figures
     return (
         f"{run.label}{' ★' if is_best else ''}",
@@ -131,7 +131,7 @@ def _ranges(positions: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def _replayed(recording: Recording, *, stabilizer: Stabilizer, adapter: str | None) -> _Seen | None:
+def _replay_cuts(recording: Recording, *, stabilizer: Stabilizer, adapter: str | None) -> _Seen | None:
     """Replay a session to collect its messages; return None if the session cannot be replayed."""
 
     def play(_: Recording, session: RecordedSession) -> _Seen:

@@ -75,8 +75,8 @@ def price_model(model: str | None = None, table: str | Path | None = None) -> Pr
 
     Args:
         model: Name of the model; None means relative prices.
-        table: YAML file, `MODEL: {input: 3.0, cache_read: 0.3, cache_write: 3.75, minimum: 1024, step: 128,
-            lifetime: 300}`, in US dollars per million tokens. Only `input` is required.
+        table: YAML file, `MODEL: {input: 3.0, cache_read: 0.3, cache_write: 3.75, minimum: 1024, step: 128, lifetime:
+            300}`, in US dollars per million tokens. Only `input` is required.
 
     Raises:
         ConfigError: If there are no prices for the model, or the table cannot be used.
@@ -157,8 +157,7 @@ class RollingWindow:
     """The most common alternative to ctxguard: system prompts, task, and the longest valid tail of the history.
 
     The tail is chosen anew at each call and consists of whole tool exchanges. The user message that opened its first
-    turn
-    precedes it. Evicted messages leave no trace.
+    turn precedes it. Evicted messages leave no trace.
 
     Args:
         artifacts: All artifacts of the session.

@@ -1,9 +1,8 @@
 """Read recordings as a stream from what a user names: paths, folders, globs, standard input, and URLs.
 
 Recordings that cannot be read are reported, and reading continues. A recording is passed on as bytes, which are one
-line
-or one JSON value. It is parsed only in the process that replays it, and memory use does not depend on the number of
-recordings.
+line or one JSON value. It is parsed only in the process that replays it, and memory use does not depend on the number
+of recordings.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ def absence_reason(name: str) -> str:
 
 MAX_LINE: Final = 64 << 20
 """Maximum length of a line in bytes; longer lines are skipped."""
-_TOO_LONG: Final = f"the line is longer than {MAX_LINE >> 20} MiB, which no session is"
+_TOO_LONG: Final = f"the line is longer than {MAX_LINE >> 20} MiB, the maximum for a session"
 _PARQUET: Final = b"PAR1"
 _ROWS: Final = 64
 """Number of rows of a Parquet file that are in memory at a time."""
@@ -223,7 +222,7 @@ def _of_file(name: str, file: BinaryIO) -> Iterator[Source]:
         yield from _of_parquet(name, file)
         return
     try:
-        yield from _of_lines(name, _lines(_unzipped(file)))
+        yield from _of_lines(name, _lines(_unzip(file)))
     except _DAMAGED as error:
         yield Skipped(name, f"the gzip data is damaged: {str(error).lower()}")
 
@@ -234,7 +233,7 @@ def _begins_with(file: BinaryIO, magic: bytes) -> bool:
     return found == magic
 
 
-def _unzipped(file: BinaryIO) -> gzip.GzipFile | BinaryIO:
+def _unzip(file: BinaryIO) -> gzip.GzipFile | BinaryIO:
     return gzip.GzipFile(fileobj=file) if _begins_with(file, _GZIP) else file
 
 
@@ -244,7 +243,8 @@ _DAMAGED: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
     """Yield the recordings in a Parquet file.
 
-    A row is a session, with its messages as a list or as JSON, or a single message of a session that is the whole file.
+    Each row is a session, with its messages as a list or as JSON. If rows are single messages, the whole file is one
+    session.
     """
     try:
         from pyarrow import ArrowException
@@ -257,7 +257,7 @@ def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
     try:
         for batch in ParquetFile(file).iter_batches(_ROWS):
             for row in batch.to_pylist():
-                data = json.dumps(_dense(row), default=str).encode()
+                data = json.dumps(_without_nulls(row), default=str).encode()
                 if "role" in row:
                     rows.append(data)
                 else:
@@ -266,31 +266,30 @@ def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
     except (ArrowException, OSError, ValueError) as error:
         yield Skipped(name, f"the Parquet data is damaged: {reason_of(error)}", line=place + 1)
     if rows:
-        yield _joined(name, 1, rows)
+        yield _join(name, 1, rows)
 
 
-def _dense(value: object) -> object:
+def _without_nulls(value: object) -> object:
     """Remove the empty fields that a row has only because other rows use them, and parse columns that contain JSON."""
     if isinstance(value, Mapping):
         kept = {key: each for key, each in value.items() if each is not None or key == "content"}
-        return {key: _unpacked(each) if key in _PACKED else _dense(each) for key, each in kept.items()}
-    return [_dense(each) for each in value] if isinstance(value, list) else value
+        return {key: _unpack(each) if key in _PACKED else _without_nulls(each) for key, each in kept.items()}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
-def _unpacked(value: object) -> object:
+def _unpack(value: object) -> object:
     if isinstance(value, str):
         parsed = _value(value.encode())
         return value if parsed is None else parsed
-    return _dense(value)
+    return _without_nulls(value)
 
 
 def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[RecordedSession]:
     """Yield the sessions in a file.
 
     The file contains one history as JSON, or JSONL with one session or one message per line, and may be gzipped. A
-    session is
-    a list of messages, or an object with `messages`, `input`, `contents`, or `artifacts`, optionally with `id` and
-    `tools`.
+    session is a list of messages, or an object with `messages`, `input`, `contents`, or `artifacts`, optionally with
+    `id` and `tools`.
 
     Args:
         path: Path of the file; `-` is standard input.
@@ -306,7 +305,7 @@ def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[R
 def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[RecordedSession]:
     """Yield the sessions in the content of a file, in the formats that `read_sessions` accepts."""
     if adapter in OBJECT_ADAPTERS:
-        raise AdapterError(f"adapter {adapter!r} reads message objects, which no file holds; {AS_DATA}")
+        raise AdapterError(f"adapter {adapter!r} reads message objects, which a file cannot contain; {AS_DATA}")
     for source in _of_lines(name, _lines(BytesIO(text.encode()), MAX_BYTES)):
         found = source if isinstance(source, Skipped) else open_session(source, adapter=adapter, translate=False)
         if isinstance(found, Skipped):
@@ -323,9 +322,9 @@ def read_text(name: str) -> str:
     try:
         with closing(opened_file(name)) as file:
             packed = BytesIO(file.read(MAX_BYTES + 1))  # a pipe can be read once
-        data = _unzipped(packed).read(MAX_BYTES + 1)
+        data = _unzip(packed).read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise SessionFileError(name, f"it holds more than {MAX_BYTES} bytes")
+            raise SessionFileError(name, f"it is larger than {MAX_BYTES} bytes")
         return data.decode("utf-8-sig")
     except _DAMAGED as error:
         raise SessionFileError(name, f"the gzip data is damaged ({error})") from error
@@ -363,7 +362,7 @@ def _of_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
     elif holds_spans(value):
         yield from _of_spans(name, every)
     elif _is_message(value):
-        yield _joined(name, begin, [line for _, line in every if line is not None])
+        yield _join(name, begin, [line for _, line in every if line is not None])
     else:
         yield from _listed(name, begin, value) or _one_a_line(name, every)
 
@@ -380,7 +379,7 @@ def _of_spans(name: str, lines: Iterable[Line]) -> Iterator[Source]:
     sessions = list(spans.sessions())
     yield from (Recording(name, line, n, json.dumps(each).encode()) for n, (line, each) in enumerate(sessions))
     if not sessions:
-        yield Skipped(name, "its spans hold no messages; record them with content capture on")
+        yield Skipped(name, "its spans contain no messages; enable content capture when you record them")
 
 
 def _listed(name: str, begin: int, value: object) -> list[Recording]:
@@ -420,7 +419,7 @@ def _of_many_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
         yield from _listed(name, begin, value) or [Recording(name, begin, 0, text)]
 
 
-def _joined(name: str, begin: int, messages: Sequence[bytes]) -> Recording:
+def _join(name: str, begin: int, messages: Sequence[bytes]) -> Recording:
     return Recording(name, begin, 0, b"[" + b",\n".join(messages) + b"]")
 
 

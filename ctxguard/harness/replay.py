@@ -2,8 +2,7 @@
 
 Laws are the guarantees of the library that a judge checks at each call (see `ctxguard.harness.judging`): the budget,
 valid tool-call pairs, no personal data, and others. Support measures how much of what the next recorded message needs
-is
-still in the context.
+is still in the context.
 """
 
 from __future__ import annotations
@@ -109,12 +108,12 @@ class Recorded:
 
     def __init__(self, session: RecordedSession) -> None:
         self.session = session
-        self.artifacts = _apart(session.read())
+        self.artifacts = _distinct(session.read())
         self.ends = [n for n, a in enumerate(self.artifacts) if a.kind is Kind.ASSISTANT and n]
         self.reader = WireReader()
         self.gain = Gain(self.artifacts)
         self.measure = cache(Fidelity)
-        self._needs = cache(self._needed)
+        self._needs = cache(self._find_needs)
 
     def measures(
         self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter, measure: Fidelity
@@ -136,11 +135,11 @@ class Recorded:
         needs = self._needs(measure, end)
         return measure.support(needs, context) if needs else None
 
-    def _needed(self, measure: Fidelity, end: int) -> list[Need]:
+    def _find_needs(self, measure: Fidelity, end: int) -> list[Need]:
         return measure.needs(self.artifacts[:end], self.artifacts[end])
 
 
-def _apart(artifacts: Iterable[Artifact]) -> list[Artifact]:
+def _distinct(artifacts: Iterable[Artifact]) -> list[Artifact]:
     """Return the artifacts, copying repeated ones, since decisions are matched to artifacts by object identity."""
     seen: set[int] = set()
     apart = []
@@ -182,7 +181,7 @@ def replay_settings(
     path: str = "",
     line: int = 1,
 ) -> Iterator[SessionReplay]:
-    """Replay one session under several settings, and work out only once what the settings share.
+    """Replay one session under several settings; what does not depend on the setting is computed only once.
 
     Args:
         session: Recorded session.
@@ -265,7 +264,7 @@ class _Player:
         try:
             context = self.running.context()
         except BudgetExceededError as error:
-            self._refused(end, error)
+            self._refuse(end, error)
             return
         own.timed(1_000 * (time.perf_counter() - begun))
         report, before = context.report, self.tokens[end]
@@ -279,11 +278,11 @@ class _Player:
         own.cuts += cut
         own.rebilled += report.cut.rebilled if report.cut is not None else 0
         self._judge(end, context.artifacts, report)
-        self._holds(end, context.artifacts, is_pressed=before > report.budget)
+        self._measure(end, context.artifacts, is_pressed=before > report.budget)
         prices = self._price(end, context.artifacts, report.tokens_after, is_cold=self._is_cold(end))
         self.result.calls.append(Call(end, before, report.tokens_after, cut, *prices))
 
-    def _refused(self, end: int, error: BudgetExceededError) -> None:
+    def _refuse(self, end: int, error: BudgetExceededError) -> None:
         own = self.result.figures
         own.refused += 1
         own.pressed += 1
@@ -301,7 +300,7 @@ class _Player:
             own.judged(verdicts)
             self.result.places += verdicts[: MOST_PLACES - len(self.result.places)]
 
-    def _holds(self, end: int, artifacts: list[Artifact], *, is_pressed: bool) -> None:
+    def _measure(self, end: int, artifacts: list[Artifact], *, is_pressed: bool) -> None:
         own, recorded, available = self.result.figures, self.recorded, self.result.budget - self.overhead
         held = (
             recorded.measures(end, artifacts, available, self.counter, self.measure)
@@ -335,7 +334,7 @@ class _Player:
             overhead = after - counted(artifacts)  # tool schemas and framing precede the messages
             shared = overhead + counted(artifacts[:same])
         bill = self.prices.price(after, 0 if is_cold else shared)
-        tokens, same_trimmed = self._trimmed(end)
+        tokens, same_trimmed = self._trim(end)
         trimmed = self.prices.price(tokens, 0 if is_cold else same_trimmed)
         own.bill += bill
         own.bill_trimmed += trimmed
@@ -344,8 +343,8 @@ class _Player:
         self.previous, self.history_before = artifacts, self.tokens[end]
         return bill, trimmed, unmanaged
 
-    def _trimmed(self, end: int) -> tuple[int, int]:
-        """Return the number of tokens in a rolling window's request, and how many at its start are unchanged."""
+    def _trim(self, end: int) -> tuple[int, int]:
+        """Return the number of tokens in a rolling window's request, and how many of them start the previous one."""
         before, kept = self.window_before, self.window.kept(end)
         self.window_before = kept or []
         if kept is None:  # not even the newest tool exchange fits: it would be truncated to the budget

@@ -94,12 +94,12 @@ class BundleAdapter:
         """Return the artifacts of a bundle."""
         if not isinstance(native, list):
             raise HistoryError(f"expected a list of artifacts, got {type(native).__name__}")
-        return [_bundled(item, position) for position, item in enumerate(native)]
+        return [_read_item(item, position) for position, item in enumerate(native)]
 
     def write(self, native: object, artifacts: Sequence[Artifact]) -> list[object]:
         """Return one item for each artifact; an unchanged artifact yields the item that it was read from."""
         del native
-        return [_unbundled(artifact) for artifact in artifacts]
+        return [_write_item(artifact) for artifact in artifacts]
 
     def detects(self, native: object) -> bool:
         """Return whether `native` is a list of items with a `kind` but without `role` or `parts`.
@@ -111,7 +111,7 @@ class BundleAdapter:
         )
 
 
-def _bundled(item: object, position: int) -> Artifact:
+def _read_item(item: object, position: int) -> Artifact:
     if not isinstance(item, Mapping):
         raise HistoryError(
             f"expected an object with 'kind' and 'content', got {type(item).__name__}", position=position
@@ -130,12 +130,12 @@ def _bundled(item: object, position: int) -> Artifact:
 _SPOKEN_BY_MODEL: Final = ("assistant", "ai", "model")
 
 
-def _unbundled(artifact: Artifact) -> object:
+def _write_item(artifact: Artifact) -> object:
     if artifact.source is None:
         return {"id": artifact.id, "kind": artifact.kind.value, "content": artifact.text}
     if artifact.origin is None:
         return artifact.source
-    return {**artifact.source, "content": artifact.text}  # type: ignore[dict-item]  # a mapping by construction
+    return {**artifact.source, "content": artifact.text}  # type: ignore[dict-item]  # `_read_item` accepts only mappings
 
 
 def parse_json(text: str) -> object:

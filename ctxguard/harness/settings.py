@@ -38,7 +38,7 @@ def _range(value: str) -> list[Value]:
     first, last, *rest = map(float, bounds)
     step = rest[0] if rest else (last - first) / 4
     if step <= 0 or last <= first or (last - first) / step > MOST_SETTINGS:
-        raise ConfigError(f"the range {value!r} has no steps, or too many", setting="sweep")
+        raise ConfigError(f"the range {value!r} has no steps, or more than {MOST_SETTINGS}", setting="sweep")
     walked = [round(first + n * step, 10) for n in range(int((last - first) / step + 1e-9) + 1)]
     return [int(n) if n == int(n) and all(isinstance(b, int) for b in bounds) else n for n in walked]
 

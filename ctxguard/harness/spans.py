@@ -69,7 +69,7 @@ class Spans:
         messages = list(_history(attributes))
         if len(messages) > len(found.messages):
             found.messages = messages
-            found.tools = _parsed(attributes.get("gen_ai.tool.definitions"))
+            found.tools = _parse(attributes.get("gen_ai.tool.definitions"))
         events: list[object] = list(_events(span, attributes))
         if "body" in span:
             found.events += events
@@ -111,7 +111,7 @@ def _plain(value: object) -> object:
     return dict(value)
 
 
-def _parsed(value: object) -> object:
+def _parse(value: object) -> object:
     with suppress(ValueError):
         return json.loads(value) if isinstance(value, str) else value
     return value
@@ -125,14 +125,14 @@ def _name(span: Record, attributes: Record) -> str:
 
 def _history(attributes: Record) -> Iterator[object]:
     """Yield the input messages of a call, followed by its output message."""
-    sent = next((found for key in _INPUT if isinstance(found := _parsed(attributes.get(key)), list)), None)
+    sent = next((found for key in _INPUT if isinstance(found := _parse(attributes.get(key)), list)), None)
     if sent is None:
         return
-    system = _parsed(attributes.get("gen_ai.system_instructions"))
+    system = _parse(attributes.get("gen_ai.system_instructions"))
     if isinstance(system, list) and not any(isinstance(m, Mapping) and m.get("role") == "system" for m in sent):
         yield {"role": "system", "parts": system}
     yield from sent
-    came = next((found for key in _OUTPUT if isinstance(found := _parsed(attributes.get(key)), list)), [])
+    came = next((found for key in _OUTPUT if isinstance(found := _parse(attributes.get(key)), list)), [])
     yield from came[:1]  # further choices are alternatives, not part of the history
 
 
@@ -146,13 +146,13 @@ def _events(span: Record, attributes: Record) -> Iterator[Record]:
 
 
 def _body(value: object) -> dict[str, object]:
-    plain = _parsed(_plain(value))
+    plain = _parse(_plain(value))
     return {str(key): each for key, each in plain.items()} if isinstance(plain, Mapping) else {"content": plain}
 
 
 def _event(name: str, fields: Record) -> Iterator[Record]:
     if name == _CHOICE:
-        inner = _parsed(fields.get("message"))
+        inner = _parse(fields.get("message"))
         fields, role = (inner if isinstance(inner, Mapping) else fields), "assistant"
     elif name in _EVENT_ROLES:
         role = _EVENT_ROLES[name]
@@ -160,7 +160,7 @@ def _event(name: str, fields: Record) -> Iterator[Record]:
         return
     content = fields.get("content")
     message: dict[str, object] = {"role": role, "content": as_text(plain_content(content or ""))}
-    if calls := list(map(_call, records_in(_parsed(fields.get("tool_calls"))))):
+    if calls := list(map(_call, records_in(_parse(fields.get("tool_calls"))))):
         message["tool_calls"] = calls
     if role == "tool":
         message["tool_call_id"] = fields.get("id")

@@ -1,8 +1,7 @@
 """Invented sessions: the default input of `ctxguard bench`, and the input of the memory benchmark.
 
 The sessions are generated from a seed, so they are identical on every machine. A support agent looks up orders and,
-some
-turns later, needs numbers again that only an earlier tool result contained.
+some turns later, needs numbers again that only an earlier tool result contained.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _of_usage(text: str, name: str, counter: str, model: str | None) -> Iterator
 
     rows = compared(usages_in(text.splitlines(), name, model=model), counter=counter)
     if not rows:
-        raise CtxguardError(f"{name} holds no recorded requests")
+        raise CtxguardError(f"{name} contains no recorded requests")
     titles = "".join(f"{title:>7}" for title in ("<=3%", "<=5%", "<=10%", "under"))
     figures = f"{'requests':>9}{titles}{'over margin':>13}{'sum':>7}"
     groups = [(", ".join(key), members) for key, members in grouped(rows).items()]

@@ -66,14 +66,12 @@ class ReportData:
         accuracy: How exact the counter is, in words.
         checks: Result of each check.
         cut: Where the prompt stopped extending the previous prompt, or the earlier cut that still applies; None if
-            there
-            was no cut.
+            there was no cut.
         details: Figures of stages that are not decisions, by stage name.
         session: Name of the conversation, if the guard of a framework knows it: LangChain's session or thread id,
             PydanticAI's conversation id, or the session header of an HTTP request.
         tool: Name of the tool whose output was bounded when the tool returned, if the report is about that output
-            rather
-            than about a model call.
+            rather than about a model call.
     """
 
     def __init__(self, draft: Draft, *, cut: Cut | None, tokens_after: int, checks: tuple[CheckResult, ...]) -> None:
@@ -203,8 +201,7 @@ class ReportData:
         """Return the figures that are cheap even for a long history, because they need no decisions.
 
         `masked` is the number of artifacts in which something was masked, `dropped` is the number of history artifacts
-        that
-        are not sent, and `cut` is 1 if this call made a cut.
+        that are not sent, and `cut` is 1 if this call made a cut.
         """
         masked = (change for change in self._draft.changes if change.action == "masked")
         own = set(map(id, self._draft.history))

@@ -144,7 +144,7 @@ class _Tracing:
             last, steps = Step("kept", "", ""), ()
         return Decision(
             action=last.action,
-            artifact=masked_artifact(draft, self.latest.get(key, root)) if result is None else _named(draft, result),
+            artifact=masked_artifact(draft, self.latest.get(key, root)) if result is None else _mask_ids(draft, result),
             stage=last.stage,
             reason=last.reason,
             tokens_before=tokens_before,
@@ -156,12 +156,12 @@ class _Tracing:
 
 def masked_artifact(draft: Draft, artifact: Artifact) -> Artifact:
     """Mask an artifact that was dropped before a masking stage ran, because a report must not contain personal data."""
-    masked = artifact.edit_together(partial(_together, draft), draft.mask) if draft.masks else artifact
-    masked = _named(draft, masked)
+    masked = artifact.edit_together(partial(_mask_all, draft), draft.mask) if draft.masks else artifact
+    masked = _mask_ids(draft, masked)
     return replace(masked, origin=None, source=None) if masked.origin is not None else replace(masked, source=None)
 
 
-def _together(draft: Draft, texts: Sequence[str]) -> list[str]:
+def _mask_all(draft: Draft, texts: Sequence[str]) -> list[str]:
     from ctxguard.pii.mask.together import mask_together
 
     def find(text: str) -> Sequence[Span]:
@@ -170,7 +170,7 @@ def _together(draft: Draft, texts: Sequence[str]) -> list[str]:
     return mask_together(texts, find, draft.mask, lambda label, _: f"[REDACTED_{label}]")
 
 
-def _named(draft: Draft, artifact: Artifact) -> Artifact:
+def _mask_ids(draft: Draft, artifact: Artifact) -> Artifact:
     """Mask names, ids, and extra fields in which a rule matches. Only reports do this; requests keep them."""
 
     def shown(text: str) -> str:

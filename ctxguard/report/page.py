@@ -58,12 +58,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(number=lambda value: f"{value:,}", marked=_marked)
+    made.filters.update(number=lambda value: f"{value:,}", marked=_highlight)
     made.globals["release"] = sys.modules["ctxguard"].__version__  # an import would be circular
     return made
 
 
-def _marked(text: str) -> Markup:
+def _highlight(text: str) -> Markup:
     """Escape a text, shorten it if it is long, and highlight the placeholders of masked values."""
     from markupsafe import Markup, escape
 

@@ -54,10 +54,10 @@ def fitted(text: str) -> str:
     width = terminal_width()
     if width is None:
         return text
-    return "\n".join(part for line in text.split("\n") for part in _folded(line, width))
+    return "\n".join(part for line in text.split("\n") for part in _wrap(line, width))
 
 
-def _folded(line: str, width: int) -> list[str]:
+def _wrap(line: str, width: int) -> list[str]:
     if len(line) <= width:
         return [line]
     first = _FIRST_COLUMN.match(line)

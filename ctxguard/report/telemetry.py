@@ -199,10 +199,10 @@ class Metrics:
             if "help" in figure:
                 full = f"ctxguard_{name.replace('.', '_')}_total"
                 lines += [f"# HELP {full} {figure['help']}", f"# TYPE {full} counter"]
-                lines += [f"{full}{_shown(labels)} {amount}" for (known, labels), amount in sums if known == name]
+                lines += [f"{full}{_labels(labels)} {amount}" for (known, labels), amount in sums if known == name]
         return "\n".join(lines) + "\n"
 
 
-def _shown(labels: Iterable[tuple[str, str]]) -> str:
+def _labels(labels: Iterable[tuple[str, str]]) -> str:
     shown = ",".join(f'{name}="{value}"' for name, value in labels)
     return f"{{{shown}}}" if shown else ""

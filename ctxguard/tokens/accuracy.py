@@ -2,10 +2,9 @@
 
 `python benchmarks/usage.py --measured` computes the table `measured` of `data/models.toml` from recorded requests whose
 input tokens the provider reported; a test compares the table with these requests. Requests with media, or with tools
-that
-the provider runs, are left out. The margin of a family covers the error of 98% of its recorded requests, but has at
-least a minimum share (`LEAST` in the benchmark), since few requests cannot show that an error is rare. If requests of
-more than 10,000 tokens were recorded, the margin also covers 95% of these (`LONG` in the benchmark).
+that the provider runs, are left out. The margin of a family covers the error of 98% of its recorded requests, but has
+at least a minimum share (`LEAST` in the benchmark), since few requests cannot show that an error is rare. If requests
+of more than 10,000 tokens were recorded, the margin also covers 95% of these (`LONG` in the benchmark).
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ _WIDE: Final = Margin(0.15, 30)
 
 
 def valid_headroom(headroom: object) -> Headroom:
-    """Return a headroom if it is `measured`, a number of tokens, or a share below 1.
+    """Validate and return a headroom, which is `measured`, a number of tokens, or a share below 1.
 
     Raises:
         ConfigError: If `headroom` is none of these.

@@ -32,8 +32,7 @@ class ToolCount:
         schemas: Number of tokens in the functions as the model sees them.
         hidden: Number of tokens in the prompts that the provider adds for tools.
         uncounted: Types of tools that cannot be counted: unknown tools, and tools that the provider runs and whose
-            results
-            it bills with the same request.
+            results it bills with the same request.
     """
 
     schemas: int = 0
@@ -90,7 +89,7 @@ class ArtifactCounter:
         """
         if artifact.token_count is not None:
             return artifact.token_count
-        tokens: int | None = artifact.memo.get(self.counter) if self._remembers else None  # type: ignore[assignment]  # only counts stand there
+        tokens: int | None = artifact.memo.get(self.counter) if self._remembers else None  # type: ignore[assignment]  # only counts are stored under a counter
         if tokens is None:
             origin = artifact.origin
             tokens = self.measured(artifact)
@@ -106,7 +105,7 @@ class ArtifactCounter:
         total = self._framing.get(artifact.kind, costs.message)
         content = artifact.content
         if artifact.kind is Kind.TOOL and costs.quotes_results:
-            content = tuple(map(_quoted, (Part("text", content),) if isinstance(content, str) else content))
+            content = tuple(map(_quote, (Part("text", content),) if isinstance(content, str) else content))
         total += self.text(content) if isinstance(content, str) else sum(map(self.part, content))
         if content and artifact.kind is Kind.ASSISTANT:
             total += costs.channel
@@ -114,7 +113,7 @@ class ArtifactCounter:
             total += costs.call + (1 + costs.call_names) * self.text(call.name) + self.text(call.arguments)
         if len(artifact.calls) > 1:
             total += costs.parallel * len(artifact.calls)
-        if artifact.name is not None and (artifact.kind is not Kind.TOOL or artifact.answers == BY_POSITION):  # no id
+        if artifact.name is not None and (artifact.kind is not Kind.TOOL or artifact.answers == BY_POSITION):
             total += costs.name + self.text(artifact.name)
         for field in artifact.fields:
             total += self.text(field.text) if field.tokens is None else field.tokens
@@ -135,7 +134,7 @@ class ArtifactCounter:
             # nearly all artifacts of a history were counted before; this lookup saves a function call for each of them
             tokens = artifact.token_count
             if tokens is None:
-                tokens = artifact.memo.get(counter) if self._remembers else None  # type: ignore[assignment]  # only counts stand there
+                tokens = artifact.memo.get(counter) if self._remembers else None  # type: ignore[assignment]  # only counts are stored under a counter
             total += self.artifact(artifact) if tokens is None else tokens
         return total
 
@@ -175,7 +174,7 @@ class ArtifactCounter:
         known = by_provider(sent) if sent and by_provider is not None else None
         if isinstance(known, int):
             return ToolCount(schemas=known)
-        functions = [_found(function, found) for tool in sent for function in functions_of(tool)]
+        functions = [_load_if_found(function, found) for tool in sent for function in functions_of(tool)]
         costs = self._tool_costs(sent)
         if choice == "none" and not costs.seen_if_none:
             functions = []
@@ -204,12 +203,12 @@ class ArtifactCounter:
         return self.costs.schema.schema(schema, self.text) if schema else 0
 
 
-def _quoted(part: Part) -> Part:
+def _quote(part: Part) -> Part:
     """Wrap the text of a tool result in the JSON object in which it is sent."""
     if part.media is not None or not part.text or part.text.startswith("{"):
         return part
     return replace(part, text=json.dumps({"output": part.text}, ensure_ascii=False, separators=(",", ":")), tokens=None)
 
 
-def _found(function: Function, found: frozenset[str]) -> Function:
+def _load_if_found(function: Function, found: frozenset[str]) -> Function:
     return replace(function, deferred=False) if function.deferred and function.name in found else function

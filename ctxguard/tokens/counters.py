@@ -1,8 +1,7 @@
 """Count tokens with the model's own tokenizer if it is installed, otherwise by an estimate. Never over the network.
 
 The weights of the byte classes, and their errors, were fitted against o200k_base on prose, code, JSON, logs, and a
-dozen
-scripts.
+dozen scripts.
 
 The layout of the tiktoken cache (the SHA-1 of the download address as file name) is that of tiktoken's `load.py`; the
 layout of Mistral's files is that of `mistral_common.tokens.tokenizers.tekken`.
@@ -347,9 +346,8 @@ def find_counter(
     Args:
         counter: `auto`, `estimate` (by byte classes), the name of an encoding (`o200k_base` or `cl100k_base`, which is
             exact or an error), a `TokenCounter`, or any function. `auto` uses the model's own vocabulary if an
-            installed
-            package contains it; otherwise the nearest installed vocabulary, scaled by the measured ratio of the model's
-            family.
+            installed package contains it; otherwise the nearest installed vocabulary, scaled by the measured ratio of
+            the model's family.
         model: Name of the model. The framing, tools, and hidden prompts of its family are counted too. None means
             o200k_base and OpenAI's framing, which is not the count of any particular provider.
 
@@ -369,7 +367,7 @@ def find_counter(
         own = _CallableCounter(counter)
     else:
         raise ConfigError(
-            f"a counter is 'auto', 'estimate', an encoding, a TokenCounter or a function, not {counter!r}",
+            f"a counter must be 'auto', 'estimate', an encoding, a TokenCounter, or a function, not {counter!r}",
             setting="counter",
         )
     return own if family is None or hasattr(own, "family") else FamilyCounter(own, family, scale=1.0)

@@ -1,8 +1,7 @@
 """The families of models, and what each of them bills: the table of facts in `data/models.toml`.
 
 Besides the text itself, a family bills framing, tools, schemas, hidden prompts, and media. Both ways of counting use
-the
-figures of this module: `ArtifactCounter`, which the adapters use, and `count_request`.
+the figures of this module: `ArtifactCounter`, which the adapters use, and `count_request`.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def document_part(url: str) -> Part:
     """Convert a document to a content part: a text document to its text, any other to its number of pages."""
     head, _, payload = url.partition(",") if url.startswith("data:") else ("", "", url)
     if head.startswith(("data:text/", "data:application/json")):
-        return Part("text", _decoded(payload).decode("utf-8", "replace"))
+        return Part("text", _decode(payload).decode("utf-8", "replace"))
     pages, characters = _pdf(payload)
     return Part("file", media=Media("file", length=len(payload), pages=pages, characters=characters))
 
@@ -193,7 +193,7 @@ def _pdf(payload: str) -> tuple[int | None, int | None]:
 
     Both are None if the data is not a PDF. If page objects are compressed, only the number of pages is None.
     """
-    data = _decoded(payload)[:_MOST_BYTES]
+    data = _decode(payload)[:_MOST_BYTES]
     if not data.startswith(b"%PDF"):
         return None, None
     streams = (match[1] for match in _STREAM.finditer(data))
@@ -214,14 +214,14 @@ def _shown_characters(stream: bytes) -> int:
 
 def _wav_seconds(data: str) -> float | None:
     """Return the length of WAV audio in seconds, from the data rate in its header; None for other formats."""
-    header = _decoded(data[:64])
+    header = _decode(data[:64])
     if header[:4] != b"RIFF" or len(header) < 32:
         return None
     rate = int.from_bytes(header[28:32], "little")
     return len(data) * 3 / 4 / rate if rate else None
 
 
-def _decoded(payload: str) -> bytes:
+def _decode(payload: str) -> bytes:
     try:
         return base64.b64decode(payload + "=" * (-len(payload) % 4))
     except (binascii.Error, ValueError):

@@ -56,7 +56,7 @@ class _CountApi:
     def read(self, answer: object) -> int:
         tokens = getattr(answer, self.tokens, None)
         if not isinstance(tokens, int):
-            raise ConfigError(f"count_tokens answered {type(answer).__name__} without {self.tokens}", setting="counter")
+            raise ConfigError(f"count_tokens returned {type(answer).__name__} without {self.tokens}", setting="counter")
         return tokens
 
 
@@ -64,8 +64,7 @@ class ProviderCounter:
     """Counts text and tools with the provider's count API, and estimates them until its counts are known.
 
     Texts shorter than `least` characters are always estimated, because a request for each would cost more than it
-    gains.
-    Framing is counted with the figures of the model's family. Counters for different models share no counts.
+    gains. Framing is counted with the figures of the model's family. Counters for different models share no counts.
 
     Args:
         ask: Function that takes the fields of a `count_tokens` request and returns the response or an awaitable.
@@ -172,15 +171,15 @@ class ProviderCounter:
     async def _afetch(self, unknown: Unknown) -> None:
         import asyncio
 
-        self._probe = self._api.read(await self._awaited(self._question(_PROBE)))
+        self._probe = self._api.read(await self._await_response(self._question(_PROBE)))
         jobs = list(self._questions(unknown))
         for start in range(0, len(jobs), _AT_ONCE):
             batch = jobs[start : start + _AT_ONCE]
-            answers = await asyncio.gather(*(self._awaited(fields) for _, fields in batch))
+            answers = await asyncio.gather(*(self._await_response(fields) for _, fields in batch))
             for (key, _), answer in zip(batch, answers, strict=True):
                 self._keep(key, answer)
 
-    async def _awaited(self, fields: Mapping[str, object]) -> object:
+    async def _await_response(self, fields: Mapping[str, object]) -> object:
         answer = self._ask(**fields)
         return await answer if isinstance(answer, Awaitable) else answer
 

@@ -20,11 +20,9 @@ class TextCache(Generic[V]):
     """A cache with strings as keys, in bounded memory.
 
     The cache has two generations. An entry that is found in the old generation moves to the new one. When the new
-    generation
-    is full, it becomes the old one, and the previous old one is discarded. A lookup takes one or two dict accesses. If
-    several threads use the cache, a value may be lost but is never wrong. Copies and pickles start empty. Of a key
-    longer
-    than half a generation, only a hash is stored.
+    generation is full, it becomes the old one, and the previous old one is discarded. A lookup takes one or two dict
+    accesses. If several threads use the cache, a value may be lost but is never wrong. Copies and pickles start empty.
+    Of a key longer than half a generation, only a hash is stored.
 
     Args:
         max_chars: Maximum number of characters in the keys of one generation; both together have at most twice as many.

@@ -1,11 +1,9 @@
 """The number of input tokens that each model accepts, for budgets that are a share of the model's window.
 
 Libraries disagree on what a window is. genai-prices states 400,000 tokens for gpt-5, of which 128,000 can only be
-output;
-LangChain states 272,000. Therefore `data/models.toml` lists the most common models and takes precedence over any
-library,
-so that the same share is the same budget in every adapter and in the proxy. If a provider states a limit for input,
-the table contains that limit; otherwise it contains the whole window, which input and output share.
+output; LangChain states 272,000. Therefore `data/models.toml` lists the most common models and takes precedence over
+any library, so that the same share is the same budget in every adapter and in the proxy. If a provider states a limit
+for input, the table contains that limit; otherwise it contains the whole window, which input and output share.
 """
 
 from __future__ import annotations
