@@ -166,7 +166,7 @@ def _row(run: DecisionRun) -> tuple[str | Text, ...]:
 
 
 def _sides(decision: Decision) -> tuple[str, str]:
-    """Return the text of a message before and after; for a masked message, starting at the first masked value."""
+    """Return a message's text before and after stabilizing; a masked one from its first masked value on."""
     before, after = _said(_history()[decision.position or 0]), _said(decision.artifact)
     same = common_prefix(before, after) if decision.action == "masked" else 0
     lead = "…" if same else ""

@@ -133,7 +133,7 @@ class Figures:
 
     @property
     def prefix_share(self) -> float | None:
-        """Share of calls that extend the previous prompt up to its newest tool exchange; None if there are none."""
+        """Share of `successors` whose prompt extends the previous one up to its newest tool exchange; None if 0."""
         return self.extended / self.successors if self.successors else None
 
     @property

@@ -214,7 +214,7 @@ class ReportData:
         }
 
     def tokens_by_kind(self) -> dict[str, tuple[int, int]]:
-        """Return the number of tokens of each kind of artifact, before and after."""
+        """Return the number of tokens in each kind of artifact, before and after stabilizing."""
         count, tokens = self._draft.counter.artifact, dict[str, tuple[int, int]]()
         for place, artifacts in enumerate((self._draft.history, self._draft.artifacts)):
             for artifact in artifacts:

@@ -26,7 +26,7 @@ MOST_TEXT: Final = 3_000
 _HEAD: Final = 2_000  # number of characters shown from the start of a long text
 _PLACEHOLDER: Final = re.compile(r"\[REDACTED[A-Z_]*\]|&lt;[A-Z][A-Z_]*_\d+&gt;")
 Row = tuple[Decision, str | None, str | None]
-"""A decision, and the message's text before and after; None for an added or a dropped message, respectively."""
+"""A decision, and a message's text before and after stabilizing: None before if it was added, after if dropped."""
 
 
 def render(template: str, filters: Mapping[str, Callable[..., object]] | None = None, **values: object) -> Markup:
@@ -92,7 +92,7 @@ def notebook_html(report: ReportData, artifacts: Sequence[Artifact] = ()) -> str
 
 
 def message_rows(report: ReportData, *, show_originals: bool = False) -> Iterator[Row]:
-    """Yield each message of a call, before and after; with `show_originals`, personal data is not masked."""
+    """Yield each message of a call before and after stabilizing; `show_originals` disables masking of the former."""
     for decision in report.decisions:
         position = decision.position
         before = None if position is None else shown_text(report.original(position, masked=not show_originals))

@@ -12,7 +12,7 @@ class Report(ReportData):
     """What a stabilizer did to one history: as data (`to_dict`), as text (`str`), and as an HTML page (`to_html`)."""
 
     def to_html(self, *, title: str = "", show_originals: bool = False) -> str:
-        """Return one self-contained HTML page with the figures, the checks, and each message before and after.
+        """Return a self-contained HTML page: figures, checks, and each message before and after stabilizing.
 
         Args:
             title: Title of the page; empty means a default title.

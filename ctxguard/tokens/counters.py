@@ -345,9 +345,9 @@ def find_counter(
 
     Args:
         counter: `auto`, `estimate` (by byte classes), the name of an encoding (`o200k_base` or `cl100k_base`, which is
-            exact or an error), a `TokenCounter`, or any function. `auto` uses the model's own vocabulary if an
-            installed package contains it; otherwise the nearest installed vocabulary, scaled by the measured ratio of
-            the model's family.
+            exact or an error), a `TokenCounter`, or any function. `auto` uses the model's own vocabulary, or the
+            nearest public one scaled by the measured ratio of the model's family, if an installed package contains it;
+            otherwise it estimates.
         model: Name of the model. The framing, tools, and hidden prompts of its family are counted too. None means
             o200k_base and OpenAI's framing, which is not the count of any particular provider.
 

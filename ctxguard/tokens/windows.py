@@ -25,7 +25,7 @@ _PATTERNS: Final = tuple((re.compile(each["models"]), each["tokens"]) for each i
 
 
 class Window(int):
-    """A number of input tokens that knows its source.
+    """A number of input tokens, with its source.
 
     Attributes:
         source: `caller`, `table`, `framework`, `genai-prices`, or, if the model is unknown, `fallback`.
