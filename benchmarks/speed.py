@@ -132,6 +132,22 @@ def rows() -> None:
         )
 
 
+def passages() -> None:
+    """Time the calls of a chat that sends passages with its latest question and does not store them."""
+    for size in (100, 1_000, 10_000):
+        messages = dicts(size + 60)
+        stabilizer = Stabilizer(BUDGET, counter="o200k_base")
+        times = []
+        for end in (n for n in range(size, size + 60) if messages[n]["role"] == "user"):
+            asked = {"role": "user", "content": f"Passages: {text(end, 300)}\n\n{messages[end]['content']}"}
+            request = [*messages[:end], asked]
+            times.append(timed(lambda r=request, s=stabilizer: stabilize_messages(r, s), 1))
+        print(
+            f"{size:>9,} messages, passages in the request alone: first call {times[0]:.0f} ms, "
+            f"later ones {statistics.median(times[1:]):.1f} ms"
+        )
+
+
 def cuts() -> None:
     """Time the calls that cut at the end of a long session; an outsider has nothing to compare them with."""
     for size in (100, 1_000, 10_000):
@@ -207,5 +223,6 @@ if __name__ == "__main__":
     first_of_a_process()
     lens()
     cuts()
+    passages()
     appended()
     rows()

@@ -1,14 +1,14 @@
-"""The data model: an artifact is one item of a conversation, with its parts, tool calls and lifetime."""
+"""The data model: an artifact is one item of a conversation, with its content parts, tool calls, and lifetime."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack
 
 from ctxguard.errors import ConfigError
-from ctxguard.settings import nearest
+from ctxguard.settings import nearest, whole_number
 
 __all__ = ["BY_POSITION", "Artifact", "Field", "Kind", "Lifetime", "Media", "Memo", "Part", "ToolCall"]
 
@@ -42,28 +42,28 @@ _ALIASES = {
 }
 
 _TYPO: Final = 0.75
-"""Likeness from which on a kind is a known one misspelled: `system` with one letter changed has 0.83,
-`memory` and `model` have 0.55."""
+"""Similarity (`difflib`) above which an unknown kind counts as a misspelled known one: `system` with one letter changed
+has 0.83, and `memory`, a kind of its own, has 0.55 to `model`."""
 BY_POSITION: Final = "function_call"
-"""The id of OpenAI's older calls and results, which have none and pair by position; the name of the tool is sent."""
+"""The id given to OpenAI's older function calls and their results, which have no id and are paired by position."""
 
 PartKind = Literal["text", "refusal", "reasoning", "image", "audio", "file", "opaque"]
 Slot = Literal["content", "arguments", "fields", "name"]
-"""The location of a text in an artifact: its content, a tool call's arguments, another field, or its name."""
+"""Where a string is in an artifact: in its content, a tool call's arguments, one of its `fields`, or its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """The properties of media or sealed reasoning that determine its token cost.
+    """The properties of an image, a recording, a file, or encrypted reasoning that determine how many tokens it costs.
 
     Attributes:
-        kind: `sealed` is reasoning that only the provider can read.
-        size: width and height of an image in pixels; None if unknown (a link).
-        detail: the `detail` setting of the request.
-        length: characters of the base64 data; 0 for a link.
-        pages: pages of a document; None if they cannot be counted.
-        characters: characters of text in a document; None if they cannot be counted.
-        seconds: length of audio or video; None if unknown.
+        kind: The type of media; `sealed` is reasoning that only the provider can decrypt.
+        size: Width and height of an image in pixels, or None if unknown (an image that is only linked).
+        detail: The `detail` setting of the request, such as `low` or `high`.
+        length: Number of characters of the base64 data; 0 for a link.
+        pages: Number of pages of a document, or None if they cannot be counted.
+        characters: Number of characters of text in a document, or None if they cannot be counted.
+        seconds: Duration of audio or video in seconds, or None if unknown.
     """
 
     kind: Literal["image", "audio", "video", "file", "sealed"]
@@ -77,17 +77,20 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One piece of a content that is not a single plain text.
+    """One content part of a message whose content is not a single string.
 
     Attributes:
-        kind: `text`, `refusal` and `reasoning` carry text; `image`, `audio` and `file` are media; `opaque` is anything
-            that the adapter does not know and returns unchanged.
-        text: the text that the model reads; None for media and opaque parts.
-        tokens: token cost of a part without text; None if it is counted as text or by its `media`.
-        editable: False where a stage may not change the text.
-        signed: True for thinking that the provider bound to everything before it: its adapter leaves it out if its text
-            would change, and `DropStaleThinking` drops it if something before it changed.
-        media: the properties that determine the cost of a part without text, if the model is known. Not compared.
+        kind: `text`, `refusal`, and `reasoning` parts contain text; `image`, `audio`, and `file` parts are media; an
+            `opaque` part is anything that the adapter does not know and returns unchanged.
+        text: The text that the model reads, or None for media and opaque parts.
+        tokens: Number of tokens of a part without text. None means that the tokens of `text` are counted, or computed
+            from `media`.
+        editable: Whether a stage may change the text.
+        signed: Whether the part is reasoning whose signature is only valid after exactly the messages before it. The
+            adapter omits the part if masking would change it, and `DropStaleThinking` drops it if a message before it
+            changed.
+        media: The properties of a part without text from which its tokens are computed once the model is known. Not
+            compared.
     """
 
     kind: PartKind
@@ -100,15 +103,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A text that is sent with an artifact but outside its content: a citation, metadata, a link, an unknown key.
+    """A value that is sent with an artifact outside its content: a citation, metadata, a link, or an unknown key.
 
     Attributes:
-        place: Its place in the native message, such as `metadata.user`, for findings.
-        text: The text as it is sent; JSON if the value is not a text.
-        editable: Whether masking may change the text.
-        is_identifier: Whether it is searched like an id, by rules with a specific pattern only: any run of digits may
-            occur in it.
-        tokens: Its token cost; None if it is counted as text.
+        place: Path of the value in the native message, such as `metadata.user`, for the findings of checks.
+        text: The value as it is sent; JSON if the value is not a string.
+        editable: Whether masking may change the value.
+        is_identifier: Whether the value is an id. Ids may contain any run of digits, so they are searched only by
+            detection rules that have a validator or an unmistakable prefix.
+        tokens: Number of tokens of the value, or None to count `text`.
     """
 
     place: str
@@ -123,12 +126,12 @@ class ToolCall:
     """One call of a tool.
 
     Attributes:
-        name: name of the tool.
-        arguments: the arguments exactly as the model wrote them, usually JSON.
-        id: the id that the result refers to; None if the recording has none.
+        name: Name of the tool.
+        arguments: The arguments exactly as the model wrote them, usually JSON.
+        id: The id to which the result refers, or None if the history does not contain it.
 
     Raises:
-        ConfigError: `arguments` or `id` is not a string.
+        ConfigError: If `arguments` or `id` is not a string.
     """
 
     name: str
@@ -147,14 +150,16 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """How long an artifact is kept: until the first of two limits is reached.
+    """How long an artifact is kept: until one of its two limits is reached.
 
     Attributes:
-        turns: number of turns, its own included: with 1 it expires at the next user message.
-        until: name of an event; the artifact expires when a later one carries that event.
+        turns: Number of turns for which the artifact is kept, including the turn it belongs to. With 1, it expires at
+            the next user message. None means no limit.
+        until: Name of an event. The artifact expires when a later artifact has that name in its `events`. None means no
+            event.
 
     Raises:
-        ConfigError: neither is given, or `turns` is below 1.
+        ConfigError: If neither limit is given, or `turns` is not a whole number of at least 1.
     """
 
     turns: int | None = None
@@ -163,23 +168,31 @@ class Lifetime:
     def __post_init__(self) -> None:
         if self.turns is None and self.until is None:
             raise ConfigError("a lifetime needs turns=N or until='event'", setting="lifetime")
-        if self.turns is not None and not isinstance(self.turns, int):
-            raise ConfigError(f"turns is a whole number, not {self.turns!r}", setting="turns")
-        if self.turns is not None and self.turns < 1:
-            raise ConfigError(f"a lifetime of {self.turns} turns is no lifetime; use 1 or more", setting="turns")
+        if self.turns is not None:
+            whole_number(self.turns, "turns", least=1)
+
+
+class Changes(TypedDict, total=False):
+    """The fields that `Artifact.revised` can change; `Artifact` describes them."""
+
+    content: str | tuple[Part, ...]
+    calls: tuple[ToolCall, ...]
+    answers: str | None
+    fields: tuple[Field, ...]
 
 
 class Memo(dict[object, object]):
-    """Values computed from one artifact, keyed by their computation. It is not part of the artifact's value.
+    """A cache of values that were computed from one artifact, keyed by the computation.
 
-    Copies and pickles of an artifact start with an empty one; a full one is cleared.
+    It is not part of the artifact's value: copies and pickles of an artifact start with an empty cache. A cache that
+    has `MOST` entries is emptied before another is added.
     """
 
     __slots__ = ()
     MOST = 8
 
     def keep(self, key: object, value: object) -> None:
-        """Remember a value."""
+        """Add a value."""
         if len(self) >= self.MOST:
             self.clear()
         self[key] = value
@@ -190,31 +203,33 @@ class Memo(dict[object, object]):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One item of a conversation. Frozen: stages make changed copies with `edit` or `revised`.
+    """One item of a conversation: a message, or the result of one tool call.
+
+    Artifacts are frozen; stages make changed copies with `edit` or `revised`.
 
     Attributes:
-        kind: its role in the conversation; a string of any known spelling becomes a `Kind`; any other string (`memory`,
-            `document`) is treated as a tool output, with that string as the `role`.
-        content: the text, or the parts in their order.
-        token_count: its total token cost, at least 0; None means that tokens are counted when needed.
-        id: a name for reports; None if the source has none.
-        calls: the tool calls it makes (assistant).
-        answers: the `tool_call_id` of a tool result: the id of the call that it answers; None if the recording has
-            none.
-        name: name of the participant, or of the tool that answers.
-        role: the native role if it corresponds to no `Kind`; usually None.
-        fields: texts that are sent with it, outside its content.
-        lifetime: how long it is kept; None means always.
-        pinned: never dropped.
-        events: names of the events that it marks, for `Lifetime(until=…)`.
-        reported: input tokens, cached ones included, that the provider reported for the call of this reply; None if the
-            history does not contain them.
-        source: the native message; belongs to the adapter that read it. Not compared.
-        origin: the artifact as it was read, where this one is a changed copy of it. Not compared.
-        memo: values computed from it; they affect speed, never results. Not compared.
+        kind: The role of the artifact. A string in any known spelling is converted to a `Kind`. An artifact with any
+            other string (`memory`, `document`) is treated as a tool output and gets that string as its `role`.
+        content: The text, or the content parts in order.
+        token_count: Number of tokens of the whole artifact, or None to count them when needed.
+        id: An id that reports show, or None if the source has none.
+        calls: The tool calls that an assistant message makes.
+        answers: The `tool_call_id` of a tool result: the id of the call that it answers. None if the history does not
+            contain it.
+        name: Name of the participant, or of the tool that returned the result.
+        role: The role in the native message if no `Kind` corresponds to it; usually None.
+        fields: Values that are sent with the artifact outside its content.
+        lifetime: How long the artifact is kept; None means without a limit.
+        pinned: Whether the artifact must never be dropped.
+        events: Names of events that occur with this artifact, for `Lifetime(until=…)`.
+        reported: Number of input tokens, including cached ones, that the provider reported for the model call that
+            returned this reply. None if the history does not contain it.
+        source: The native message, for the adapter that read it. Not compared.
+        origin: The artifact as it was read, if this one is a changed copy; otherwise None. Not compared.
+        memo: A cache of values computed from this artifact, which never affects results. Not compared.
 
     Raises:
-        ConfigError: `kind` is a misspelled known one, `content` is neither a text nor a tuple of parts, or another
+        ConfigError: If `kind` is a misspelled `Kind`, `content` is neither a string nor a tuple of parts, or another
             field has a wrong type or value.
     """
 
@@ -237,7 +252,7 @@ class Artifact:
 
     if TYPE_CHECKING:
 
-        def __init__(  # accepts a string of any known spelling, which the type of the field would not
+        def __init__(  # declared so that `kind` accepts a string, which the type of the field does not allow
             self,
             kind: Kind | str,
             content: str | tuple[Part, ...] = "",
@@ -263,30 +278,32 @@ class Artifact:
                 object.__setattr__(self, "kind", Kind(self.kind))
             except ValueError:
                 _take_as_tool(self, self.kind)
-        if type(self.content) is not str and not isinstance(self.content, (str, tuple)):
-            raise ConfigError(
-                f"content is a text or a tuple of parts, not {type(self.content).__name__}", setting="content"
-            )
         # Spelled out, because it runs for every message: a loop over the fields would take four times as long.
-        if (
-            (self.name is not None and not isinstance(self.name, str))
-            or (self.answers is not None and not isinstance(self.answers, str))
-            or (self.token_count is not None and not _is_count(self.token_count))
-            or (self.lifetime is not None and not isinstance(self.lifetime, Lifetime))
-            or (type(self.content) is tuple and not all(isinstance(part, Part) for part in self.content))
-        ):
-            raise _wrong_field(self)
+        if type(self.content) is not str and not isinstance(self.content, (str, tuple)):
+            raise _wrong("content", "a text or a tuple of parts", self.content)
+        if self.name is not None and not isinstance(self.name, str):
+            raise _wrong("name", "a text", self.name)
+        if self.answers is not None and not isinstance(self.answers, str):
+            raise _wrong("answers", "the id of a call, a text", self.answers)
+        if self.lifetime is not None and not isinstance(self.lifetime, Lifetime):
+            raise _wrong("lifetime", "a Lifetime", self.lifetime)
+        if self.token_count is not None:
+            whole_number(self.token_count, "token_count")
+        for part in self.content if type(self.content) is tuple else ():
+            if not isinstance(part, Part):
+                given = type(part).__name__
+                raise ConfigError(f"content is a text or a tuple of parts; it holds {given}", setting="content")
 
     @property
     def text(self) -> str:
-        """The text of the content; parts are joined by a line break."""
+        """The text of the content; the texts of several parts are joined by line breaks."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part.text for part in self.content if part.text is not None)
 
     @property
     def root(self) -> Artifact:
-        """The artifact as it was read: itself, unless it is a changed copy."""
+        """The artifact as it was read: `origin` for a changed copy, otherwise this artifact."""
         return self.origin or self
 
     def _repr_html_(self) -> str:
@@ -297,7 +314,7 @@ class Artifact:
         return f"<div><b>{escape(self.kind.value)}</b> {calls}{shown}</div>"
 
     def texts(self) -> Iterator[tuple[Slot, str]]:
-        """Yield every text of this artifact that people may have written, with the name of its slot."""
+        """Yield the slot and the value of every string in this artifact that people or the model may have written."""
         if isinstance(self.content, str):
             yield "content", self.content
         else:
@@ -313,10 +330,10 @@ class Artifact:
             yield "name", self.name
 
     def fixed_texts(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield every text that is sent with this artifact and never edited: names, ids, fields.
+        """Yield every string that is sent with this artifact and never edited: names, ids, and fixed fields.
 
         Yields:
-            Each with its place, and whether it is an identifier, see `Field`.
+            Path of the string in the artifact, its value, and whether it is an identifier (see `Field`).
         """
         if self.name is not None:
             yield "name", self.name, True
@@ -333,10 +350,10 @@ class Artifact:
                 yield one.place, one.text, one.is_identifier
 
     def edit(self, change: Callable[[Slot, str], str]) -> Artifact:
-        """Return a copy with `change` applied to every editable text, or this object if nothing changed.
+        """Return a copy with `change` applied to every editable string, or this object if nothing changed.
 
         Args:
-            change: called with slot and text, returns the new text.
+            change: Function that takes a slot and the string in it, and returns the new string.
         """
         content: str | tuple[Part, ...]
         if isinstance(self.content, str):
@@ -355,11 +372,14 @@ class Artifact:
     def edit_together(
         self, contents: Callable[[Sequence[str]], Sequence[str]], change: Callable[[str], str]
     ) -> Artifact:
-        """Return a copy as `edit` does, but with all texts of the content changed in one call.
+        """Return a copy as `edit` does, but pass the texts of all content parts to one call.
+
+        Masking needs this to find personal data that is split across several parts.
 
         Args:
-            contents: called with the editable texts of the content, returns the new ones.
-            change: called with any other text, returns the new one.
+            contents: Function that takes the texts of all editable parts, if there are several, and returns the new
+                texts.
+            change: Function that takes any other editable string and returns the new string.
         """
         parts = (
             [] if isinstance(self.content, str) else [p.text for p in self.content if p.text is not None and p.editable]
@@ -367,31 +387,14 @@ class Artifact:
         texts = iter(contents(parts) if len(parts) > 1 else map(change, parts))
         return self.edit(lambda slot, text: next(texts) if parts and slot == "content" else change(text))
 
-    def revised(
-        self,
-        *,
-        content: str | tuple[Part, ...] | None = None,
-        calls: tuple[ToolCall, ...] | None = None,
-        name: str | None = None,
-        answers: str | None = None,
-        fields: tuple[Field, ...] | None = None,
-    ) -> Artifact:
-        """Return a changed copy that remembers the original and is counted anew; None leaves a field unchanged."""
-        return replace(
-            self,
-            content=self.content if content is None else content,
-            calls=self.calls if calls is None else calls,
-            name=self.name if name is None else name,
-            answers=self.answers if answers is None else answers,
-            fields=self.fields if fields is None else fields,
-            token_count=None,
-            origin=self.root,
-        )
+    def revised(self, **changes: Unpack[Changes]) -> Artifact:
+        """Return a copy with the given fields changed. It remembers the original, and its tokens are counted anew."""
+        return replace(self, token_count=None, origin=self.root, **changes)
 
 
 def _take_as_tool(artifact: Artifact, kind: object) -> None:
-    """Treat an artifact of an unknown kind as a tool output, with the kind as its role, which reports show."""
-    from difflib import get_close_matches  # only needed for kinds of other programs
+    """Make an artifact of an unknown kind a tool output, and keep the unknown kind as its role, which reports show."""
+    from difflib import get_close_matches  # imported here because few histories contain unknown kinds
 
     names = {*Kind, *_ALIASES}
     if not isinstance(kind, str) or not kind or get_close_matches(kind.lower(), names, n=1, cutoff=_TYPO):
@@ -400,23 +403,6 @@ def _take_as_tool(artifact: Artifact, kind: object) -> None:
     object.__setattr__(artifact, "role", artifact.role or kind)
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and value >= 0
-
-
-def _wrong_field(artifact: Artifact) -> ConfigError:
-    """Return the error for the first field of a wrong type."""
-    if artifact.token_count is not None and not _is_count(artifact.token_count):
-        given = artifact.token_count
-        return ConfigError(f"token_count is a whole number of at least 0, not {given!r}", setting="token_count")
-    fields: tuple[tuple[str, type, str], ...] = (
-        ("name", str, "a text"),
-        ("answers", str, "the id of a call, a text"),
-        ("lifetime", Lifetime, "a Lifetime"),
-    )
-    for setting, kind, wanted in fields:
-        value = getattr(artifact, setting)
-        if value is not None and not isinstance(value, kind):
-            return ConfigError(f"{setting} is {wanted}, not {type(value).__name__}", setting=setting)
-    strange = next(type(part).__name__ for part in artifact.content if not isinstance(part, Part))
-    return ConfigError(f"content is a text or a tuple of parts; it holds {strange}", setting="content")
+def _wrong(setting: str, expected: str, value: object) -> ConfigError:
+    """Return the error for a field, or for a part of the content, that has a wrong type."""
+    return ConfigError(f"{setting} is {expected}, not {type(value).__name__}", setting=setting)

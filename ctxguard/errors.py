@@ -1,26 +1,26 @@
-"""Everything that can go wrong, as one tree.
+"""The exceptions of ctxguard, all derived from `CtxguardError`.
 
 ```
 CtxguardError
 ├── BudgetExceededError      the mandatory messages do not fit into the budget
-├── HistoryError             the history cannot be read: what is wrong, and where
-│   └── PairingError         calls and results do not pair, and repair was turned off
-├── SessionFileError         a session file cannot be read: which file, which line
-├── ConfigError              a setting is unknown, out of range or contradicts another
-├── CheckFailedError         the finished context failed a check and `on_failure="raise"`
+├── HistoryError             a message history cannot be read
+│   └── PairingError         tool calls and results do not pair, and repair is turned off
+├── SessionFileError         a file with a recorded session cannot be read
+├── ConfigError              a setting is unknown, out of range, or contradicts another one
+├── CheckFailedError         the finished context failed a check, and `on_failure="raise"`
 ├── DetectorError            a PII detector failed or was too slow
-├── VaultError               a vault entry cannot be opened: wrong key, corrupt record
-├── StoreError               the store cannot be opened, read or written
-├── PromptError              a prompt template cannot be used: which file, and why
-│   └── PromptNotFoundError  the template, or one that it includes, is not there
-├── SummarizerError          a summarizer cannot be used as given (async in a sync call)
-├── TokenizerError           the named tokenizer is not available without the network
-├── AdapterError             no adapter of that name, or a message an adapter cannot take
-├── AuditError               the record of a request cannot be written, so it was not sent
-└── WireError                an HTTP request cannot be read, or is too large; not sent
+├── VaultError               a vault entry cannot be read or written
+├── StoreError               a store cannot be opened, read, or written
+├── PromptError              a prompt template cannot be used
+│   └── PromptNotFoundError  a template, or one that it includes, does not exist
+├── SummarizerError          a summarizer or an async function cannot be called in this way
+├── TokenizerError           a tokenizer is not installed, or failed
+├── AdapterError             there is no adapter of that name, or it cannot handle a message
+├── AuditError               the audit record of a request cannot be written or read
+└── WireError                an HTTP request was not sent: it cannot be read, or is too large
 ```
 
-Every error carries its data as attributes; its message says what is wrong, where, and what to do.
+Every error carries its data as attributes. Its message says what is wrong, where, and how to fix it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 
 def reason_of(error: Exception) -> str:
-    """Return in plain words why something could not be read or written, on one line: `no such file or directory`."""
+    """Return a one-line reason why a file could not be read or written, such as `no such file or directory`."""
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8 text (byte {error.start})"
     mark = getattr(error, "problem_mark", None)  # YAML's errors carry their own position
@@ -62,14 +62,14 @@ def reason_of(error: Exception) -> str:
 
 
 class CtxguardError(Exception):
-    """Root of every error that ctxguard raises on purpose. Each survives pickling with all its attributes."""
+    """Base class of all errors that ctxguard raises deliberately. Pickling preserves their attributes."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (type(self), self.args, self.__dict__)
+        return _restore, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[CtxguardError], args: tuple[object, ...], attributes: dict[str, object]) -> CtxguardError:
-    """Restore a pickled error without calling `__init__`, whose arguments are not stored."""
+def _restore(kind: type[CtxguardError], args: tuple[object, ...], attributes: dict[str, object]) -> CtxguardError:
+    """Restore a pickled error. `__init__` cannot be called, because its arguments were not pickled."""
     new = OSError.__new__ if issubclass(kind, OSError) else Exception.__new__
     error = new(kind, *args)
     error.args = args
@@ -78,11 +78,12 @@ def _restored(kind: type[CtxguardError], args: tuple[object, ...], attributes: d
 
 
 BESIDE: Final = "tools and instructions"
+"""The name, in errors and reports, of the tokens that a request contains in addition to its messages."""
 FIXED_SHARE: Final = 0.4
-"""Share of a budget that system prompt and tools may take before a warning: coding agents whose fixed parts took more
-saw the files that they read shortened, in runs of 24 clients."""
+"""The share of a budget that system prompt and tools may take before a warning: above it, in runs of 24 clients, coding
+agents got the files that they read in shortened form."""
 _HARDLY_ROOM: Final = 0.9
-"""What errors call the tokens that are sent beside the messages."""
+"""The share of a budget above which fixed parts leave so little for the history that only a larger budget helps."""
 _BOUNDED: Final = "have it bounded: on_overflow='bound', or --on-overflow bound"
 _REMEDIES: Final = {
     "system": "shorten the system prompt",
@@ -93,21 +94,23 @@ _REMEDIES: Final = {
     "recent messages": "shorten the latest messages, or lower keep_recent",
     BESIDE: "shorten the instructions, or send fewer or shorter tool schemas",
 }
-"""The remedy, by the largest component of the budget."""
+"""The remedy that an error names, by the mandatory part that takes the most tokens."""
 
 
 class BudgetExceededError(CtxguardError):
-    """Signal that the mandatory messages need more tokens than the budget has.
+    """Raised when the mandatory messages need more tokens than the budget allows.
 
     Attributes:
-        needed: tokens of all mandatory parts together.
-        budget: available tokens, without those kept free.
-        parts: tokens of each part by name, such as `system`, `task`, `pinned`, `last user message`, `last exchange`,
-            `recent messages`, and `tools and instructions`; they add up to `needed`.
-        kept_free: tokens of the given budget that are kept free, by purpose: `headroom`, or a `refused prompt` if the
-            provider had refused one as too long.
-        fixed: tokens that every request of the conversation has: system prompt, instructions, tools, what is pinned.
-        is_too_small: whether these alone take more than nine tenths of the budget, so that no shorter history helps.
+        needed: Number of tokens that all mandatory parts need.
+        budget: Number of available tokens, without those in `kept_free`.
+        parts: Number of tokens of each mandatory part, by name, such as `system`, `task`, `pinned`,
+            `last user message`, `last exchange`, `recent messages`, and `tools and instructions`. They add up to
+            `needed`.
+        kept_free: Number of tokens of the given budget that are reserved, by purpose: `headroom`, or `refused prompt`
+            if the provider refused an earlier prompt as too long.
+        fixed: Number of tokens that every request of the conversation contains: system prompt, instructions, tools,
+            and pinned messages.
+        is_too_small: Whether `fixed` exceeds 90% of the budget, so that shortening the history cannot help.
     """
 
     def __init__(
@@ -121,18 +124,19 @@ class BudgetExceededError(CtxguardError):
         self.is_too_small = self.fixed > _HARDLY_ROOM * budget
         largest = max(self.parts, key=lambda name: self.parts[name], default="")
         given = budget + sum(self.kept_free.values())
-        there_is = f"the budget of {given} leaves {budget} (kept free: {_listed(self.kept_free)})"
+        there_is = f"the budget of {given} leaves {budget} (kept free: {_list_parts(self.kept_free)})"
         super().__init__(
-            f"what must stay needs {needed} tokens ({_listed(self.parts)}) and "
+            f"what must stay needs {needed} tokens ({_list_parts(self.parts)}) and "
             f"{there_is if self.kept_free else f'the budget is {budget}'}; "
-            f"raise the budget{self._sensible(given)} or {_REMEDIES.get(largest, 'shorten the largest of these')}"
+            f"raise the budget{self._suggest_budget(given)} or {_REMEDIES.get(largest, 'shorten the largest of these')}"
         )
 
-    def _sensible(self, given: int) -> str:
-        """Return a budget that this request fits into, in which its fixed parts leave a history its share."""
+    def _suggest_budget(self, given: int) -> str:
+        """Suggest a budget that fits this request and in which the fixed parts take at most `FIXED_SHARE`."""
         if not self.is_too_small:
             return ""
-        enough = 1_000 * ceil(self.needed * given / max(1, self.budget) / 1_000)  # what is kept free may be a share
+        # scaled by given / budget, because the headroom may be a share of the budget and then grows with it
+        enough = 1_000 * ceil(self.needed * given / max(1, self.budget) / 1_000)
         named = (
             f" to {max(enough, sensible_budget(self.fixed))} or more (system prompt and tools, which every request has,"
         )
@@ -140,19 +144,23 @@ class BudgetExceededError(CtxguardError):
 
 
 def sensible_budget(fixed: int) -> int:
-    """Return the smallest sensible budget in full thousands, given the tokens of the system prompt and tools."""
+    """Return the smallest sensible budget, in full thousands of tokens.
+
+    Args:
+        fixed: Number of tokens that system prompt and tools take.
+    """
     return 1_000 * ceil(fixed / FIXED_SHARE / 1_000)
 
 
-def _listed(parts: Mapping[str, int]) -> str:
+def _list_parts(parts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {tokens}" for name, tokens in parts.items() if tokens)
 
 
 class HistoryError(CtxguardError):
-    """Signal that a history cannot be read.
+    """Raised when a message history cannot be read.
 
     Attributes:
-        position: index of the faulty message in the given list, or None for the list itself.
+        position: Index of the faulty message, or None if the list itself is at fault.
     """
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
@@ -161,10 +169,10 @@ class HistoryError(CtxguardError):
 
 
 class PairingError(HistoryError):
-    """Signal that tool calls and tool results do not pair while repair is turned off.
+    """Raised when tool calls and tool results do not pair and repair is turned off.
 
     Attributes:
-        findings: every fault found, one line each.
+        findings: All faults that were found, one line each.
     """
 
     def __init__(self, findings: tuple[str, ...]) -> None:
@@ -176,11 +184,11 @@ class PairingError(HistoryError):
 
 
 class SessionFileError(CtxguardError):
-    """Signal that a file holds no session that can be read.
+    """Raised when a file with a recorded session cannot be read.
 
     Attributes:
-        path: the file as the caller named it, `-` for standard input.
-        line: line of the error, counted from 1, or None.
+        path: The file as the caller named it; `-` is standard input.
+        line: Line number of the error, counted from 1, or None if unknown.
     """
 
     def __init__(self, path: str, message: str, *, line: int | None = None) -> None:
@@ -190,10 +198,10 @@ class SessionFileError(CtxguardError):
 
 
 class ConfigError(CtxguardError, ValueError):
-    """Signal that a setting cannot be used. It is also a `ValueError`.
+    """Raised when a setting cannot be used; also a `ValueError`.
 
     Attributes:
-        setting: dotted name of the setting, or None if more than one is wrong.
+        setting: Dotted name of the setting, or None if the error does not concern a single setting.
     """
 
     def __init__(self, message: str, *, setting: str | None = None) -> None:
@@ -202,10 +210,10 @@ class ConfigError(CtxguardError, ValueError):
 
 
 class CheckFailedError(CtxguardError):
-    """Signal that the finished context failed a check, with `on_failure="raise"`.
+    """Raised when the finished context failed a check and `on_failure="raise"`.
 
     Attributes:
-        findings: every finding of every failed check, `check: message @ path`.
+        findings: All findings of all failed checks, each as `check: message @ path`.
     """
 
     def __init__(self, findings: tuple[str, ...]) -> None:
@@ -214,10 +222,10 @@ class CheckFailedError(CtxguardError):
 
 
 class DetectorError(CtxguardError):
-    """Signal that a PII detector failed or took too long; no text passed unmasked.
+    """Raised when a PII detector failed or took too long. No text was passed on unmasked.
 
     Attributes:
-        detector: its name.
+        detector: Name of the detector.
     """
 
     def __init__(self, detector: str, message: str) -> None:
@@ -226,20 +234,20 @@ class DetectorError(CtxguardError):
 
 
 class VaultError(CtxguardError):
-    """Signal that a vault entry cannot be opened or written; the message contains no value."""
+    """Raised when a vault entry cannot be read or written. The message contains no personal data."""
 
 
 class StoreError(CtxguardError):
-    """Signal that a store cannot be opened, read or written."""
+    """Raised when a store cannot be opened, read, or written."""
 
 
 class PromptError(CtxguardError, ValueError):
-    """Signal that a prompt template cannot be used. It is also a `ValueError`.
+    """Raised when a prompt template cannot be used; also a `ValueError`.
 
     Attributes:
-        template: the faulty file.
-        missing: variables of the template that were not given.
-        unused: given variables that the template does not have.
+        template: Name of the faulty template, followed by the line number if it is known.
+        missing: Variables of the template for which the caller passed no value.
+        unused: Variables that the caller passed and the template does not contain.
     """
 
     def __init__(
@@ -252,30 +260,30 @@ class PromptError(CtxguardError, ValueError):
 
 
 class PromptNotFoundError(PromptError, FileNotFoundError):
-    """Signal that a prompt template, or one that it includes, does not exist. It is also a `FileNotFoundError`."""
+    """Raised when a prompt template, or one that it includes, does not exist; also a `FileNotFoundError`."""
 
 
 class SummarizerError(CtxguardError):
-    """Signal that a summarizer cannot be used as given (an async one in a synchronous call)."""
+    """Raised when a summarizer or store cannot be called, for example an async one in a synchronous call."""
 
 
 class TokenizerError(CtxguardError):
-    """Signal that a named tokenizer is not available on this machine without the network."""
+    """Raised when a tokenizer is not installed on this machine (nothing is ever downloaded), or failed."""
 
 
 class AdapterError(CtxguardError):
-    """Signal that there is no such adapter, or that it cannot handle its input."""
+    """Raised when there is no adapter of a given name, or when an adapter cannot handle its input."""
 
 
 class AuditError(CtxguardError):
-    """Signal that the record of a request cannot be written, so that it was not sent, or cannot be read."""
+    """Raised when the audit record of a request cannot be read, or cannot be written; the request is then not sent."""
 
 
 class WireError(CtxguardError):
-    """Signal that the guard on the wire did not send a request, because it cannot read it or it is too large.
+    """Raised when the guard on HTTP requests does not send a request, because it is unreadable or too large.
 
     Attributes:
-        status: the HTTP status that the client receives.
+        status: The HTTP status code that the client receives.
     """
 
     def __init__(self, message: str, *, status: int = 400) -> None:

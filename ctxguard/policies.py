@@ -1,4 +1,4 @@
-"""Named chains of stages."""
+"""Policies: named chains of stages, and the settings that they take."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ChainSettings(WindowSettings):
-    """The settings that every policy with a window takes by keyword, including those of the window.
+    """The settings that all policies with a window take as keywords, in addition to the settings of the window.
 
     Attributes:
-        rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
-        masker: your own masker (strategies, vault), instead of `rules`.
-        lifetimes: by kind or tool name, see `ExpireLifetimes`.
-        store: where full texts are saved; views and the trail then name a handle.
+        rules: The detectors of personal data; None means `ctxguard.pii.STANDARD`.
+        masker: A masker with your own strategies or vault, used instead of `rules`.
+        lifetimes: Lifetimes of artifacts by kind or tool name; see `ExpireLifetimes`.
+        store: The store for the full texts of shortened and evicted messages. Their short forms then name a handle by
+            which the full text can be read.
     """
 
     rules: Detector | Sequence[Detector] | None = None
@@ -61,7 +62,7 @@ class ChainSettings(WindowSettings):
 
 
 class ChainOptions(WindowOptions, total=False):
-    """Type the fields of `ChainSettings` as keywords."""
+    """The fields of `ChainSettings` as typed keywords."""
 
     rules: Detector | Sequence[Detector] | None
     masker: Masker | None
@@ -70,60 +71,66 @@ class ChainOptions(WindowOptions, total=False):
 
 
 def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the chain for agents, without recall: repair, expire, mask, keep a stable window, order."""
+    """Return the chain for agents: repair exchanges, expire lifetimes, mask, keep a stable window, order by authority.
+
+    Args:
+        **settings: The fields of `ChainSettings`.
+    """
     chain = settings_of(ChainSettings, settings)
-    return [*_prepared(chain), _window(chain), OrderByAuthority()]
+    return [*_first_stages(chain), _window(chain), OrderByAuthority()]
 
 
 def chat_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the chain for chats, which is that for agents: in both, user messages are kept longest."""
+    """Return the chain for chats. It is the chain for agents, in which user messages are kept longest as well."""
     return agent_stages(**settings)
 
 
 def default_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the default chain, for agents and conversations alike: the agent chain, with recall on demand.
+    """Return the default chain, for agents and conversations: the chain for agents, with recall when it is needed.
 
-    At the beginning of a turn whose question matches evicted exchanges better than those in the context, the relevant
-    ones are recalled.
+    Evicted exchanges are recalled at the beginning of a turn if the question matches them better than the exchanges in
+    the context.
 
     Args:
-        embed: compares by meaning as well as by words, see `RecallRelevant`; `static` for the extra `semantic`.
-        **settings: see `ChainSettings`.
+        embed: How recall compares meaning in addition to words; see `RecallRelevant`. `static` needs the extra
+            `semantic`. None means that only words are compared.
+        **settings: The fields of `ChainSettings`.
     """
     chain = settings_of(ChainSettings, settings)
-    return _recalling(chain, RecallRelevant(embed=embed, store=chain.store))
+    return _recall_chain(chain, RecallRelevant(embed=embed, store=chain.store))
 
 
 def recall_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the default chain with recall in every turn. The trail takes a tenth of the tokens after a cut.
+    """Return the default chain with recall in every turn.
 
     Args:
-        embed: compares by meaning as well as by words, see `RecallRelevant`; `static` for the extra `semantic`.
-        **settings: see `ChainSettings`.
+        embed: How recall compares meaning in addition to words; see `RecallRelevant`. `static` needs the extra
+            `semantic`. None means that only words are compared.
+        **settings: The fields of `ChainSettings`.
     """
     chain = settings_of(ChainSettings, settings)
-    return _recalling(chain, RecallRelevant(threshold=0.0, embed=embed, store=chain.store))
+    return _recall_chain(chain, RecallRelevant(threshold=0.0, embed=embed, store=chain.store))
 
 
 def browser_stages(*, level: str = "medium", **settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the agent chain for browsers: page snapshots and console messages are compressed by their type.
+    """Return the chain for browser agents: the chain for agents, with page snapshots and console messages compressed.
 
     Args:
-        level: `low`, `medium` or `high`, see `ctxguard.content.MessageCompressor`.
-        **settings: see `ChainSettings`.
+        level: How much messages are compressed: `low`, `medium`, or `high`; see `ctxguard.content.MessageCompressor`.
+        **settings: The fields of `ChainSettings`.
     """
     from ctxguard.content import MessageCompressor
 
     chain = settings_of(ChainSettings, settings)
-    return [*_prepared(chain), MessageCompressor(level), _window(chain), OrderByAuthority()]
+    return [*_first_stages(chain), MessageCompressor(level), _window(chain), OrderByAuthority()]
 
 
-def _prepared(chain: ChainSettings) -> list[Stage]:
+def _first_stages(chain: ChainSettings) -> list[Stage]:
     return [RepairExchanges(), ExpireLifetimes(chain.lifetimes), MaskPII(chain.rules, masker=chain.masker)]
 
 
-def _recalling(chain: ChainSettings, recall: RecallRelevant) -> list[Stage]:
-    return [*_prepared(chain), _window(chain, recall), recall, OrderByAuthority()]
+def _recall_chain(chain: ChainSettings, recall: RecallRelevant) -> list[Stage]:
+    return [*_first_stages(chain), _window(chain, recall), recall, OrderByAuthority()]
 
 
 def _window(chain: ChainSettings, recall: RecallRelevant | None = None) -> StableWindow:
@@ -131,11 +138,11 @@ def _window(chain: ChainSettings, recall: RecallRelevant | None = None) -> Stabl
 
 
 def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -> list[Stage]:
-    """Return the chain of the long-session document: mask digits, keep the mandatory messages, fill with what fits.
+    """Return the chain of the long-session document: mask, keep the mandatory messages, and add others that fit.
 
     Args:
-        rules: what counts as personal data; None means `ctxguard.pii.STANDARD`, and `ctxguard.pii.DIGITS`, any run of
-            three or more digits, in what people and the model say.
+        rules: The detectors of personal data. None means `ctxguard.pii.STANDARD` everywhere, and `ctxguard.pii.DIGITS`
+            (any run of three or more digits) in user and assistant messages.
     """
     from ctxguard.pii import DIGITS
 
@@ -155,12 +162,14 @@ def pattern_stages(
     lifetimes: Mapping[str, Lifetime] | None = None,
     verbose_output: int = 256,
 ) -> list[Stage]:
-    """Return the chain of the context stabilizer pattern: expire, mask, drop verbose outputs, fill from the oldest.
+    """Return the chain of the context stabilizer pattern.
+
+    It expires lifetimes, masks, drops verbose tool outputs, and adds messages from the oldest to the newest.
 
     Args:
-        rules: what counts as personal data; None means the standard set with the plain SSN shape.
-        lifetimes: by kind or tool name, see `ExpireLifetimes`.
-        verbose_output: tokens above which a tool output is dropped.
+        rules: The detectors of personal data. None means `ctxguard.pii.STANDARD` and `ctxguard.pii.SSN`.
+        lifetimes: Lifetimes of artifacts by kind or tool name; see `ExpireLifetimes`.
+        verbose_output: Number of tokens above which a tool output is dropped.
     """
     from ctxguard.pii import SSN, STANDARD
 
@@ -168,7 +177,7 @@ def pattern_stages(
         ExpireLifetimes(lifetimes),
         MaskPII(SSN | STANDARD if rules is None else rules),
         DropVerboseOutput(verbose_output),
-        FillBudget(order="oldest", strict=True, keep="newest"),
+        FillBudget(as_pattern=True),
         OrderByAuthority(),
     ]
 
@@ -182,7 +191,7 @@ POLICIES: Final[dict[str, Callable[..., list[Stage]]]] = {
     "long_session": long_session_stages,
     "pattern": pattern_stages,
 }
-"""The chains by name. Each takes its own settings by keyword."""
+"""The function that builds the chain of each policy; its keyword arguments are the policy's settings."""
 
 
 def policy_settings(policy: str) -> frozenset[str]:
@@ -192,15 +201,15 @@ def policy_settings(policy: str) -> frozenset[str]:
 
 
 def settings_taken(policy: str, given: Iterable[str], general: AbstractSet[str]) -> frozenset[str]:
-    """Return the names of the settings that a policy takes.
+    """Check the settings that a caller passes with a policy, and return the names of the policy's own settings.
 
     Args:
-        policy: its name.
-        given: names of the given settings.
-        general: names of the settings that a stabilizer of any policy takes.
+        policy: Name of the policy.
+        given: Names of the settings that the caller passes.
+        general: Names of the settings that every stabilizer takes, whatever its policy.
 
     Raises:
-        ConfigError: the policy is unknown, or a setting belongs neither to it nor to every stabilizer.
+        ConfigError: If the policy is unknown, or a setting is neither one of the policy's nor a general one.
     """
     if policy not in POLICIES:
         known = ", ".join(POLICIES)
@@ -217,7 +226,12 @@ def settings_taken(policy: str, given: Iterable[str], general: AbstractSet[str])
 
 
 def not_taken(setting: str, known: Iterable[str]) -> ConfigError:
-    """Return the error for a setting that `Stabilizer` does not take; it says what to write instead."""
+    """Return the error for a setting that `Stabilizer` does not take. The error says what to write instead.
+
+    Args:
+        setting: Name of the setting.
+        known: Names of the settings that `Stabilizer` takes.
+    """
     policy = next((each for each in POLICIES if setting in policy_settings(each)), None)
     if setting == "policy":
         remedy = "; write Stabilizer.from_policy(name, budget=…)"
@@ -229,10 +243,11 @@ def not_taken(setting: str, known: Iterable[str]) -> ConfigError:
 
 
 def stabilizer_defaults(policy: str) -> dict[str, object]:
-    """Return the settings of the stabilizer itself that a policy changes, unless the caller gives them.
+    """Return the settings of the stabilizer for which a policy has its own defaults.
 
-    The plain transcripts of the documents contain tool outputs without calls. The pattern keeps the system prompt and
-    the newest message, nothing else: it does not promise to keep the last user message before an answer.
+    Only the policies of the documents have some. Their plain transcripts contain tool outputs without calls, which the
+    checks must allow. The pattern promises to keep nothing but the system prompt and the newest message, so it is not
+    checked for other recent messages.
     """
     if policy not in ("long_session", "pattern"):
         return {}
@@ -245,7 +260,12 @@ def stabilizer_defaults(policy: str) -> dict[str, object]:
 
 
 def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
-    """Return the stages, with others added before and after them that order the roles as a provider requires."""
+    """Add the stages to a chain that order roles as a provider requires, unless the chain already contains them.
+
+    Args:
+        stages: The chain.
+        profile: The role rules of the provider.
+    """
     from ctxguard.stages import MergeMessageRuns, SplitMergedRecords, StartWithUser
 
     first: list[Stage] = []

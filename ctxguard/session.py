@@ -2,16 +2,19 @@
 
 The result of a call is a function of the whole history. Calls are cheap because histories grow at their end: a `Run`
 holds the progress of each stage of a chain, and continues from there. `Runs` finds the run that a history continues,
-with one comparison for each call. Memory affects speed, never results, with one exception: a history does not show that
-the provider refused a prompt, so that is remembered (`ctxguard.history.Overflows`).
+with one comparison for each call. If only the end of the history was replaced, as in a chat that sends retrieved
+passages with the latest question alone, the run is rewound to where the two histories part. Memory affects speed, never
+results, with one exception: a history does not show that the provider refused a prompt, so that is remembered
+(`ctxguard.history.Overflows`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress, count
-from operator import is_, is_not
+from operator import is_, itemgetter, not_
 from threading import Lock
 from typing import TYPE_CHECKING, Final, cast
 
@@ -33,6 +36,9 @@ __all__ = ["Context", "Run", "Runs", "Session", "Stabilized"]
 _MOST_RUNS: Final = 128  # conversations that are remembered, so that memory is bounded
 _MOST_ARTIFACTS: Final = 100_000
 """Artifacts that all remembered runs together may hold; the least recently used run goes first, the latest stays."""
+_REPLACED: Final = 8
+"""How many times longer the common beginning of two histories must be than the rest of a run, to rewind the run. Many
+conversations begin with the same few messages: rewinding for those would take the run away from its conversation."""
 
 
 @dataclass(slots=True)
@@ -68,11 +74,12 @@ class _Slot:
             draft: the draft for the stage.
             same: how many leading artifacts of the draft are the same as in the stage's last call.
         """
-        is_continued = self.follower is not None and same >= self.taken and self.masks == draft.masks
+        has_grown = same >= self.taken
+        is_continued = self.masks == draft.masks and (has_grown or self._rewind(same))
         outcome = self._followed(draft, is_continued=is_continued)
         after = (yield from outcome) if isinstance(outcome, Generator) else outcome
         after = _require_draft(after, self.stage)
-        same_after = self._same_after(draft, after, same, is_continued=is_continued)
+        same_after = self._same_after(draft, after, same, has_grown=is_continued and has_grown)
         self.given, self.gave = draft.artifacts, after.artifacts
         return _with_stage_named(after, len(draft.changes), self.stage), same_after
 
@@ -85,10 +92,18 @@ class _Slot:
         self.taken = len(draft.artifacts)
         return self.follower.result(draft)
 
-    def _same_after(self, draft: Draft, after: Draft, same: int, *, is_continued: bool) -> int:
+    def _rewind(self, same: int) -> bool:
+        """Rewind the follower to the first `same` artifacts; return whether it could be rewound."""
+        rewind = getattr(self.follower, "rewind", None)
+        if rewind is None or not rewind(same):
+            return False
+        self.taken = same
+        return True
+
+    def _same_after(self, draft: Draft, after: Draft, same: int, *, has_grown: bool) -> int:
         if after.artifacts is draft.artifacts and self.gave is self.given:
             return same
-        if is_continued and getattr(self.follower, "only_appends", False):
+        if has_grown and getattr(self.follower, "only_appends", False):
             return len(self.gave)
         return _common_prefix(self.gave, after.artifacts)
 
@@ -143,6 +158,15 @@ class Run:
                 self._replies.append(position)
             elif own.kind in AUTHORITY:
                 self._authority.append((position, own))
+
+    def rewind(self, count: int) -> None:
+        """Forget all but the first `count` artifacts of the history."""
+        self._ids.difference_update(map(id, self.history[count:]))
+        del self.given[count:], self.history[count:]
+        del self._replies[bisect_left(self._replies, count) :]
+        self._authority = [each for each in self._authority if each[0] < count]
+        self._sent = {end: artifacts for end, artifacts in self._sent.items() if end <= count}
+        self._done = min(self._done, count)
 
     def stabilized(self, *, dry: bool = False) -> Generator[Ask, object, tuple[Draft, Cut | None]]:
         """Return the draft that the chain produces, and where its prompt stops extending the previous one."""
@@ -246,11 +270,13 @@ def _first(flags: Iterable[bool], default: int) -> int:
     return next(compress(count(), flags), default)
 
 
-def _common_prefix(ones: Sequence[Artifact], others: Sequence[Artifact]) -> int:
-    """Return how many leading artifacts are the very same objects."""
+def _common_prefix(
+    ones: Sequence[Artifact], others: Sequence[Artifact], is_same: Callable[[Artifact, Artifact], bool] = is_
+) -> int:
+    """Return how many leading artifacts are the same, by default the very same objects."""
     most = min(len(ones), len(others))
     # usually all of them are: this check takes half the time
-    return most if all(map(is_, ones, others)) else _first(map(is_not, ones, others), most)
+    return most if all(map(is_same, ones, others)) else _first(map(not_, map(is_same, ones, others)), most)
 
 
 def _equal_prefix(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> int:
@@ -281,7 +307,10 @@ class Runs:
         return Runs, ()
 
     def take(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
-        """Remove and return the longest run whose history is a prefix of this one, by identity or else by equality.
+        """Remove and return the run that a history continues; None if there is none.
+
+        That is the longest run whose history is a prefix of this one, by identity or else by equality. If there is
+        none, it is the run that begins as this history does for longest and ends otherwise, rewound to where they part.
 
         Args:
             history: the artifacts.
@@ -299,7 +328,16 @@ class Runs:
                     if run.key == key and is_same(run.given, history):
                         self._kept.remove(run)
                         return run
-        return None
+            return self._rewound(history, key)
+
+    def _rewound(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
+        alike = ((_common_prefix(run.given, history, _is_equal_one), run) for run in self._kept if run.key == key)
+        count, run = max(alike, key=itemgetter(0), default=(0, None))
+        if run is None or count < _REPLACED * (len(run.given) - count):
+            return None
+        self._kept.remove(run)
+        run.rewind(count)
+        return run
 
     def keep(self, run: Run) -> None:
         """Remember a run. If there are too many, the least recently used are forgotten."""
@@ -315,7 +353,11 @@ def _is_same(ones: Sequence[Artifact], others: Sequence[Artifact]) -> bool:
 
 
 def _is_equal(ones: Sequence[Artifact], others: Sequence[Artifact]) -> bool:
-    return all(one is other or one == other for one, other in zip(ones, others, strict=False))
+    return all(map(_is_equal_one, ones, others))
+
+
+def _is_equal_one(one: Artifact, other: Artifact) -> bool:
+    return one is other or one == other
 
 
 @dataclass(frozen=True, slots=True)

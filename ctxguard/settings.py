@@ -1,6 +1,7 @@
-"""Reject settings that cannot work as soon as they are given, each with one line that says what to write instead.
+"""Validation of settings, lazy loading of public names, and install hints for extras.
 
-It also loads public names on first use, so that importing a package is cheap.
+A setting that cannot work is rejected when it is passed, with a one-line error that says what to write instead. Public
+names are loaded on first use, so that importing a package is cheap.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ T = TypeVar("T")
 
 _BUDGET: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kK%]?)")
 _PUBLIC: Final = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
-"""A line of a stub."""
+"""A line of a stub that re-exports a public name: the module, and the name."""
 _QUOTED: Final = 16
-"""Characters that a text in an error may have."""
+"""Maximum length of a string that an error message quotes, in characters."""
 DISTRIBUTION: Final = "ctxguard-stabilizer"
-"""The name to install by; `ctxguard` on PyPI is another project."""
+"""The name under which to install this project. On PyPI, `ctxguard` is another project."""
 _OTHERS: Final = "hooks.py"
-"""A module of that project, whose package is a folder `ctxguard`, too."""
+"""A module of that other project, whose package is also called `ctxguard`."""
 
-# checked here because every entry loads this module: the package, its commands, and the adapters
+# checked here because this module is always loaded: by the package, the commands, and the adapters
 if Path(__file__).with_name(_OTHERS).exists():
     raise ImportError(
         f"another project named ctxguard is installed in the folder of {DISTRIBUTION}, and each overwrites files of "
@@ -39,11 +40,12 @@ if Path(__file__).with_name(_OTHERS).exists():
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to this installation: from a clone, a wheel, a repository, or an index.
+    """Return the pip command that adds an extra to this installation.
 
-    Installers record the source (PEP 610), except for an index.
+    The command names the source from which ctxguard was installed (a clone, a wheel, or a repository), which installers
+    record (PEP 610). If none is recorded, ctxguard came from a package index.
     """
-    # only needed for an error
+    # imported here because only errors need them
     import json
     import shlex
     from importlib.metadata import PackageNotFoundError, distribution
@@ -52,7 +54,7 @@ def install_command(extra: str) -> str:
 
     try:
         origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:  # run from the sources
+    except PackageNotFoundError:  # not installed, but run from a source tree
         origin = {"url": Path(__file__).parents[1].as_uri(), "dir_info": {"editable": True}}
     url, vcs = str(origin.get("url", "")), origin.get("vcs_info", {})
     if not url:
@@ -69,14 +71,14 @@ def install_command(extra: str) -> str:
 
 @contextmanager
 def extra(name: str, what: str) -> Iterator[None]:
-    """Import an optional package in this context: if it is missing, the error says which extra to install.
+    """Return a context manager in which to import an optional package; if it is missing, the error says how to add it.
 
     Args:
-        name: the extra of this distribution that brings the package.
-        what: what needs it, the beginning of the error.
+        name: Name of the extra of this distribution that installs the package.
+        what: The beginning of the error message: what needs the package.
 
     Raises:
-        ImportError: the package is not installed.
+        ImportError: If the package is not installed.
     """
     try:
         yield
@@ -85,11 +87,14 @@ def extra(name: str, what: str) -> Iterator[None]:
 
 
 def names_in_stub(package: str, file: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__all__`, `__getattr__` and `__dir__` of a package whose public names are loaded on first use.
+    """Return `__all__`, `__getattr__`, and `__dir__` for a package whose public names are loaded on first use.
+
+    The package's stub, `__init__.pyi`, says in which module each public name is defined.
 
     Args:
-        package: its `__name__`. No public name may be that of a module in it: Python would give the module instead.
-        file: its `__file__`; beside it is the stub, `__init__.pyi`, which says where each public name is defined.
+        package: The package's `__name__`. No public name may equal the name of a module in the package, because Python
+            would return the module.
+        file: The package's `__file__`, next to which the stub is.
     """
     homes = {
         name: module for module, name in _PUBLIC.findall(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
@@ -99,7 +104,7 @@ def names_in_stub(package: str, file: str) -> tuple[list[str], Callable[[str], o
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(homes[name]), name)
-        setattr(sys.modules[package], name, value)  # Python asks no second time
+        setattr(sys.modules[package], name, value)  # from now on, Python finds the name without calling `load`
         return value
 
     def listed() -> list[str]:
@@ -109,7 +114,7 @@ def names_in_stub(package: str, file: str) -> tuple[list[str], Callable[[str], o
 
 
 class OfOneProcess:
-    """Refuse copying and pickling with a clear message: locks and open stores belong to one process."""
+    """Base of classes that cannot be copied or pickled, because their locks and open stores belong to one process."""
 
     __slots__ = ()
 
@@ -121,55 +126,61 @@ class OfOneProcess:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: the known name that is closest to it, or nothing."""
-    from difflib import get_close_matches  # only needed for an error
+    """Return a hint such as ` (did you mean 'budget'?)` for an unknown name, or an empty string if none is similar."""
+    from difflib import get_close_matches  # imported here because only errors need it
 
     found = get_close_matches(str(name).lower(), known, n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def whole_number(value: object, setting: str, *, unit: str = "", least: int = 0) -> int:
-    """Return a whole number that is at least the minimum.
+    """Return `value` if it is a whole number of at least `least`.
+
+    Args:
+        value: The value to check.
+        setting: Name of the setting, for the error message.
+        unit: What the number counts, such as `tokens`, for the error message.
+        least: The smallest valid number.
 
     Raises:
-        ConfigError: it is not one; the message names the setting and the value.
+        ConfigError: If the value is not an int, or too small.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{setting} is a whole number{unit and ' of ' + unit}, not {_shown(value)}", setting=setting)
+        raise ConfigError(f"{setting} is a whole number{unit and ' of ' + unit}, not {_quote(value)}", setting=setting)
     if value < least:
         raise ConfigError(f"{setting} must be {least} or more{unit and ' ' + unit}, not {value}", setting=setting)
     return value
 
 
 def seconds(value: object, setting: str) -> None:
-    """Reject anything that is neither a number of seconds above 0 nor None."""
+    """Raise `ConfigError` unless `value` is None or a number of seconds above 0."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ConfigError(f"{setting} is a number of seconds above 0, or None, not {_shown(value)}", setting=setting)
+        raise ConfigError(f"{setting} is a number of seconds above 0, or None, not {_quote(value)}", setting=setting)
 
 
-def _shown(value: object) -> str:
-    """Return a value as errors quote it: numbers and short texts only, because others may contain personal data."""
+def _quote(value: object) -> str:
+    """Return a value as error messages quote it: only the type of long strings and objects, which may hold secrets."""
     is_short = value is None or isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= _QUOTED)
     return repr(value) if is_short else type(value).__name__
 
 
 def share_of(given: object) -> float | None:
-    """Return a share such as `5%` as a number from 0 to 1; None if it is not one."""
+    """Convert a share such as `5%` to a number from 0 to 1; return None if `given` is not a share."""
     found = _BUDGET.fullmatch(str(given).strip())
     share = float(found[1]) / 100 if found and found[2] == "%" else 2.0
     return share if share <= 1 else None
 
 
 def valid_budget(budget: object) -> int | str:
-    """Return a budget: a whole number of tokens, at least 1, or a share of the window such as `80%`.
+    """Validate a budget, and return it as a number of tokens or as a share of the model's context window.
 
     Args:
-        budget: a number, or a text: `8000`, `8k` for 8,000, or `80%`.
+        budget: A whole number of tokens, at least 1, or a string: `8000`, `8k` for 8,000, or `80%` of the window.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: If the budget is None or has another form.
     """
     if budget is None:
         raise ConfigError("a budget is missing: write budget=8_000, or budget='80%' of the window", setting="budget")
@@ -181,7 +192,7 @@ def valid_budget(budget: object) -> int | str:
         value *= 1_000 if unit == "k" else 1
         if unit == "%" or not value.is_integer():
             raise ConfigError(
-                f"a budget is a number of tokens such as 8000 or '8k', or a share such as '80%', not {_shown(budget)}",
+                f"a budget is a number of tokens such as 8000 or '8k', or a share such as '80%', not {_quote(budget)}",
                 setting="budget",
             )
         budget = int(value)
@@ -191,10 +202,10 @@ def valid_budget(budget: object) -> int | str:
 
 
 def one_of(value: T, known: object, setting: str) -> T:
-    """Return a value that is one of a `Literal`'s.
+    """Return `value` if it is one of the values of `known`, a `Literal` type.
 
     Raises:
-        ConfigError: it is not; the message lists the valid ones.
+        ConfigError: If the value is not valid; the message lists the valid values.
     """
     *words, last = map(repr, get_args(known))
     if value not in get_args(known):
@@ -203,10 +214,10 @@ def one_of(value: T, known: object, setting: str) -> T:
 
 
 def settings_of(kind: type[T], given: Mapping[str, object]) -> T:
-    """Return a dataclass of settings; those that are missing or None get their default.
+    """Create a dataclass of settings from given values; settings that are missing or None get their defaults.
 
     Raises:
-        ConfigError: a name is none of its fields, or a value is out of range.
+        ConfigError: If a name is not a field of the dataclass, or the dataclass rejects a value.
     """
     known = [each.name for each in fields(kind)]  # type: ignore[arg-type]  # a dataclass
     if unknown := sorted(given.keys() - set(known)):
@@ -216,10 +227,10 @@ def settings_of(kind: type[T], given: Mapping[str, object]) -> T:
 
 
 def instance(given: object, wanted: type[T], setting: str) -> T:
-    """Return a setting that is an instance of a class.
+    """Return `given` if it is an instance of the class `wanted`.
 
     Raises:
-        ConfigError: it is not; the message names both classes.
+        ConfigError: If it is an instance of another class; the message names both classes.
     """
     if not isinstance(given, wanted):
         name = wanted.__name__
@@ -228,10 +239,10 @@ def instance(given: object, wanted: type[T], setting: str) -> T:
 
 
 def opened(store: T) -> T:
-    """Return a store, or None.
+    """Return `store`, which is an open store or None.
 
     Raises:
-        ConfigError: it is the path or URL of a store, which has to be opened first.
+        ConfigError: If it is the path or URL of a store, which has to be opened first.
     """
     if isinstance(store, str | PurePath):
         raise ConfigError("store is an open store, not the place of one; write open_store('…')", setting="store")
@@ -239,15 +250,15 @@ def opened(store: T) -> T:
 
 
 def callables(given: Sequence[C], setting: str, *, named: bool = False) -> tuple[C, ...]:
-    """Return stages or checks as a tuple.
+    """Return a list of callables, such as stages or checks, as a tuple.
 
     Args:
-        given: what was given.
-        setting: its name.
-        named: whether each must have a `name`, which reports show.
+        given: The list that was passed for the setting.
+        setting: Name of the setting, for error messages.
+        named: Whether each callable must have an attribute `name`, which reports show.
 
     Raises:
-        ConfigError: it is not a list, or an item is a class, not callable, or has no name; the message names it.
+        ConfigError: If `given` is not a list, or an item is a class, cannot be called, or lacks a required name.
     """
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise ConfigError(f"{setting} is a list of callables, not {given!r}", setting=setting)

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeVar, Unpack
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, drive, refuse, stage_name
@@ -205,6 +205,16 @@ class Stabilizer:
         budget = f"{self.budget} tokens" if isinstance(self.budget, int) else f"{self.budget} of the window"
         return f"<Stabilizer: {budget}, counted by {self.counter.counter.name}; {chain}>"
 
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Say what to give a framework that calls the stabilizer itself, as its hook or as a step of a chain.
+
+        Raises:
+            ConfigError: Always.
+        """
+        guards = "ContextGuard, ContextGuardMiddleware, history_processor, pre_model_hook, or call_model_input_filter"
+        told = f"a Stabilizer is not a hook; give the framework a guard that is made with it: {guards}"
+        raise ConfigError(f"{told}, such as ContextGuard(stabilizer)", setting="stabilizer")
+
     @synchronous
     def stabilize(
         self,
@@ -382,8 +392,10 @@ class Stabilizer:
         key = (self.stages, call)
         run = self._runs.take(history, key) or Run(self.stages, call, key)
         run.extend(history[len(run.given) :])
-        result = yield from self._judged(run)
-        self._runs.keep(run)
+        try:
+            result = yield from self._judged(run)
+        finally:
+            self._runs.keep(run)  # of a call that failed, too: what comes next would else begin with the whole history
         return replace(result, artifacts=in_own_objects(result.artifacts, run.history, run.given, history))
 
     def _settings(

@@ -1,6 +1,6 @@
-"""Test your own adapters, stages and stores: generated histories, the laws of a result, and conformance suites.
+"""Tests for your own adapters, stages, and stores: generated histories, checks of results, and conformance suites.
 
-Needs Hypothesis and pytest, which the extra `testing` brings.
+They need Hypothesis and pytest, which the extra `testing` installs.
 
 ```python
 class TestMyAdapter(AdapterConformance):
@@ -52,7 +52,7 @@ def _texts(most: int = 60) -> st.SearchStrategy[str]:
 
 
 def _arguments(number: int) -> st.SearchStrategy[str]:
-    """Draw arguments, most of them short."""
+    """Generate the arguments of a tool call, most of them short."""
     short = st.just({"q": str(number)})
     return st.one_of(short, short, short, _texts(200).map(lambda text: {"q": text, "n": number})).map(json.dumps)
 
@@ -71,9 +71,13 @@ def _exchange(draw: st.DrawFn, step: int, *, reuse_ids: bool) -> list[Artifact]:
 
 @st.composite
 def histories(draw: st.DrawFn, *, max_turns: int = 5) -> list[Artifact]:
-    """Generate valid histories: an optional system prompt, turns of tool exchanges and replies, perhaps an open end.
+    """Generate valid histories: perhaps a system prompt, then turns with tool calls, most of them with a reply.
 
-    Calls are parallel, results come in any order, ids may repeat across steps.
+    A message may make several calls, results come in any order, and ids may repeat across steps.
+
+    Args:
+        draw: Provided by Hypothesis.
+        max_turns: Maximum number of turns.
     """
     reuse = draw(st.booleans())
     history = [Artifact(Kind.SYSTEM, "You are a helpful assistant.")] if draw(st.booleans()) else []
@@ -90,7 +94,10 @@ def histories(draw: st.DrawFn, *, max_turns: int = 5) -> list[Artifact]:
 
 @st.composite
 def broken_histories(draw: st.DrawFn) -> list[Artifact]:
-    """Generate histories as crashes and careless trimming leave them: items lost, duplicated, moved, without ids."""
+    """Generate histories as crashes and careless trimming leave them: with lost, duplicated, or moved messages.
+
+    Some messages also lose the ids of their calls or results.
+    """
     history = list(draw(histories()))
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.integers(0, max(len(history) - 1, 0)))
@@ -111,13 +118,16 @@ def broken_histories(draw: st.DrawFn) -> list[Artifact]:
 def law_findings(
     history: Sequence[Artifact], result: Sequence[Artifact], stabilizer: Stabilizer, *, overhead: int = 0
 ) -> list[str]:
-    """Return which of the structural laws a result breaks: budget, pairs, authority, the latest messages.
+    """Return one line for each structural guarantee that a result breaks.
+
+    Checked are the budget, the pairing of calls and results, the order of system and task artifacts, and that
+    mandatory messages are kept.
 
     Args:
-        history: the input.
-        result: the output.
-        stabilizer: the stabilizer that made it.
-        overhead: tokens that are sent in addition to the artifacts.
+        history: The input of the stabilizer.
+        result: The artifacts that the stabilizer returned.
+        stabilizer: The stabilizer.
+        overhead: Number of tokens that are sent in addition to the artifacts.
     """
     findings = []
     tokens = overhead + stabilizer.counter.artifacts(result)
@@ -161,10 +171,16 @@ def _opening_findings(history: Sequence[Artifact], result: Sequence[Artifact]) -
 
 
 def _counted(stabilizer: Stabilizer, read: Sequence[Artifact], report: Report) -> int:
-    """Return the tokens of what was written, plus the framing that was counted for messages that were since joined.
+    """Return the number of tokens of the written messages as the report counts them.
 
-    A format with alternating roles joins messages that became adjacent by a cut; one without message borders joins
-    those that were separated only by a late result.
+    When an adapter writes, formats with alternating roles join messages that became adjacent by a cut, and formats
+    without message borders join messages that only a late result had separated. The report still counts the framing of
+    the joined messages.
+
+    Args:
+        stabilizer: The stabilizer that wrote the report.
+        read: The artifacts that are read from the written messages.
+        report: The report on the call.
     """
     joined = sum(decision.tokens_after > 0 for decision in report.decisions) - len(read)
     return stabilizer.counter.artifacts(read) + REPLY_TOKENS + joined * MESSAGE_TOKENS
@@ -174,39 +190,43 @@ _SETTINGS = settings(max_examples=12, deadline=None, suppress_health_check=list(
 
 
 class AdapterConformance:
-    """Check an adapter against the contract: it changes nothing but the texts that were edited.
+    """Tests that an adapter fulfills its contract: it changes nothing but the texts that were edited.
 
-    Subclass it in a test module, set `adapter`, and implement `native`, which builds a history of your framework. If
-    your histories are not plain lists, implement `items`, which iterates over their messages.
+    Subclass it in a test module, set `adapter`, and implement `native`. If histories of your framework are not plain
+    lists, implement `items` as well.
+
+    Attributes:
+        adapter: The adapter to test.
+        classes: Types of the framework's messages or of their parts: dataclasses, pydantic models, typed dicts, and
+            unions of these. All their fields are found by introspection, so that new fields are tested automatically.
+        unsearched: The fields in which personal data is known to pass unnoticed, as `Class.field` or a pattern of such
+            names, each with the reason.
     """
 
     adapter: ClassVar[Adapter[Any]]
     classes: ClassVar[Sequence[object]] = ()
-    """Types of the framework's messages, or of their parts: dataclasses, pydantic models, typed dicts, and unions of
-    them. They are walked by introspection, so that new classes and fields are tried without being named."""
     unsearched: ClassVar[Mapping[str, str]] = {}
-    """Fields in which a value passes, `Class.field` or a pattern of it, each with the reason."""
 
     def native(self, history: Sequence[Artifact]) -> Any:  # noqa: ANN401, ARG002 - the framework's own type; a hook
-        """Return the history in the framework's own messages."""
+        """Return a history of your framework that corresponds to the artifacts of `history`."""
         raise AdapterError(f"{type(self).__name__} must say in native() how a history of its framework is built")
 
     def items(self, native: Any) -> list[Any]:  # noqa: ANN401 - it is the framework's own type
-        """Return the messages of a native history."""
+        """Return the messages of a history of your framework."""
         return list(native)
 
     def unknown(self) -> Any:  # noqa: ANN401 - it is the framework's own type
-        """Return a native message of a kind that the adapter cannot know, or None if the framework has none."""
+        """Return a message of a kind that the adapter does not know, or None if your framework has no such messages."""
         return None
 
     def holding(self, item: Any) -> Any:  # noqa: ANN401 - it is the framework's own type
-        """Return a history that contains an instance of one of the `classes`."""
+        """Return a history that contains `item`, an instance of one of the `classes`."""
         return [item]
 
-    @pytest.mark.filterwarnings("ignore")  # deprecated classes are still sent
+    @pytest.mark.filterwarnings("ignore")  # creating an instance of a deprecated class warns
     @pytest.mark.parametrize("value", ["zora@mailhost.org", "4111 1111 1111 1111"])
     def test_no_field_of_any_class_hides_a_value(self, value: str) -> None:
-        """A value in any field that holds a text or JSON is masked or found, or the field is a known exception."""
+        """Personal data in any field with text or JSON is masked or found, unless the field is in `unsearched`."""
         masking = Stabilizer(100_000, counter="estimate", stages=[MaskPII()], checks=[NoPII()])
         silent: set[str] = set()
         tried: set[str] = set()
@@ -215,7 +235,7 @@ class AdapterConformance:
             try:
                 written, report = stabilize_native(masking, self.adapter, self.holding(item))
             except CtxguardError as error:
-                assert value not in str(error)  # noqa: PT017 - a refusal sends nothing, and must not tell the value
+                assert value not in str(error)  # noqa: PT017 - an error sends nothing, and must not quote the value
                 refused += 1
                 continue
             accepted += 1
@@ -230,7 +250,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories())
     def test_identity_without_edits_the_same_objects_come_back(self, history: list[Artifact]) -> None:
-        """Without edits, the same objects come back."""
+        """Without edits, the adapter returns the same message objects."""
         native = self.native(history)
         written = self.adapter.write(native, self.adapter.read(native))
         before, after = self.items(native), self.items(written)
@@ -240,7 +260,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories())
     def test_parity_the_artifacts_are_those_of_the_history(self, history: list[Artifact]) -> None:
-        """The artifacts do not depend on the framework."""
+        """Reading a history returns the artifacts from which it was built."""
         read = self.adapter.read(self.native(history))
         assert [a.kind for a in read] == [a.kind for a in history]
         assert [a.text for a in read] == [a.text for a in history]
@@ -252,7 +272,7 @@ class AdapterConformance:
     def test_locality_an_edit_changes_its_message_and_nothing_else(
         self, history: list[Artifact], data: st.DataObject
     ) -> None:
-        """One edited text changes one message."""
+        """An edited text changes only the message that contains it."""
         native = self.native(history)
         untouched = copy.deepcopy(native)
         read = self.adapter.read(native)
@@ -273,14 +293,14 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories(), budget=st.integers(120, 1_500))
     def test_laws_hold_and_the_result_is_stable(self, history: list[Artifact], budget: int) -> None:
-        """The result keeps budget, pairs, order, and the latest messages; stabilizing it again changes nothing."""
+        """The result fits the budget, passes all checks, and has paired calls; stabilizing it again changes nothing."""
         native = self.native(history)
         untouched = copy.deepcopy(native)
         stabilizer = Stabilizer(budget, counter="estimate")
         try:
             once, report = stabilize_native(stabilizer, self.adapter, native)
         except BudgetExceededError as error:
-            assert error.needed > error.budget == budget  # noqa: PT017 - nothing more to say about it
+            assert error.needed > error.budget == budget  # noqa: PT017 - some histories fit, others do not
             return
         assert report.ok, str(report)
         assert report.tokens_after <= budget
@@ -294,7 +314,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=broken_histories())
     def test_broken_histories_come_out_paired(self, history: list[Artifact]) -> None:
-        """Calls and results that a provider would refuse are paired."""
+        """Broken histories, which a provider would refuse, are repaired."""
         native = self.native(history)
         stabilizer = Stabilizer(100_000, counter="estimate")
         once, report = stabilize_native(stabilizer, self.adapter, native)
@@ -306,7 +326,7 @@ class AdapterConformance:
     @_SETTINGS
     @given(history=histories())
     def test_unknown_kinds_pass_through_untouched(self, history: list[Artifact]) -> None:
-        """Messages of unknown kinds are left alone."""
+        """Messages of unknown kinds are returned as the same objects."""
         unknown = self.unknown()
         if unknown is None:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,10 @@ def pytest_collection_finish():
     gc.set_threshold(10_000)  # each 700 objects, as Python has it, take a twentieth of the time of a test
     gc.enable()
 
+
+# jsonschema imports it for one format, which no schema here names; it generates 38 parsers when it is imported, which
+# takes as long as importing a framework.
+sys.modules.setdefault("rfc3987_syntax", None)
 
 HERE = Path(__file__).parent
 LONGEST = (

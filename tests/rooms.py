@@ -43,10 +43,17 @@ def room_of(path):
 
 
 @cache
+def modules():
+    """Return each module and the room it lies in."""
+    paths = (path for top in ("ctxguard", "adapters") for path in (ROOT / top).rglob("*.py"))
+    return {path: room_of(path.relative_to(ROOT)) for path in paths}
+
+
+@cache
 def rooms():
     counted = Counter()
-    for path in (path for top in ("ctxguard", "adapters") for path in (ROOT / top).rglob("*.py")):
-        counted[room_of(path.relative_to(ROOT))] += code_lines(path.read_text(encoding="utf-8"))
+    for path, room in modules().items():
+        counted[room] += code_lines(path.read_text(encoding="utf-8"))
     return counted
 
 

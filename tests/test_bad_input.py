@@ -11,7 +11,6 @@ from ctxguard.errors import CheckFailedError, ConfigError, CtxguardError, Histor
 from ctxguard.stages import (
     BoundToolOutput,
     ExpireLifetimes,
-    FillBudget,
     MaskPII,
     RepairExchanges,
     SlidingWindow,
@@ -99,7 +98,6 @@ def test_a_name_that_is_not_known_is_refused_with_what_to_write(make, told):
         lambda: BoundToolOutput(share=0),
         lambda: BoundToolOutput(max_tokens=0),
         lambda: StableWindow(target=2),
-        lambda: FillBudget(order="random"),
         lambda: RepairExchanges(on_broken="hide"),
     ],
 )

@@ -46,7 +46,7 @@ async def of_coroutine(draft):
         (lambda: HistoryCompactor(len), "config is a CompactionConfig, not builtin_function_or_method"),
         (
             lambda: HistoryCompactor(summarizer=5),
-            "not int; of a model make one by pydantic_ai_summ",
+            "not int; make one of a model with pydantic_ai_summ",
         ),
         (lambda: BoundToolOutput(store="results.db"), "store is an open store, not the place of one; write open_store"),
         (lambda: HistoryCompactor(store=Path("summaries.db")), "store is an open store"),

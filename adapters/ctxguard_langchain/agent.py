@@ -40,7 +40,7 @@ class ContextManagedAgent:
     def __init__(self, agent: _StreamingAgent, context_manager: _ContextManager | Stabilizer) -> None:
         if isinstance(context_manager, type) or not isinstance(context_manager, (Stabilizer, _ContextManager)):
             raise ConfigError(
-                f"expected a ContextManager or a Stabilizer, got {_named(context_manager)}; "
+                f"expected a ContextManager or a Stabilizer, got {type(context_manager).__name__}; "
                 "write Stabilizer(budget=…) or ContextManager()",
                 setting="context_manager",
             )
@@ -66,10 +66,6 @@ class ContextManagedAgent:
         if isinstance(self.context_manager, Stabilizer):
             return await ContextGuard(self.context_manager).ainvoke(messages)
         return await self.context_manager.process_messages(messages)
-
-
-def _named(given: object) -> str:
-    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
 
 
 def _new_messages(chunk: object) -> Iterator[Any]:

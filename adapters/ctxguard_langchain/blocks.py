@@ -42,9 +42,11 @@ def _opaque(block: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - as
 
 
 def _text(block: object, path: Path) -> list[PlacedPart]:
-    """Return the part of a text; a streamed one may contain only a citation, and a text file may be a link."""
+    """Return the part of a text; a streamed one may contain only a citation, a text file base64 or a link."""
     may_lack = get(block, "index") is not None or get(block, "type") == "text-plain"
-    return _opaque(block, path) if may_lack and get(block, "text") is None else text_reader("text")(block, path)
+    if not may_lack or get(block, "text") is not None:
+        return text_reader("text")(block, path)
+    return (_opaque if get(block, "base64") is None else read_file)(block, path)
 
 
 def _reasoning(block: object, path: Path) -> list[PlacedPart]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -56,14 +56,7 @@ def _guarded_model(model: BaseChatModel, change: Callable[[Any], Any]) -> object
 
 def _clients(model: BaseChatModel, change: Callable[[Any], Any]) -> dict[str, Any]:
     """Return the changed clients of a model, and parts of clients (`client.chat.completions`), by attribute."""
-    changed: dict[int, Any] = {}
-
-    def once(client: Any) -> Any:  # noqa: ANN401 - a client of either SDK
-        if id(client) not in changed:
-            changed[id(client)] = change(client)
-        return changed[id(client)]
-
-    found: dict[str, Any] = {}
+    once, found = cache(change), dict[str, Any]()
     for name in dict.fromkeys([*vars(model), *_lazy_clients(model)]):
         value = getattr(model, name)
         if _is_client(value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from ctxguard.settings import extra
 
@@ -20,6 +20,7 @@ from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.tools import unmask_arguments
 from ctxguard.draft import Ask, asynchronous, synchronous
+from ctxguard.errors import ConfigError
 from ctxguard_langchain.order import OrderWatch
 from ctxguard_langchain.runnables import ADAPTER, model_name, model_window, replacing, tool_schemas
 
@@ -99,6 +100,15 @@ class ContextGuardMiddleware(_Middleware):
         self.per_run: PerRun[Runtime[Any]] = PerRun(stabilizer, vault, options)
         self.persist = persist
         self._order = OrderWatch()
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Say what to write where a step of a chain or a hook is expected.
+
+        Raises:
+            ConfigError: Always.
+        """
+        told = "ContextGuardMiddleware is for create_agent(middleware=[…]); in a chain, write ContextGuard(stabilizer)"
+        raise ConfigError(f"{told}, as the hook of a graph pre_model_hook(stabilizer)", setting="middleware")
 
     @property
     def name(self) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, SystemMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 from langchain_core.tools import StructuredTool
@@ -80,6 +80,7 @@ StabilizerChoice: TypeAlias = "Stabilizer | Callable[[str | None], Stabilizer]"
 """A stabilizer for all sessions, or a function from the id of a session to its stabilizer."""
 
 ADAPTER = LangChainAdapter()
+_BEFORE_THE_MODEL: Final = "the guard goes before the model: ContextGuard(stabilizer) | model"
 
 
 class NotMiddleware:
@@ -188,7 +189,8 @@ def as_messages(given: object) -> list[BaseMessage]:
     if isinstance(given, str):
         return [HumanMessage(given)]
     if isinstance(given, (dict, BaseMessage)) or not isinstance(given, Sequence):
-        raise HistoryError(f"expected messages, a prompt value or a string, got {type(given).__name__}")
+        place = "the hook of a graph is pre_model_hook(stabilizer)" if isinstance(given, dict) else _BEFORE_THE_MODEL
+        raise HistoryError(f"expected messages, a prompt value or a string, got {type(given).__name__}; {place}")
     try:
         return convert_to_messages(given)
     except (NotImplementedError, ValueError) as error:
@@ -243,6 +245,7 @@ def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]
 def pre_model_hook(
     stabilizer: StabilizerChoice,
     *,
+    prompt: SystemMessage | str | None = None,
     persist: bool = False,
     model: object = None,
     tools: Sequence[Any] | None = None,
@@ -253,14 +256,20 @@ def pre_model_hook(
     """Return a hook for graphs with messages in their state: `create_react_agent(…, pre_model_hook=…)`, or a node.
 
     It writes the stabilized messages to `llm_input_messages`, which the model node reads; the state keeps the
-    originals. A system prompt that is added after the hook is neither masked nor counted: leave headroom for it. With
-    `persist`, it permanently replaces `messages` of the state instead, which needs langgraph. All other settings are
-    those of `ContextGuard`.
+    originals. With `persist`, it permanently replaces `messages` of the state instead, which needs langgraph.
+
+    `prompt` is a system prompt that is sent before the messages. Give it here and not to `create_react_agent`, which
+    adds it behind the hook, where it is neither masked nor counted. With `persist`, put it among the messages, since
+    the state would get it again at each call. All other settings are those of `ContextGuard`.
 
     Raises:
-        ConfigError: `stabilizer` is neither a stabilizer nor a function, or `model` is not a chat model.
+        ConfigError: `stabilizer` is neither a stabilizer nor a function, `model` is not a chat model, or `prompt` is
+            neither a text nor a system message, or is given with `persist`.
         HistoryError: (when called) the state has no messages.
     """
+    if prompt is not None and (persist or not isinstance(prompt, (str, SystemMessage))):
+        raise ConfigError("prompt is a text or a SystemMessage; with persist, put it into the state", setting="prompt")
+    before = [] if prompt is None else [SystemMessage(prompt) if isinstance(prompt, str) else prompt]
     guard = ContextGuard(
         stabilizer, model=model, tools=tools, window=window, keep_thinking=keep_thinking, on_report=on_report
     )
@@ -269,11 +278,11 @@ def pre_model_hook(
         return replacing(messages, stabilized) if persist else {"llm_input_messages": stabilized}
 
     def hook(state: Any, config: RunnableConfig) -> dict[str, Any]:  # noqa: ANN401 - the graph's own type
-        messages = _messages(state)
+        messages = [*before, *_messages(state)]
         return update(messages, guard.invoke(messages, config))
 
     async def ahook(state: Any, config: RunnableConfig) -> dict[str, Any]:  # noqa: ANN401 - the graph's own type
-        messages = _messages(state)
+        messages = [*before, *_messages(state)]
         return update(messages, await guard.ainvoke(messages, config))
 
     return RunnableLambda(hook, afunc=ahook, name="pre_model_hook")

@@ -45,7 +45,7 @@ from ctxguard.adapting.message_view import (
 from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.files import BinaryContent
+from ctxguard.files.images import BinaryContent
 from ctxguard.tokens.media import encrypted_tokens
 
 

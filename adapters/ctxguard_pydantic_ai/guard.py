@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
@@ -19,7 +19,8 @@ from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.tools import RecallToolFactory, unmask_arguments
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import adrive
-from ctxguard.errors import HistoryError
+from ctxguard.errors import ConfigError, HistoryError
+from ctxguard.stabilizer import Stabilizer
 from ctxguard_pydantic_ai.adapter import PydanticAIAdapter, is_fixed, read_part, rendered
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
     from ctxguard.pii import SessionVault
-    from ctxguard.stabilizer import Stabilizer
-
 
 _SECRETS: Final = ("authorization_token", "headers", "metadata")
 """Fields of the provider's own tools that are intended for their servers, or are not sent."""
@@ -150,15 +149,26 @@ def history_processor(
     options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
     per_run: PerRun[RunContext[Any]] = PerRun(stabilizer, options=options)
 
-    async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
-        request = Request(messages, latest_instructions(messages))
-        # a history processor only returns messages, and PydanticAI adds its own instructions
+    async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage] | None = None) -> list[ModelMessage]:
+        if messages is None:  # PydanticAI calls a function among the capabilities with the context alone
+            raise ConfigError(
+                "a history processor is not a capability; write capabilities=[ProcessHistory(history_processor(…))]",
+                setting="capabilities",
+            )
+        request = Request(messages, latest_instructions(messages), _tools_of(ctx))
+        # a history processor only returns messages, and PydanticAI adds its own instructions and tools
         flow = per_run.of(ctx).flow(
             _ADAPTER, request, session=_conversation(ctx), is_editable=False, **_named(getattr(ctx, "model", None))
         )
         return _ending_as(messages, (await adrive(flow)).messages)
 
     return stabilize_history
+
+
+def _tools_of(ctx: RunContext[Any]) -> list[Mapping[str, object]]:
+    """Return the function and output tools of a step; empty where the context does not have them (1.71)."""
+    manager = getattr(ctx, "tool_manager", None)
+    return [] if manager is None else list(map(_schema, manager.tool_defs))
 
 
 @dataclass
@@ -211,6 +221,15 @@ class ContextGuard(AbstractCapability[Any]):
             on_report=self.on_report,
         )
         self._per_run = PerRun(self.stabilizer, self.vault, options)
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Say what to write where a function is expected, such as a history processor.
+
+        Raises:
+            ConfigError: Always.
+        """
+        told = "this ContextGuard is for Agent(capabilities=[…]) of PydanticAI; write history_processor(stabilizer)"
+        raise ConfigError(f"{told} for a history processor", setting="capabilities")
 
     @classmethod
     def get_serialization_name(cls) -> str | None:

@@ -2,17 +2,14 @@
 
 | module | content |
 |---|---|
-| `protocol` | the `Adapter` protocol |
 | `adapter` | the one function through which every native history is stabilized |
 | `request` | the parts of a request outside the history: instructions, tool and output schemas |
-| `guard` | `ctxguard.guard`: one line for a first user |
-| `registry` | finds the installed adapters by name or by the format of a history |
+| `registry` | the `Adapter` protocol; finds the installed adapters by name or by the format of a history |
 | `message_view` | `MessageView`: the texts, calls and ids of a message, and their places in it |
 | `content_format` | `ContentFormat`: a table that says how to read content parts of each type, media included |
 | `fields` | reading fields of dicts and objects, with errors that name the place |
 | `editing` | `copy_with`: a copy of a message with other values in some places |
 | `extra_fields` | fields of a message other than its texts: citations, metadata, links, unknown keys |
-| `fragments` | messages whose parts can be kept or dropped separately |
 | `reasoning` | reasoning and refusals in fields next to the content |
 | `provider_formats` | rejects messages in another provider's format, and names it |
 | `read_cache` | `ReadCache`: each message is parsed once |

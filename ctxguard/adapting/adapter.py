@@ -207,7 +207,8 @@ def require_stabilizer(given: object) -> Stabilizer:
     if not isinstance(given, Stabilizer):
         # a number is quoted because it is most likely the budget; a history is never quoted
         shown = repr(given) if isinstance(given, int | float) else type(given).__name__
-        raise ConfigError(f"expected a Stabilizer, got {shown}; write Stabilizer(budget=…)", setting="stabilizer")
+        told = f"expected a Stabilizer, got {shown}; write Stabilizer(budget=…), and hand over the guard made with it"
+        raise ConfigError(told, setting="stabilizer")
     return given
 
 

@@ -201,10 +201,13 @@ def read_audio(part: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - 
 
 
 def read_file(part: object, path: Path) -> list[PlacedPart]:
-    """Read a file and its name, which the model sees."""
+    """Read a file, by its data or as a text, and its name, which the model sees."""
     holders = [(path, part), *(((*path, key), get(part, key)) for key in ("file", "extras"))]
-    names = [((*place, "filename"), text_of(holder, "filename")) for place, holder in holders]
-    return [((), file(_payload(part))), *((place, Part("text", name)) for place, name in names if name)]
+    texts, names = (
+        [((*place, key), Part("text", text)) for place, holder in holders if (text := text_of(holder, key))]
+        for key in ("text", "filename")
+    )
+    return [*(texts or [((), file(_payload(part)))]), *names]
 
 
 def _payload(part: object) -> str | None:

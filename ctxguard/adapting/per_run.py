@@ -209,7 +209,7 @@ def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
 def is_function(given: object) -> bool:
     """Return whether a value is a function of the run context, rather than a stabilizer, a vault or a class."""
     # A class is callable, too; a caller who gives one forgot the parentheses, and gets the error for a wrong type.
-    return callable(given) and not isinstance(given, type)
+    return callable(given) and not isinstance(given, (type, Stabilizer))
 
 
 def valid_listener(given: OnReport | None) -> OnReport | None:

@@ -204,5 +204,5 @@ def _annotate(command: str, parameter: inspect.Parameter) -> Any:  # noqa: ANN40
     told["show_default"] = told.pop("default", True)
     if told.pop("argument", False):
         return Annotated[parameter.annotation, typer.Argument(**told)]
-    flags = (told.pop("flag", f"--{parameter.name.replace('_', '-')}"), told.pop("short", None))
+    flags = (told.pop("flag", f"--{parameter.name.replace('_', '-')}"), told.pop("also", None), told.pop("short", None))
     return Annotated[parameter.annotation, typer.Option(*filter(None, flags), **told)]

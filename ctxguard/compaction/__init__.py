@@ -1,4 +1,4 @@
-"""Replace the older part of a long history by a summary."""
+"""Replace the older part of a long history with a summary, and write briefs for other agents."""
 
 from ctxguard.settings import names_in_stub
 

@@ -1,7 +1,7 @@
-"""Write a brief: what another agent, or a new conversation, should know of an old one. No model writes any of it.
+"""Write a brief: what another agent, or a new conversation, should know about a conversation. No model is called.
 
-It consists of the pieces that a cut works with: the task, what people said, what matches their words and the next task,
-the files with their last use, and the steps of the trail.
+It consists of the task, messages from people, sentences that match these messages or the next task, the files with
+their last use, and the trail, which is the summary of tool calls that a cut would leave.
 """
 
 from __future__ import annotations
@@ -31,22 +31,21 @@ if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
 
 _LEAST: Final = 100
-"""Tokens that a brief needs to say anything of use."""
+"""Minimum budget in tokens: a shorter brief says nothing useful."""
 _STORED: Final = 120
-"""Tokens above which the full output of a step is stored, as at a cut."""
+"""Tool outputs with more tokens than this are stored in full, as at a cut."""
 _SHARES: Final = (0.4, 1.0)
-"""Shares of the tokens left that each kind of line may take, in a first and in a second round."""
-_TASK: Final = 0.25
-_TRAIL: Final = 0.2
-"""Shares of the budget for the task, and for the steps."""
+"""Shares of the available tokens that each kind of line may use, in a first and in a second round."""
+_TASK: Final = 0.25  # share of the budget for the task
+_TRAIL: Final = 0.2  # share of the rest for the trail
 _OFTEN: Final = 3
-"""Messages from which on a sentence is a phrase that is repeated; it says little."""
+"""A sentence that is in this many messages is a repeated phrase, which says little."""
 _LONGEST: Final = 400
-"""Characters of one sentence."""
+"""Maximum characters of a sentence."""
 _MOST: Final = 64
-"""Sentences of people for which a match is looked up, and matches of each."""
+"""Maximum number of people's sentences for which matches are searched, and of matches for each."""
 _FOR_NEXT: Final = 4
-"""Sentences that match the next task for each one that matches a sentence of people."""
+"""Number of sentences that match the next task for each one that matches a sentence from people."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _TITLES: Final = {
     "task": "The task:",
@@ -56,17 +55,17 @@ _TITLES: Final = {
     "open": "How it stands:",
 }
 _Line = tuple[str, tuple[int, int]]
-"""A text with its place: the number of an exchange, and a position in it."""
+"""A string with its place: the number of an exchange, and a position in that exchange."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What is handed over.
+    """What another agent should know about a conversation.
 
     Attributes:
-        text: the brief, in sections with headings; masked.
-        tokens: its tokens.
-        handles: where full outputs that it names can be read back, if the chain has a store.
+        text: The masked text of the brief, in sections with headings.
+        tokens: Number of tokens in `text`.
+        handles: Handles in `text` under which full tool outputs can be read back; empty if the chain has no store.
     """
 
     text: str
@@ -86,29 +85,34 @@ def brief_flow(
     for_: str,
     budget: int,
 ) -> Generator[Ask, object, Brief]:
-    """Return the brief of a history, see `Stabilizer.brief`.
+    """Return the brief of a history. `Stabilizer.brief` runs this generator.
 
     Args:
-        history: artifacts, or messages of an installed adapter.
-        masking: masks the history.
-        counter: counts the brief.
-        window: its store takes full outputs, and it knows the tools that read and edit files.
-        for_: what the brief is for.
-        budget: tokens that it may take.
+        history: Artifacts, or messages that an installed adapter knows.
+        masking: Generator function that masks the history.
+        counter: The token counter for the brief.
+        window: The window of the chain, which has the store for full outputs and the names of file tools.
+        for_: What the brief is for, in words.
+        budget: Maximum number of tokens in the brief.
+
+    Raises:
+        ConfigError: If `for_` is not a string or `budget` is too small.
+        HistoryError: If the history has nothing but system messages.
+        BudgetExceededError: If the brief does not fit into the budget.
     """
     if not isinstance(for_, str):
-        raise ConfigError(f"for_ says in words what the brief is for, not {type(for_).__name__}", setting="for_")
+        raise ConfigError(f"for_ must be a string that says the purpose, not {type(for_).__name__}", setting="for_")
     whole_number(budget, "budget", unit="tokens", least=_LEAST)
     if history and not isinstance(history[0], Artifact):
         history = require_adapter(history).read(history)
     masked = yield from masking(cast("Sequence[Artifact]", history))
     if all(artifact.kind is Kind.SYSTEM for artifact in masked.artifacts):
-        raise HistoryError("an empty history has nothing to hand over")
+        raise HistoryError("a history of only system messages has nothing to hand over")
     writer = _BriefWriter(counter, masked.artifacts, window, for_)
     text, tokens, limit = "", budget + 1, budget
     while tokens > budget and limit > 0:
-        text = writer.written(limit)
-        for mask in masked.report.masks:  # parts that are harmless may be a value where they join
+        text = writer.write(limit)
+        for mask in masked.report.masks:  # joined parts may form a value that none of them contains
             text = mask(text)
         tokens = writer.count(text)
         limit -= max(tokens - budget, 1)
@@ -122,7 +126,7 @@ def brief_flow(
 
 
 class _BriefWriter:
-    """Collect the lines of a brief by kind, the most important first, and write those that fit."""
+    """Collects the lines of a brief by kind, the most important ones first, and writes those that fit."""
 
     def __init__(
         self, counter: ArtifactCounter, artifacts: Sequence[Artifact], window: StableWindow, for_: str
@@ -150,8 +154,8 @@ class _BriefWriter:
         }
         self.trail = self._trail()
 
-    def written(self, max_tokens: int) -> str:
-        """Return the brief in about so many tokens."""
+    def write(self, max_tokens: int) -> str:
+        """Return the brief with about `max_tokens` tokens."""
         task = [a.text for a in self.history.artifacts if a.kind is Kind.TASK]
         task += [] if self.task is None else [spoken(self.exchanges[self.task][0])]
         parts = {"task": "\n".join(shortened(text, int(4 * _TASK * max_tokens)) for text in task)}
@@ -160,19 +164,19 @@ class _BriefWriter:
         chosen: dict[str, dict[tuple[int, int], str]] = {kind: {} for kind in self.lines}
         for share in _SHARES:
             for kind, lines in self.lines.items():
-                most = share * (left - kept_free)
+                available = share * (left - kept_free)
                 for text, place in lines:
                     tokens = self.count(text) + 2
-                    if place not in chosen[kind] and tokens <= most:
+                    if place not in chosen[kind] and tokens <= available:
                         chosen[kind][place] = text
-                        most, left = most - tokens, left - tokens
-        parts |= {kind: "\n".join(_listed(found)) for kind, found in chosen.items()}
+                        available, left = available - tokens, left - tokens
+        parts |= {kind: "\n".join(_join_lines(found)) for kind, found in chosen.items()}
         sections = [f"{title}\n{parts[kind]}" for kind, title in _TITLES.items() if parts[kind]]
         steps = self.trail.text(left, count=self.count) if self.trail.steps and left > 0 else ""
         return "\n".join([*sections, steps] if steps else sections)
 
     def _files(self) -> Iterator[_Line]:
-        """Yield the files in the order of their last use."""
+        """Yield a line for each file, in order of last use."""
         known: dict[str, _Line] = {}
         for number, members in enumerate(self.exchanges):
             for call, uses in zip(members[0].calls, uses_of(members, self.file_tools), strict=True):
@@ -184,7 +188,7 @@ class _BriefWriter:
         yield from known.values()
 
     def _open(self, asked: Sequence[int]) -> Iterator[_Line]:
-        """Yield the last messages of people and of the model, and the calls without a result."""
+        """Yield the last message from people, the last one from the model, and the tool calls without a result."""
         replies = [n for n in self.history.replies if spoken(self.exchanges[n][0])]
         for number in (*asked[-1:], *replies[-1:]):
             first = self.exchanges[number][0]
@@ -194,7 +198,7 @@ class _BriefWriter:
             yield f"not answered: {call.name} {shortened(call.arguments, _LONGEST)}", (len(self.history), place)
 
     def _trail(self) -> Trail:
-        """Return the calls; a failure is left out if the same call succeeded later."""
+        """Return the trail of all tool calls, without failed calls that were repeated later."""
         steps: dict[tuple[str, str], list[TrailStep]] = {}
         for members in self.exchanges:
             handles = {n: self.handles[one.text] for n, one in enumerate(members) if one.text in self.handles}
@@ -205,7 +209,7 @@ class _BriefWriter:
 
 
 def _sentences(texts: Iterable[tuple[int, str]]) -> list[_Line]:
-    """Return the sentences of some texts that are in fewer than three, or standing, each with its latest place."""
+    """Return the sentences in fewer than three texts, and standing instructions, each with the last place."""
     found: dict[str, list[tuple[int, int]]] = {}
     for number, text in texts:
         if not is_greeting(text):
@@ -216,7 +220,7 @@ def _sentences(texts: Iterable[tuple[int, str]]) -> list[_Line]:
 
 
 def _matching(for_: str, said: Sequence[str], others: Sequence[_Line]) -> list[_Line]:
-    """Return the sentences that match the next task, or one of the people's, best: the best of each, then the next."""
+    """Return the sentences that match the next task or a sentence from people, the best match of each first."""
     index = LexicalIndex()
     for text, _ in others:
         index.add((text,))
@@ -229,7 +233,7 @@ def _matching(for_: str, said: Sequence[str], others: Sequence[_Line]) -> list[_
     return [others[place] for place in sorted(ranks, key=lambda place: (ranks[place], place))]
 
 
-def _listed(chosen: Mapping[tuple[int, int], str]) -> Iterator[str]:
-    """Yield a line for each message of which something was chosen, in their order."""
+def _join_lines(chosen: Mapping[tuple[int, int], str]) -> Iterator[str]:
+    """Yield one line for each exchange from which a sentence was chosen, in order."""
     for _, places in groupby(sorted(chosen), key=lambda place: place[0]):
         yield "- " + " ".join(chosen[place] for place in places)

@@ -1,14 +1,16 @@
-"""Compact a history: a summary replaces the older messages, the newer ones stay as they are.
+"""Compact a history: a summary replaces the older messages, and the newer ones stay unchanged.
 
-As with `StableWindow`, the same history is compacted at the same positions in every call and every process, whatever
-the summaries say, because a fixed number of tokens is reserved for them.
+As with `StableWindow`, the same history is compacted at the same positions in every call and every process. The text
+of the summaries has no influence on the positions, because a fixed number of tokens is reserved for a summary.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
@@ -34,9 +36,9 @@ if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker
     from ctxguard.stores import Store
 
-_UNLIMITED: Final = 1 << 40  # a budget that nothing exceeds
+_UNLIMITED: Final = 1 << 40  # a budget that no history exceeds
 _EXCEEDED: Final = (
-    "a history is %d tokens over its limit: pins, the last exchange and a summary need more than it allows"
+    "a history is %d tokens over its limit: pins, the last exchange and a summary need more; raise max_tokens"
 )
 _log = logging.getLogger("ctxguard.compaction")
 
@@ -47,14 +49,14 @@ class CompactionResult(BaseModel):
     """The result of a compaction.
 
     Attributes:
-        original_messages: number of messages before.
-        compacted_messages: number of messages after, including the summary.
-        original_tokens: tokens before.
-        compacted_tokens: tokens after.
-        summary: the text that replaces the removed messages.
-        fallback: True if no summary could be made, so that the text is the beginning and end of the transcript.
-        excess: tokens by which the compacted history exceeds `max_tokens`, because pins, the last exchange and a
-            summary need more; else 0.
+        original_messages: Number of messages before the compaction.
+        compacted_messages: Number of messages after the compaction, including the summary.
+        original_tokens: Number of tokens before the compaction.
+        compacted_tokens: Number of tokens after the compaction.
+        summary: The text that replaces the removed messages.
+        fallback: Whether no summary could be made, so that `summary` is the head and tail of the transcript.
+        excess: Number of tokens by which the compacted history exceeds `max_tokens`, because pins, the last exchange,
+            and a summary need more; else 0.
     """
 
     original_messages: int
@@ -69,49 +71,52 @@ class CompactionResult(BaseModel):
 OnCompaction: TypeAlias = Callable[[CompactionResult], "Awaitable[None] | None"]
 
 
-def _asked(summarizer: Summarizer | str | None) -> Summarizer | None:
+def _summarizer_of(summarizer: Summarizer | str | None) -> Summarizer | None:
     if isinstance(summarizer, str):
         return model_summarizer(summarizer)
     if summarizer is not None and not callable(summarizer):
         raise ConfigError(
-            f"summarizer is a function from a prompt to a summary or the name of a model, not "
-            f"{type(summarizer).__name__}; of a model make "
-            "one by pydantic_ai_summarizer, langchain_summarizer or openai_summarizer",
+            f"summarizer must be a function or the name of a model, not {type(summarizer).__name__}; "
+            "make one of a model with pydantic_ai_summarizer, langchain_summarizer, or openai_summarizer",
             setting="summarizer",
         )
     return summarizer
 
 
 class HistoryCompactor(OfOneProcess, FollowedStage):
-    """Replace old exchanges by a summary when a history grows too long. Works as a stage and on its own.
+    """Replaces old exchanges with a summary when a history grows too long, as a stage or on its own.
 
-    System, task, pins, the latest messages, the last exchange and the user message that opened its turn are not
-    summarized as long as they fit. If they do not, they are summarized in this order: the message that opened the turn,
-    the task, the older of the latest messages. System, pins and the last exchange always stay; if they exceed the
-    limit, this is logged and stated in the result. In a chain with a budget, the last user message and the latest
-    messages stay as well, because its checks require them. A compaction summarizes the exchanges removed since the last
-    one together with the last summary. Summaries are stored under a hash of the content they replace: after a restart,
-    or in another worker, none is paid for twice. If none can be made, the beginning and end of the transcript are used
-    instead, with a marker that counts the tokens removed.
+    System messages, the task, pins, the latest messages, the last exchange, and the user message that opened its turn
+    are not summarized if they fit. If they do not fit, they are summarized in this order: the user message that
+    opened the turn, the task, and the older of the latest messages. System messages, pins, and the last exchange
+    always stay; if they alone exceed the limit, this is logged, and the result says so. In a chain with a budget, the
+    last user message and the latest messages stay as well, because the checks of the chain require them.
+
+    A compaction summarizes the previous summary together with the exchanges removed since then. Summaries are stored
+    under a hash of the content that they replace, so none is paid for again after a restart or in another worker. If no
+    summary can be made, the head and tail of the transcript are used, with a marker that says how many tokens are
+    missing.
 
     Args:
-        config: the token counts at which to compact, and down to which; None means the configuration file's. In a chain
-            with a smaller budget both shrink in proportion.
-        summarizer: takes a prompt and returns a summary; sync, or async if the call is. The name of a model, such as
-            `openai:gpt-5-mini`, is called through PydanticAI or LangChain. None always uses beginning and end.
-        on_compaction: called with the result of every new compaction; sync or async; errors in it are logged.
-        store: where summaries are stored; None means in the memory of this process.
-        instructions: the beginning of the summarizer's prompt.
-        rules: what is masked in the summarizer's input if no masking stage ran before; None means
+        config: The number of tokens above which to compact, and the target of a compaction; None means the settings of
+            the configuration file. In a chain with a smaller budget, both shrink in proportion.
+        summarizer: Function that takes a prompt and returns a summary. It may be async in async calls. A string such as
+            `openai:gpt-5-mini` names a model, which is called through PydanticAI or LangChain. None always uses the
+            head and tail of the transcript.
+        on_compaction: Function that is called with the result of every new compaction, sync or async. Its errors are
+            logged.
+        store: Store for the summaries; None keeps them in the memory of this process.
+        instructions: The beginning of the summarizer's prompt.
+        rules: Detectors for masking the summarizer's input if no masking stage ran before; None means
             `ctxguard.pii.STANDARD`.
-        timeout: seconds that one request may take; None means no limit.
-        max_input: tokens that the summarizer accepts in one request; longer texts are summarized part by part.
-        max_failures: failures in a row after which the next 10 requests to the summarizer are skipped.
-        keep_recent: number of latest messages that stay, when used on its own.
-        counter: as for `ctxguard.tokens.find_counter`, when used on its own.
+        timeout: Maximum duration of one request, in seconds; None means no limit.
+        max_input: Maximum number of tokens in one request; longer transcripts are summarized in parts.
+        max_failures: Number of failures in a row after which the next 10 requests to the summarizer are skipped.
+        keep_recent: Number of latest messages that stay, if the compactor is not used in a chain.
+        counter: The token counter, as for `ctxguard.tokens.find_counter`, if the compactor is not used in a chain.
 
     Raises:
-        ConfigError: a setting is out of range, or not a configuration, a summarizer, or an open store.
+        ConfigError: If a setting is out of range, or is not a configuration, a summarizer, or an open store.
     """
 
     name = "HistoryCompactor"
@@ -139,44 +144,46 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         self.config = instance(chosen, CompactionConfig, "config")
         self.keep_recent = keep_recent
         self.summaries = Summaries(
-            _asked(summarizer),
+            _summarizer_of(summarizer),
             MemoryStore(max_bytes=64_000_000) if store is None else opened(store),
             instructions,
             timeout,
             max_input,
             Breaker(max_failures),
         )
-        self._summarizing = _Summarizing(self.summaries, rules, on_compaction)
+        self._shared = _Shared(self.summaries, rules, on_compaction)
         self._counter = ArtifactCounter(find_counter(counter))
 
     def begin(self, draft: Draft, /) -> Follower:
         """Return the follower that compacts one conversation."""
-        return _Compacting(
-            self._summarizing, CompactionPlan(draft, self.config, keeps_latest=draft.budget != _UNLIMITED)
-        )
+        plan = CompactionPlan(draft, self.config, keeps_latest=draft.budget != _UNLIMITED)
+        return _Compacting(self._shared, plan)
 
     def needs_compaction(self, messages: Sequence[object]) -> bool:
-        """Return whether a history, of artifacts or of any adapter's messages, is over `max_tokens`."""
+        """Return whether a history has more than `max_tokens` tokens.
+
+        The history consists of artifacts, or of messages that an installed adapter knows.
+        """
         return self.count_tokens(messages) > self.config.max_tokens
 
     def count_tokens(self, messages: Sequence[object]) -> int:
-        """Return the tokens of a history, of artifacts or of any adapter's messages."""
+        """Return the number of tokens in a history of artifacts, or of messages that an installed adapter knows."""
         return self._counter.artifacts(read_native(messages)[1])
 
     async def compact(self, messages: Native) -> Native:
-        """Return the history, compacted if necessary, in its own format. The input is not changed.
+        """Return the history, compacted if necessary, in the format of `messages`, which is not changed.
 
-        Messages that stay are the same objects, unmasked; the summary is made from masked text.
+        Messages that stay are the same objects, unmasked. The summary is made from masked text.
 
         Raises:
-            AdapterError: no installed adapter knows the format.
+            AdapterError: If no installed adapter knows the format.
         """
         adapter, artifacts = read_native(messages)
         result = await with_adapter_stages(self.as_stabilizer(), adapter).astabilize(artifacts)
         return cast("Native", write_native(adapter, messages, result.artifacts))
 
     def as_stabilizer(self) -> Stabilizer:
-        """Return a stabilizer that repairs and compacts, without a budget of its own, for use with any adapter."""
+        """Return a stabilizer without a budget that repairs and compacts a history, for use with any adapter."""
         from ctxguard.stages import RepairExchanges
 
         return Stabilizer(
@@ -191,7 +198,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         """Return a PydanticAI history processor: `Agent(model, capabilities=[ProcessHistory(processor)])`.
 
         Raises:
-            ImportError: PydanticAI is not installed.
+            ImportError: If PydanticAI is not installed.
         """
         with extra("pydantic-ai", "the history processor needs PydanticAI"):
             package = import_module("ctxguard_pydantic_ai")
@@ -199,135 +206,111 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         return processor
 
 
-class _Summarizing:
-    """The shared state of one compactor's conversations: its summaries, its mask, and the compactions it reported."""
+@dataclass(frozen=True)
+class _Shared:
+    """What the conversations of one compactor share: `reported` has the keys of compactions that were reported."""
 
-    def __init__(
-        self, summaries: Summaries, rules: Detector | Sequence[Detector] | None, on_compaction: OnCompaction | None
-    ) -> None:
-        self.summaries = summaries
-        self._rules = rules
-        self._masker: Masker | None = None
-        self._on_compaction = on_compaction
-        self._told: TextCache[bool] = TextCache()
+    summaries: Summaries
+    rules: Detector | Sequence[Detector] | None
+    on_compaction: OnCompaction | None
+    reported: TextCache[bool] = field(default_factory=TextCache)
 
-    def mask_of(self, draft: Draft) -> Callable[[str], str]:
-        """Return the function that masks texts for the summarizer: the stages before this one, or rules of its own."""
-        if draft.masks:
-            return draft.mask
-        if self._masker is None:
-            from ctxguard.pii import STANDARD, Masker
+    @cached_property
+    def masker(self) -> Masker:
+        """The masker for the summarizer's input where no masking stage ran before; loading its rules takes time."""
+        from ctxguard.pii import STANDARD, Masker
 
-            self._masker = Masker(STANDARD if self._rules is None else self._rules)
-        return self._masker.session().text
-
-    def summary(
-        self, plan: CompactionPlan, keys: Sequence[str], mask: Callable[[str], str]
-    ) -> Generator[Ask, object, str | None]:
-        """Return the summary of all removed exchanges, made if it is not known; None if the fallback is used."""
-        if self.summaries.given_up(keys[-1]):
-            return None
-        known = yield from self.summaries.known(keys[-1])
-        return known if known is not None else (yield from self._made(plan, keys, mask))
-
-    def known_summary(self, key: str) -> Generator[Ask, object, str | None]:
-        """Return an existing summary; None if there is none, or if a dry run may not look it up."""
-        try:
-            return (yield from self.summaries.known(key))
-        except SummarizerError:
-            return None
-
-    def _made(
-        self, plan: CompactionPlan, keys: Sequence[str], mask: Callable[[str], str]
-    ) -> Generator[Ask, object, str | None]:
-        """Summarize the exchanges removed since the last cut, or all of them if the last summary is unknown."""
-        earlier = (yield from self.summaries.known(keys[-2])) if len(keys) > 1 else None
-        pieces = plan.pieces(mask, since=0 if earlier is None else len(keys) - 1)
-        if earlier is not None:
-            pieces = [f"Summary of what came before:\n{mask(earlier)}", *pieces]
-        return (yield from self.summaries.make(keys[-1], pieces, plan.draft.counter.text, mask))
-
-    def tell(self, key: str, told: CompactionResult) -> Generator[Ask, object, None]:
-        """Report a compaction to the listener, once."""
-        if self._on_compaction is None or self._told.get(key):
-            return
-        try:
-            yield Ask(self._on_compaction, (told,))
-        except Exception as error:  # noqa: BLE001 - a listener cannot break the call
-            _log.warning("on_compaction failed: %s: %s", type(error).__name__, error)
-        self._told.put(key, value=True)
+        return Masker(STANDARD if self.rules is None else self.rules)
 
 
 class _Compacting:
-    """Compact one conversation."""
+    """Compacts one conversation."""
 
-    def __init__(self, summarizing: _Summarizing, plan: CompactionPlan) -> None:
-        self._summarizing = summarizing
+    def __init__(self, shared: _Shared, plan: CompactionPlan) -> None:
+        self._shared = shared
         self._plan = plan
         self._shown: tuple[object, Artifact | None] = (None, None)
 
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
+    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - the signature of a follower
         """Take in the artifacts that are new in the draft."""
         self._plan.take(artifacts)
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft, or a generator that requests the summary."""
+        """Return the draft if nothing is to be compacted, else a generator that requests the summary."""
         if self._plan.limit < draft.budget and not draft.dry and (excess := self._plan.excess) > 0:
             _log.warning(_EXCEEDED, excess)
-        return self._compacted(draft) if self._plan.cuts else draft
+        return self._compact(draft) if self._plan.state.cuts else draft
 
-    def _compacted(self, draft: Draft) -> Generator[Ask, object, Draft]:
-        shared, plan = self._summarizing, self._plan
-        keys = plan.keys(shared.summaries.instructions)
-        mask = shared.mask_of(draft)
+    def _compact(self, draft: Draft) -> Generator[Ask, object, Draft]:
+        plan, summaries = self._plan, self._shared.summaries
+        keys = plan.keys(summaries.instructions)
+        mask = draft.mask if draft.masks else self._shared.masker.session().text
         if draft.dry:
-            summary = yield from shared.known_summary(keys[-1])
-            return plan.result(draft, self._message(draft, summary, keys[-1], mask))
-        summary = self._shorter(draft, (yield from shared.summary(plan, keys, mask)), mask)
+            known = None
+            with suppress(SummarizerError):  # a dry run may not be allowed to access the store
+                known = yield from summaries.known(keys[-1])
+            return plan.result(draft, self._message(draft, known, keys[-1], mask))
+        summary = yield from self._summary(keys, mask)
         message = self._message(draft, summary, keys[-1], mask)
         result = plan.result(draft, message, fallback=summary is None)
-        told = _told(draft, result, message, fallback=summary is None)
-        yield from shared.tell(keys[-1], told.model_copy(update={"excess": max(0, result.tokens - plan.limit)}))
+        yield from self._report(keys[-1], draft, result, message, fallback=summary is None)
         return result
 
-    def _shorter(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> str | None:
-        """Return the summary if it is shorter than the text that it replaces, else None."""
-        if summary is None:
+    def _summary(self, keys: Sequence[str], mask: Callable[[str], str]) -> Generator[Ask, object, str | None]:
+        """Return the summary of all removed exchanges, which is made if it is unknown; None if that is impossible.
+
+        It is made from the previous summary and the exchanges removed since then, if that summary is known.
+        """
+        plan, summaries = self._plan, self._shared.summaries
+        if summaries.given_up(keys[-1]):
             return None
-        count = draft.counter.text
-        tokens = count(summary)
-        if tokens < self._plan.allowance // 2 or tokens < count("\n\n".join(self._plan.pieces(mask))):
-            return summary
-        _log.warning("a summary of %d tokens is not shorter than what it replaces; head and tail are kept", tokens)
-        return None
+        known = yield from summaries.known(keys[-1])
+        if known is not None:
+            return known
+        earlier = (yield from summaries.known(keys[-2])) if len(keys) > 1 else None
+        pieces = plan.pieces(mask, since=0 if earlier is None else len(keys) - 1)
+        if earlier is not None:
+            pieces = [f"Summary of what came before:\n{mask(earlier)}", *pieces]
+        return (yield from summaries.make(keys[-1], pieces, plan.draft.counter.text, mask))
 
     def _message(self, draft: Draft, summary: str | None, key: str, mask: Callable[[str], str]) -> Artifact:
-        """Return the message with the summary: the same object as long as its text is the same."""
+        """Return the message with the summary, which is the same object as before if its text is the same."""
         made_from = (key, summary, draft.masks)
         known, message = self._shown
         if message is None or known != made_from:
-            message = replace(self._written(draft, summary, mask), id=f"summary {key}")
+            message = replace(self._write(draft, summary, mask), id=f"summary {key}")
             self._shown = (made_from, message)
         return message
 
-    def _written(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> Artifact:
-        """Write that message; without a summary, from the beginning and end of the transcript."""
-        count, allowance = draft.counter.text, self._plan.allowance
+    def _write(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> Artifact:
+        """Return a new message with the summary, or with the head and tail of the transcript if there is none."""
+        count, allowance = draft.counter.text, self._plan.state.allowance
         available = allowance - draft.counter.artifact(Artifact(Kind.USER, write_record(SUMMARY, "")))
         text = "\n\n".join(self._plan.pieces(mask)) if summary is None else summary
         while True:
             shown = write_record(SUMMARY, mask(head_and_tail(text, available, count) if available > 0 else ""))
             if available <= 0 or count(shown) <= allowance - MESSAGE_TOKENS:
                 return Artifact(Kind.USER, shown)
-            available -= max(1, available // 8)  # masking joined text can make it longer
+            available -= max(1, available // 8)  # masking the joined text can make it longer
 
-
-def _told(draft: Draft, result: Draft, message: Artifact, *, fallback: bool) -> CompactionResult:
-    return CompactionResult(
-        original_messages=len(draft.artifacts),
-        compacted_messages=len(result.artifacts),
-        original_tokens=draft.tokens,
-        compacted_tokens=result.tokens,
-        summary=leading_records(message.text)[0].body.strip(),
-        fallback=fallback,
-    )
+    def _report(
+        self, key: str, draft: Draft, result: Draft, message: Artifact, *, fallback: bool
+    ) -> Generator[Ask, object, None]:
+        """Call `on_compaction`, once for each compaction."""
+        shared = self._shared
+        if shared.on_compaction is None or shared.reported.get(key):
+            return
+        report = CompactionResult(
+            original_messages=len(draft.artifacts),
+            compacted_messages=len(result.artifacts),
+            original_tokens=draft.tokens,
+            compacted_tokens=result.tokens,
+            summary=leading_records(message.text)[0].body.strip(),
+            fallback=fallback,
+            excess=max(0, result.tokens - self._plan.limit),
+        )
+        try:
+            yield Ask(shared.on_compaction, (report,))
+        except Exception as error:  # noqa: BLE001 - a listener must not break the call
+            _log.warning("on_compaction failed: %s: %s", type(error).__name__, error)
+        shared.reported.put(key, value=True)

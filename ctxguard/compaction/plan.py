@@ -1,4 +1,7 @@
-"""Decide at which positions a history is compacted: the same in every call and every process."""
+"""Decide at which positions a history is compacted, so that they are the same in every call and every process.
+
+A position is the number of an exchange, as `ctxguard.history` counts them.
+"""
 
 from __future__ import annotations
 
@@ -15,30 +18,30 @@ from ctxguard.config import CompactionConfig
 from ctxguard.draft import Draft
 from ctxguard.history import RECALLED, SUMMARY, History, record_title, write_record
 
-_SUMMARY_SHARE: Final = 3  # a third of the target is reserved for the summary, and
-_LEAST_SUMMARY: Final = 400  # tokens at least, if the target allows
+_SUMMARY_SHARE: Final = 3  # one third of the target is reserved for the summary
+_LEAST_SUMMARY: Final = 400  # minimum tokens reserved for the summary, if the target has as many
 _MOST_SUMMARY: Final = 4_000
-"""A summary gets a third of the target, at most 4,000 tokens, or more if the messages that stay leave
-more of the target; with a small target it gets all that the latest messages leave."""
+"""Maximum tokens reserved for the summary. It may use more if the messages that stay leave more of the target."""
 _LEAST_TEXT: Final = 64
-"""Tokens of text without which a summary is not worth its heading."""
+"""Minimum tokens of text that make a summary worth its heading."""
 _SHORTEST: Final = 8
-"""The same where otherwise nothing could be cut: a few words, or none."""
+"""The same minimum where otherwise nothing could be removed."""
 _LEAST_GAIN: Final = 10
-"""A cut frees at least one part in this many of the limit, or it waits."""
-_OLDER: Final = "older than what stays verbatim"
-_FALLBACK: Final = f"{_OLDER}; no summary was to be had, the transcript's head and tail stand in"
+"""A cut is postponed if it would free less than this part of the limit: a tenth."""
+_OLDER: Final = "older than the messages that stay"
+_FALLBACK: Final = f"{_OLDER}; no summary could be made, so the head and tail of the transcript replace it"
 
 
 @dataclass(frozen=True, slots=True)
 class _Compaction:
-    """What one compaction removes.
+    """Which exchanges one compaction removes.
 
     Attributes:
-        begin: number of the first exchange that stays.
-        gives_up: how many protected items are summarized for lack of tokens: 1 is the user message that opened the
-            turn, 2 also the task, and higher numbers also the older of the latest messages.
-        keeps_opener: whether that user message stays nevertheless, because it is the last one.
+        begin: Number of the first exchange that stays.
+        gives_up: Number of protected items that are summarized because they do not fit: 1 means the user message that
+            opened the turn, 2 also the task, and higher numbers also the older of the latest messages.
+        keeps_opener: Whether the user message that opened the turn stays despite `gives_up`, because it is the last
+            user message.
     """
 
     begin: int = 0
@@ -48,15 +51,15 @@ class _Compaction:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A plan after a number of exchanges.
+    """The state of a plan after a number of exchanges.
 
     Attributes:
-        seen: number of exchanges taken in.
-        cuts: the cuts so far.
-        fixed: tokens so far that are never summarized.
-        authority: number of system and task artifacts counted in it.
-        tokens: tokens of all other exchanges since the last cut.
-        allowance: tokens reserved for the summary of the last cut, counted whether it uses them or not.
+        seen: Number of exchanges taken in.
+        cuts: The compactions so far, oldest first.
+        fixed: Number of tokens in artifacts that are never summarized.
+        authority: Number of system and task artifacts that `fixed` includes.
+        tokens: Number of tokens in all other exchanges since the last cut.
+        allowance: Number of tokens reserved for the summary of the last cut, whether the summary uses them or not.
     """
 
     seen: int = 0
@@ -72,15 +75,18 @@ class _State:
 
 
 class CompactionPlan:
-    """Decide at which exchanges one conversation is compacted: the same in every call and every process.
+    """Decides at which exchanges one conversation is compacted.
 
-    A budget below the limits of `config` shrinks them in proportion.
+    If the budget is below `max_tokens`, both numbers of `config` shrink in proportion.
 
     Args:
-        draft: provides the settings.
-        config: the token counts at which to compact, and down to which.
-        keeps_latest: whether the last user message and the latest messages are never summarized, as in a chain with a
+        draft: A draft with the settings of the conversation.
+        config: The number of tokens above which to compact, and the target of a compaction.
+        keeps_latest: Whether the last user message and the latest messages are never summarized, as in a chain with a
             budget, whose checks require them.
+
+    Attributes:
+        state: The state after all exchanges taken in so far.
     """
 
     def __init__(self, draft: Draft, config: CompactionConfig, *, keeps_latest: bool) -> None:
@@ -89,38 +95,28 @@ class CompactionPlan:
         self.history = History(draft.counter.artifact)
         self.limit = min(config.max_tokens, draft.budget)
         self._target = config.target_tokens * self.limit // config.max_tokens
-        self._settled = self._state = _State()
+        self._settled = self.state = _State()
         self._heading = draft.counter.artifact(Artifact(Kind.USER, write_record(SUMMARY, "")))
         self._least = self._heading + _LEAST_TEXT
         self._task: int | None = None
         self._keys: dict[tuple[int, _Compaction], str] = {}
 
     def take(self, artifacts: Sequence[Artifact]) -> None:
-        """Take in new artifacts. The last exchange may still grow, so it is decided again each time."""
+        """Take in new artifacts. The last exchange may still grow, so the decision on it is made anew each time."""
         self.history.extend(artifacts)
         if self._task is None and self.draft.keep_task:
             self._task = self.history.task(self.limit)
         while self._settled.seen < len(self.history) - 1:
-            self._settled = self._taken(self._settled)
-        self._state = self._taken(self._settled) if len(self.history) else self._settled
-
-    @property
-    def cuts(self) -> tuple[_Compaction, ...]:
-        """The cuts, oldest first; empty if there is none."""
-        return self._state.cuts
+            self._settled = self._advance(self._settled)
+        self.state = self._advance(self._settled) if len(self.history) else self._settled
 
     @property
     def excess(self) -> int:
-        """Tokens by which pins, the last exchange and a summary exceed the limit; 0 or less if they do not."""
-        return self._total(self._state) - self.limit
+        """Number of tokens by which the compacted history exceeds the limit; 0 or less if it does not."""
+        return self._total(self.state) - self.limit
 
-    @property
-    def allowance(self) -> int:
-        """Tokens reserved for the summary, counted whether it uses them or not."""
-        return self._state.allowance
-
-    def _taken(self, state: _State) -> _State:
-        """Return the state with one more exchange in it, cut if it does not fit."""
+    def _advance(self, state: _State) -> _State:
+        """Return the state after one more exchange, with a new cut if the history does not fit."""
         number, history = state.seen, self.history
         unit = history.spans[number]
         authority = bisect_left(history.authority, unit.start)
@@ -131,20 +127,20 @@ class CompactionPlan:
             seen=number + 1,
             authority=authority,
             fixed=fixed + unit.tokens * stays,
-            tokens=state.tokens + self._counted(number) * (not stays),
+            tokens=state.tokens + self._tokens_of(number) * (not stays),
         )
         return self._cut(state, number) if self._total(state) > self.limit else state
 
     def _stays(self, number: int, gives_up: int = 0) -> bool:
         return (number == self._task and gives_up < 2) or self.history.spans[number].is_pinned
 
-    def _counted(self, number: int) -> int:
-        """Return the tokens of an exchange; recalled messages have their own share of the budget."""
+    def _tokens_of(self, number: int) -> int:
+        """Return the number of tokens in an exchange, 0 for recalled messages, which have a budget of their own."""
         is_recalled = record_title(self.history.artifacts[self.history.start(number)]) == RECALLED
         return 0 if is_recalled else self.history.spans[number].tokens
 
     def _anchor(self, cut: _Compaction) -> int | None:
-        """Return the user message that opened the context's first turn, if it is kept from before the beginning."""
+        """Return the number of the message that opened the first turn, if it stays although it precedes `begin`."""
         gives_up = cut.gives_up and not cut.keeps_opener
         if gives_up or cut.begin == 0 or self.history.spans[cut.begin].has_user_role:
             return None
@@ -152,7 +148,7 @@ class CompactionPlan:
         return None if opener is None or self._stays(opener, cut.gives_up) else opener
 
     def _cut_at(self, begin: int, gives_up: int, number: int) -> _Compaction:
-        """Return a cut that is made when there are exchanges up to `number`."""
+        """Return the cut at `begin` if `number` is the last exchange so far."""
         opener = self.history.opener(begin)
         return _Compaction(begin, gives_up, self._keeps_latest and opener == self.history.last_asked(number + 1))
 
@@ -160,23 +156,23 @@ class CompactionPlan:
         return self._staying(state, state.cut, state.tokens) + state.allowance
 
     def _staying(self, state: _State, cut: _Compaction, tokens: int) -> int:
-        """Return the tokens of everything but the summary."""
+        """Return the number of tokens that stay after a cut, without the summary."""
         anchor = self._anchor(cut)
         opening = 0 if anchor is None else self.history.spans[anchor].tokens
-        return self.draft.overhead + state.fixed + tokens + opening - self._freed(state, cut)
+        return self.draft.overhead + state.fixed + tokens + opening - self._freed_tokens(state, cut)
 
-    def _freed(self, state: _State, cut: _Compaction) -> int:
-        """Return the tokens of the task if this cut removes it: until then they count among the fixed ones."""
+    def _freed_tokens(self, state: _State, cut: _Compaction) -> int:
+        """Return the number of tokens in the task if this cut is the first that removes it, else 0."""
         task, last = self._task, state.cut
         if task is None or task >= cut.begin or cut.gives_up < 2 or (last.gives_up > 1 and task < last.begin):
             return 0
         return 0 if self._stays(task, cut.gives_up) else self.history.spans[task].tokens
 
     def _cut(self, state: _State, number: int) -> _State:
-        """Remove the oldest exchanges; if the limit cannot be met otherwise, summarize protected items one by one."""
-        come = bisect_left(self.history.messages, number + 1)
-        kept = max(1, min(self.draft.keep_recent, come))
-        # protected items may be kept again at a later cut, except for the task, whose tokens are no longer counted
+        """Return the state with a cut that meets the limit; if necessary, protected items are given up one by one."""
+        arrived = bisect_left(self.history.messages, number + 1)
+        kept = max(1, min(self.draft.keep_recent, arrived))
+        # A later cut may keep protected items again, except for the task, whose tokens are no longer counted.
         last = 2 if self._keeps_latest else kept + 1
         for gives_up in range(2 if state.cut.gives_up > 1 else 0, last + 1):
             cut = self._cut_to(state, number, gives_up, self._heading + _SHORTEST if gives_up == last else self._least)
@@ -185,18 +181,22 @@ class CompactionPlan:
         return state if self._total(cut) >= self._total(state) else cut
 
     def _cut_to(self, state: _State, number: int, gives_up: int, least: int) -> _State:
-        """Remove the oldest exchanges down to the target, but not the latest messages, if that saves enough."""
+        """Return the state with a cut that removes the oldest exchanges, or `state` if that frees too little.
+
+        The cut removes exchanges until the target is met, but not the latest messages. `least` is the minimum number of
+        tokens for the summary.
+        """
         keep, messages = self.draft.keep_recent - max(0, gives_up - 2), self.history.messages
-        come = bisect_left(messages, number + 1)
-        if come < keep:
+        arrived = bisect_left(messages, number + 1)
+        if arrived < keep:
             return state
-        end = min(number, messages[come - keep]) if keep > 0 else number
+        end = min(number, messages[arrived - keep]) if keep > 0 else number
         begin, tokens = state.cut.begin, state.tokens
         usual = min(max(self._target // _SUMMARY_SHARE, min(self._target, _LEAST_SUMMARY)), _MOST_SUMMARY)
         while (
             begin < end and self._staying(state, self._cut_at(begin, gives_up, number), tokens) + usual > self._target
         ):
-            tokens -= 0 if self._stays(begin) else self._counted(begin)
+            tokens -= 0 if self._stays(begin) else self._tokens_of(begin)
             begin += 1
         cut = self._cut_at(begin, gives_up, number)
         staying = self._staying(state, cut, tokens)
@@ -205,12 +205,13 @@ class CompactionPlan:
         is_worth_it = gain >= self.limit // _LEAST_GAIN or (gain > 0 and staying + allowance <= self.limit)
         if begin == state.cut.begin or allowance < least or not is_worth_it:
             return state
-        fixed = state.fixed - self._freed(state, cut)
+        fixed = state.fixed - self._freed_tokens(state, cut)
         return replace(state, cuts=(*state.cuts, cut), fixed=fixed, tokens=tokens, allowance=allowance)
 
     def _left(self, number: int) -> list[int]:
-        """Return the exchanges removed at a cut, counted from 1, including those that the cut before it had kept."""
-        cut, earlier = self.cuts[number - 1], self.cuts[number - 2] if number > 1 else _Compaction()
+        """Return the exchanges that a cut (1 is the first) removed, including those that the previous cut had kept."""
+        cuts = self.state.cuts
+        cut, earlier = cuts[number - 1], cuts[number - 2] if number > 1 else _Compaction()
         anchor = self._anchor(cut)
         kept = (self._anchor(earlier), self._task if earlier.gives_up < 2 else None)
         numbers = {n for n in kept if n is not None and n < earlier.begin}
@@ -218,14 +219,14 @@ class CompactionPlan:
         return sorted(n for n in numbers if not self._stays(n, cut.gives_up) and n != anchor)
 
     def pieces(self, mask: Callable[[str], str], *, since: int = 0) -> list[str]:
-        """Return the masked transcript of the exchanges removed after the first `since` cuts, one text each."""
-        numbers = sorted(n for cut in range(since, len(self.cuts)) for n in self._left(cut + 1))
+        """Return a masked transcript of each exchange that was removed after the first `since` cuts."""
+        numbers = sorted(n for cut in range(since, len(self.state.cuts)) for n in self._left(cut + 1))
         return [mask(transcript(self.history.members(n))) for n in numbers]
 
     def keys(self, instructions: str) -> list[str]:
-        """Return for each cut the key of the content that its summary replaces, as it is in the draft."""
+        """Return a key for each cut: a hash of the instructions and of all text that the summary replaces."""
         known, keys = self._keys, [instructions]
-        for number, cut in enumerate(self.cuts, 1):
+        for number, cut in enumerate(self.state.cuts, 1):
             if (number, cut) not in known:
                 left = (transcript(self.history.members(n)) for n in self._left(number))
                 known[number, cut] = key_of(keys[-1], *left)
@@ -233,8 +234,8 @@ class CompactionPlan:
         return keys[1:]
 
     def result(self, draft: Draft, summary: Artifact, *, fallback: bool = False) -> Draft:
-        """Return the draft with the summary in place of the removed exchanges; the report names a fallback."""
-        history, cut, begin = self.history, self.cuts[-1], self.cuts[-1].begin
+        """Return the draft with the summary in place of the removed exchanges. With `fallback`, the report says so."""
+        history, cut, begin = self.history, self.state.cut, self.state.cut.begin
         anchor = self._anchor(cut)
         place = history.start(begin if anchor is None else anchor)
         before = sorted(self._kept_before(begin, {anchor, self._task if cut.gives_up < 2 else None}))
@@ -244,7 +245,7 @@ class CompactionPlan:
         return draft.revise(artifacts, action="summarised", reason=_FALLBACK if fallback else _OLDER)
 
     def _kept_before(self, begin: int, also: set[int | None]) -> Iterable[int]:
-        """Yield the positions before the beginning that are kept."""
+        """Yield the positions before exchange `begin` that stay: system, task, pins, and the exchanges in `also`."""
         history = self.history
         numbers = {*history.pinned[: bisect_left(history.pinned, begin)]}
         numbers.update(n for n in also if n is not None and n < begin)

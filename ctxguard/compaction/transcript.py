@@ -1,4 +1,4 @@
-"""The input of a summarizer: any history as a transcript, in chunks; and the fallback without a summarizer."""
+"""Write any history as a transcript for a summarizer, split it into chunks, and shorten it without a summarizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctxguard.artifacts import Artifact
 
 
 def transcript(artifacts: Iterable[Artifact]) -> str:
-    """Return artifacts as a readable text: who said what, how each tool was called, and what it returned."""
+    """Return a transcript: who wrote what, how each tool was called, and what it returned."""
     return "\n\n".join(line for artifact in artifacts for line in _lines(artifact))
 
 
@@ -25,21 +25,21 @@ def _lines(artifact: Artifact) -> Iterator[str]:
 
 
 def chunked(pieces: Sequence[str], max_tokens: int, count: Callable[[str], int]) -> list[str]:
-    """Return the pieces joined into chunks of at most `max_tokens`; nothing is left out.
+    """Join pieces into chunks of at most `max_tokens` tokens without leaving anything out.
 
-    A piece above the limit is cut, at a line break if possible.
+    A piece above the limit is split, at line breaks if possible.
     """
     chunks: list[str] = []
-    held: list[str] = []
+    chunk: list[str] = []
     taken = 0
     for piece in (part for whole in pieces for part in _split(whole, max_tokens, count)):
         tokens = count(piece) + 2
-        if held and taken + tokens > max_tokens:
-            chunks.append("\n\n".join(held))
-            held, taken = [], 0
-        held.append(piece)
+        if chunk and taken + tokens > max_tokens:
+            chunks.append("\n\n".join(chunk))
+            chunk, taken = [], 0
+        chunk.append(piece)
         taken += tokens
-    return [*chunks, "\n\n".join(held)] if held else chunks
+    return [*chunks, "\n\n".join(chunk)] if chunk else chunks
 
 
 def _split(piece: str, max_tokens: int, count: Callable[[str], int]) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _split(piece: str, max_tokens: int, count: Callable[[str], int]) -> Iterator
 
 
 def _fitting(text: str, max_tokens: int, count: Callable[[str], int]) -> int:
-    """Return how many characters from the start fit, at least one."""
+    """Return how many characters from the start of a text have at most `max_tokens` tokens, at least 1."""
     size = min(len(text), 4 * max_tokens)
     while size > 1 and (tokens := count(text[:size])) > max_tokens:
         size = max(1, min(size - 1, size * max_tokens // tokens))
@@ -62,9 +62,9 @@ def _fitting(text: str, max_tokens: int, count: Callable[[str], int]) -> int:
 
 
 def head_and_tail(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
-    """Return a text shortened to `max_tokens`: its start, its end, and between them how many tokens were removed.
+    """Shorten a text to its start and its end, with the number of removed tokens between them.
 
-    The text is empty if not even the marker fits.
+    The result has at most `max_tokens` tokens. It is empty if not even the marker fits.
     """
     total = count(text)
     if total <= max_tokens:
@@ -85,10 +85,10 @@ def _marker(tokens: int) -> str:
 
 
 def read_native(messages: Sequence[object]) -> tuple[Adapter[object] | None, list[Artifact]]:
-    """Return the adapter that knows these messages (None for artifacts) and the artifacts.
+    """Return the adapter that knows some messages, or None if they are artifacts, and the messages as artifacts.
 
     Raises:
-        AdapterError: no installed adapter knows them.
+        AdapterError: If no installed adapter knows the messages.
     """
     if all(isinstance(message, Artifact) for message in messages):
         return None, cast("list[Artifact]", list(messages))
@@ -99,5 +99,5 @@ def read_native(messages: Sequence[object]) -> tuple[Adapter[object] | None, lis
 def write_native(
     adapter: Adapter[object] | None, messages: Sequence[object], artifacts: list[Artifact]
 ) -> Sequence[object]:
-    """Return artifacts in the format of the original history."""
+    """Return artifacts in the format of `messages`, as `adapter` writes it; without an adapter, unchanged."""
     return artifacts if adapter is None else cast("Sequence[object]", adapter.write(messages, artifacts))

@@ -1,4 +1,4 @@
-"""Helpers of the documents that work without the rest of the library, and every name of the documents."""
+"""The names of the requirements documents in one place, and the helpers that only these documents describe."""
 
 from ctxguard.settings import names_in_stub
 

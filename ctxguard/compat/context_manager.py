@@ -1,9 +1,9 @@
-"""Manage the context of an agent by one configuration: a strategy, then compression, with metrics."""
+"""The context manager of the requirements document: one configuration for strategy, compression, and metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ctxguard.adapting.adapter import with_adapter_stages
 from ctxguard.artifacts import Artifact
@@ -19,6 +19,7 @@ from ctxguard.stages.message_compressor import MessageCompressor
 from ctxguard.stages.window_settings import WINDOW_SETTINGS
 from ctxguard.strategies import CheckpointManager, IntelligentPruner, PruningRules, SlidingWindow
 from ctxguard.strategies.checkpoints import phase_rules, state_of
+from ctxguard.strategies.keep import UNLIMITED
 from ctxguard.strategies.sliding_window import ERRORS, FIRST_INSTRUCTIONS, SCREENSHOTS, STATE_CHANGES, PreservationRule
 
 if TYPE_CHECKING:
@@ -28,33 +29,34 @@ if TYPE_CHECKING:
 
 __all__ = ["ContextManager"]
 
-_UNLIMITED: Final = 1 << 40  # a budget that nothing exceeds
+
 Native = TypeVar("Native", bound=Sequence[object])
 
 
 class ContextManager:
-    """Process the messages of an agent before each call: strategy, compression, masking, metrics.
+    """Masks and shortens the messages of an agent before each model call, by a strategy of the configuration.
 
-    `sliding_window` keeps the latest messages and those that a preservation rule matches; `checkpoint` begins after the
-    last completed phase; `hybrid` does both and prunes the least important of the older messages. If the configuration
-    sets a budget (`stabilizer.budget`), the result fits it.
+    The strategy `sliding_window` keeps the latest messages and those that a preservation rule matches. `checkpoint`
+    keeps the messages since the last completed phase. `hybrid` does the same, and then drops the least important
+    messages of those older than `window_size`. If the configuration sets a budget (`stabilizer.budget`), the result
+    fits into it.
 
     Args:
-        config: see `ContextConfig`; None means the defaults.
-        rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
-        store: where checkpoints are stored; None means in the memory of this process.
-        session: the name under which they are stored.
+        config: The configuration; None means the defaults.
+        rules: The detectors of personal data; None means `ctxguard.pii.STANDARD`.
+        store: The store for checkpoints; None means the memory of this process.
+        session: Name under which the checkpoints are stored.
 
     Attributes:
-        window: the sliding window.
-        compressor: compresses single messages.
-        checkpoints: creates and stores checkpoints.
-        pruner: scores the messages older than the window.
-        metrics: totals of the savings.
-        report: the report on the latest call; None before the first.
+        window: The sliding window.
+        compressor: The compressor of single messages.
+        checkpoints: The manager that creates and stores checkpoints.
+        pruner: The stage that drops the least important messages older than `window_size`.
+        metrics: The metrics of all calls.
+        report: The report on the latest call, or None before the first call.
 
     Raises:
-        ConfigError: `config` is not a `ContextConfig`, or its budget is a share of the window.
+        ConfigError: If `config` is not a `ContextConfig`, or its budget is a share of the model's context window.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class ContextManager:
         session: str = "default",
     ) -> None:
         self.config = config = ContextConfig() if config is None else instance(config, ContextConfig, "config")
-        preserve = _preserved(config)
+        preserve = _preservation_rules(config)
         self.window = SlidingWindow(config.window_size, rules=preserve, every=1)
         self.compressor = MessageCompressor(
             config.compression_level,
@@ -94,19 +96,19 @@ class ContextManager:
         self.report: Report | None = None
         self._phase: str | None = None
         self._recorded: set[str] = set()
-        self._stabilizer = self._built(rules)
+        self._stabilizer = self._build_stabilizer(rules)
 
     async def process_messages(self, messages: Native, current_phase: str | None = None) -> Native:
-        """Return the messages to send, in their original format. The input is not changed.
+        """Return the messages to send, in the format of the input. The input is not changed.
 
         Args:
-            messages: the whole history: artifacts, or messages of an installed adapter.
-            current_phase: the current phase; if it differs from that of the previous call, the previous phase is
-                completed and gets its checkpoint.
+            messages: The whole history: artifacts, or messages of an installed adapter.
+            current_phase: Name of the current phase. If it differs from that of the previous call, the previous phase
+                is completed, and a checkpoint is created for it. None means that the phase is unchanged.
 
         Raises:
-            AdapterError: no installed adapter knows the messages.
-            BudgetExceededError: the configuration sets a budget and the mandatory messages do not fit.
+            AdapterError: If no installed adapter knows the messages.
+            BudgetExceededError: If the configuration sets a budget and the mandatory messages do not fit.
         """
         if not self.config.enabled or not messages:
             return messages
@@ -116,7 +118,7 @@ class ContextManager:
         self._record(result.report, artifacts)
         return cast("Native", write_native(adapter, messages, result.artifacts))
 
-    def _built(self, rules: Detector | Sequence[Detector] | None) -> Stabilizer:
+    def _build_stabilizer(self, rules: Detector | Sequence[Detector] | None) -> Stabilizer:
         config = self.config.stabilizer
         if isinstance(config.budget, str):
             raise ConfigError(
@@ -129,7 +131,7 @@ class ContextManager:
             window = config.model_dump(include=set(WINDOW_SETTINGS))
             chain.append(StableWindow(**window))
         return Stabilizer(
-            _UNLIMITED if config.budget is None else config.budget,
+            UNLIMITED if config.budget is None else config.budget,
             stages=[*chain, OrderByAuthority()],
             keep_recent=config.keep_recent,
             provider=config.provider,
@@ -144,7 +146,7 @@ class ContextManager:
         return [self.checkpoints] if self.config.strategy == "checkpoint" else [self.checkpoints, self.pruner]
 
     def _enter(self, phase: str | None, artifacts: Sequence[Artifact]) -> None:
-        """Record the current phase; the previous one is completed and gets its checkpoint."""
+        """Note the current phase. If it is a new one, create a checkpoint for the previous phase."""
         if phase is None or phase == self._phase:
             return
         over, self._phase = self._phase, phase
@@ -157,9 +159,6 @@ class ContextManager:
         self.report = report
         self.metrics.record_input_size(report.tokens_before)
         self.metrics.record_output_size(report.tokens_after)
-        self.metrics.record_run(
-            report.tokens_before, report.tokens_after, self.config.strategy, report.tokens_by_kind()
-        )
         if report.changed:
             self.metrics.record_compression(report.tokens_before, report.tokens_after, self.config.strategy)
         found = report.details.get(self.checkpoints.name)
@@ -173,7 +172,7 @@ class ContextManager:
                 self.metrics.record_checkpoint(phase)
 
 
-def _preserved(config: ContextConfig) -> tuple[PreservationRule, ...]:
+def _preservation_rules(config: ContextConfig) -> tuple[PreservationRule, ...]:
     errors = (ERRORS,) if config.preserve_errors else ()
     screenshots = (SCREENSHOTS,) if config.preserve_screenshots else ()
     return (FIRST_INSTRUCTIONS, *errors, STATE_CHANGES, *screenshots)

@@ -1,8 +1,8 @@
-"""How many tokens context management saves, over a conversation or a process.
+"""Metrics of how many tokens context management saves, over a conversation or a process.
 
-The numbers are kept here, and also go to OpenTelemetry if the application has set up metrics: counters
-`ctxguard.input.tokens`, `ctxguard.output.tokens`, `ctxguard.compressions` and `ctxguard.checkpoints`, and a histogram
-`ctxguard.compression.ratio` of output to input. OpenTelemetry is never imported here.
+If the application has set up OpenTelemetry metrics, the figures are also exported: as the counters
+`ctxguard.input.tokens`, `ctxguard.output.tokens`, `ctxguard.compressions`, and `ctxguard.checkpoints`, and as the
+histogram `ctxguard.compression.ratio` (output tokens divided by input tokens). This module never imports OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -29,21 +29,27 @@ __all__ = [
     "ContextMetrics",
     "EmptySummary",
     "MetricsSummary",
-    "RunEvent",
     "Size",
 ]
 
 Size: TypeAlias = int | Iterable[object]
-"""Tokens, or what to count them in: artifacts, or the messages of any installed adapter."""
+"""A number of tokens, or the messages in which to count them: artifacts, or messages of any installed adapter."""
 
-EVENTS_KEPT: Final = 1_000  # of each kind, so that memory is bounded
+EVENTS_KEPT: Final = 1_000
+"""Maximum number of events of each kind that are kept, so that memory is bounded."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionEvent:
-    """One compression of a context, with its time in UTC and its strategy.
+    """One compression of a context.
 
-    `reduction_percent` is the share of the input that was saved; below 0 if it grew, 0 for an empty input.
+    Attributes:
+        timestamp: Time of the compression, in UTC.
+        input_tokens: Number of tokens before the compression.
+        output_tokens: Number of tokens after the compression.
+        reduction_percent: Percentage of the input tokens that was saved; negative if the context grew, 0 for an empty
+            input.
+        strategy: Name of the strategy.
     """
 
     timestamp: datetime
@@ -54,42 +60,28 @@ class CompressionEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class RunEvent:
-    """One call of `ContextManager.process_messages`, with its time in UTC and its strategy.
-
-    `tokens_by_kind` holds the tokens before and after, by kind (`system`, `user`, `assistant`, `tool`).
-    """
-
-    timestamp: datetime
-    input_tokens: int
-    output_tokens: int
-    strategy: str
-    tokens_by_kind: Mapping[str, tuple[int, int]]
-
-    @property
-    def compression_ratio(self) -> float:
-        """Ratio of output to input tokens: 1 means unchanged, 0.4 that 60% were saved; 1 for an empty input."""
-        return self.output_tokens / self.input_tokens if self.input_tokens else 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class CheckpointEvent:
-    """The creation of a phase's checkpoint, with its time in UTC."""
+    """The creation of a checkpoint.
+
+    Attributes:
+        timestamp: Time of the creation, in UTC.
+        phase: Name of the completed phase.
+    """
 
     timestamp: datetime
     phase: str
 
 
 class MetricsSummary(TypedDict):
-    """The totals of the compressions.
+    """The totals of all compressions.
 
     Attributes:
-        total_input_tokens: tokens of the inputs.
-        total_output_tokens: tokens of the outputs.
-        total_reduction: percent of all input tokens that were saved.
-        compression_count: number of compressions.
-        average_reduction: mean of the reductions of the compressions, in percent.
-        checkpoint_count: number of checkpoints.
+        total_input_tokens: Number of tokens before the compressions.
+        total_output_tokens: Number of tokens after the compressions.
+        total_reduction: Percentage of all input tokens that was saved.
+        compression_count: Number of compressions.
+        average_reduction: Mean of the compressions' `reduction_percent`.
+        checkpoint_count: Number of checkpoints.
     """
 
     total_input_tokens: int
@@ -101,24 +93,25 @@ class MetricsSummary(TypedDict):
 
 
 class EmptySummary(TypedDict):
-    """The summary if nothing was compressed.
+    """The summary if no compression was recorded.
 
     Attributes:
-        status: a sentence to that effect.
+        status: A message that says so.
     """
 
     status: Literal["no compression events"]
 
 
 class ContextMetrics:
-    """Track the savings of context management; thread-safe, in bounded memory.
+    """Tracks how many tokens context management saves. Thread-safe.
 
-    Sums are exact over the whole lifetime; of the single events the latest 1,000 of each kind are kept.
+    Totals include everything that was ever recorded. Of the events, only the latest 1,000 of each kind are kept.
 
     Args:
-        counter: counts messages that are recorded instead of a number: a name, a `TokenCounter` or a function.
-        meter: the OpenTelemetry meter to export by; None means that of the application's provider, if it has one.
-        clock: returns the current time.
+        counter: The token counter for messages that are recorded instead of a number: a name, a `TokenCounter`, or a
+            function.
+        meter: The OpenTelemetry meter for the export. None means a meter of the application's provider, if it has one.
+        clock: Function that returns the current time.
     """
 
     def __init__(
@@ -133,25 +126,19 @@ class ContextMetrics:
         self._sums = Metrics(meter)
         self._lock = Lock()
         self._reductions = 0.0
-        self._runs: deque[RunEvent] = deque(maxlen=EVENTS_KEPT)
+
         self._compressions: deque[CompressionEvent] = deque(maxlen=EVENTS_KEPT)
         self._checkpoints: deque[CheckpointEvent] = deque(maxlen=EVENTS_KEPT)
 
     @property
     def total_input_tokens(self) -> int:
-        """Tokens of every input that was recorded."""
+        """Number of tokens of all recorded inputs."""
         return self._sums.get("input.tokens")
 
     @property
     def total_output_tokens(self) -> int:
-        """Tokens of every output that was recorded."""
+        """Number of tokens of all recorded outputs."""
         return self._sums.get("output.tokens")
-
-    @property
-    def runs(self) -> tuple[RunEvent, ...]:
-        """The latest runs, oldest first."""
-        with self._lock:
-            return tuple(self._runs)
 
     @property
     def compression_events(self) -> tuple[CompressionEvent, ...]:
@@ -169,36 +156,29 @@ class ContextMetrics:
         """Record the size of an input.
 
         Args:
-            messages: the number of tokens, or the messages to count: artifacts, or messages of any installed adapter.
-                Dicts are counted as `ctxguard.estimate_tokens` does.
+            messages: The number of tokens, or the messages in which to count them: artifacts, or messages of any
+                installed adapter. Dicts are counted as by `ctxguard.estimate_tokens`.
 
         Raises:
-            ConfigError: the number is below 0.
-            AdapterError: no installed adapter knows the messages.
+            ConfigError: If the number is below 0.
+            AdapterError: If no installed adapter knows the messages.
         """
         self._sums.add("input.tokens", self._tokens(messages))
 
     def record_output_size(self, messages: Size) -> None:
-        """Record the size of an output, see `record_input_size`."""
+        """Record the size of an output. Takes the arguments of `record_input_size`."""
         self._sums.add("output.tokens", self._tokens(messages))
 
-    def record_run(
-        self, input_size: int, output_size: int, strategy: str, by_kind: Mapping[str, tuple[int, int]]
-    ) -> None:
-        """Record a run: its tokens before and after, in total and by kind of message, and the strategy.
-
-        Raises:
-            ConfigError: a size is below 0.
-        """
-        event = RunEvent(self._clock(), self._tokens(input_size), self._tokens(output_size), strategy, dict(by_kind))
-        with self._lock:
-            self._runs.append(event)
-
     def record_compression(self, input_size: int, output_size: int, strategy: str) -> None:
-        """Record that a strategy made a context smaller, by its tokens before and after.
+        """Record that a strategy compressed a context.
+
+        Args:
+            input_size: Number of tokens before the compression.
+            output_size: Number of tokens after the compression.
+            strategy: Name of the strategy.
 
         Raises:
-            ConfigError: a size is below 0.
+            ConfigError: If a size is below 0.
         """
         before, after = self._tokens(input_size), self._tokens(output_size)
         event = CompressionEvent(self._clock(), before, after, _reduction(before, after), strategy)
@@ -212,14 +192,14 @@ class ContextMetrics:
             export("compression.ratio", after / before, labels, meter=self._sums.meter)
 
     def record_checkpoint(self, phase: str = "") -> None:
-        """Record that the checkpoint of a phase was made."""
+        """Record that a checkpoint was created for a phase."""
         event = CheckpointEvent(self._clock(), phase)
         with self._lock:
             self._checkpoints.append(event)
         self._sums.add("checkpoints", **{"ctxguard.phase": phase})
 
     def get_summary(self) -> MetricsSummary | EmptySummary:
-        """Return the totals of the compressions and checkpoints; a status alone if nothing was compressed."""
+        """Return the totals of compressions and checkpoints, or only a status if no compression was recorded."""
         compressions, before, after = map(self._sums.get, ("compressions", "before", "after"))
         if not compressions:
             return {"status": "no compression events"}

@@ -1,4 +1,4 @@
-"""Two small helpers for managing a history by hand: nothing is automatic, and no input is changed."""
+"""Two helpers for managing a message history by hand. Nothing is automatic, and no input is changed."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from ctxguard.settings import whole_number
 from ctxguard.tokens import TokenCounter, find_counter
 from ctxguard.tokens.counters import encoding_of
 
-MESSAGE_TOKENS = 4  # framing per message, role included (OpenAI's cookbook)
-CONVERSATION_TOKENS = 2  # framing per conversation
-CHARS_PER_TOKEN = 4  # a common estimate for English
+MESSAGE_TOKENS = 4  # framing of each message (from OpenAI's cookbook)
+CONVERSATION_TOKENS = 2  # framing of the whole conversation
+CHARS_PER_TOKEN = 4  # a common estimate for English text
 
 Message = TypeVar("Message", bound=Mapping[str, object])
 
 
 def estimate_tokens(messages: Sequence[Mapping[str, object]], model: str = "gpt-3.5-turbo") -> int:
-    """Return the approximate number of tokens of a list of OpenAI messages.
+    """Return the approximate number of tokens in a list of OpenAI messages.
 
-    If the model's tokenizer is installed: 4 tokens a message, 1 for its role, the tokens of every text in it (texts in
-    content parts and tool calls too), 2 for the conversation. Without it: a token for every 4 characters. Keep 10 to
-    20% free when you compare it with a limit; other families than GPT count differently.
+    If the model's tokenizer is installed, the estimate is 4 tokens for each message, 1 for its role, the tokens of
+    every string in it (including those in content parts and tool calls), and 2 for the conversation. Otherwise, it is
+    one token for every 4 characters. Leave a margin of 10% to 20% when you compare the estimate with a limit, because
+    other model families count differently.
 
     Args:
-        messages: dicts with `role`, `content` and whatever else; not changed.
-        model: name of the model, to choose the vocabulary.
+        messages: Dicts with `role`, `content`, and any other keys. They are not changed.
+        model: Name of the model, which determines the tokenizer.
 
     Raises:
-        HistoryError: `messages` is not a list of dicts.
-        ConfigError: `model` is not a string.
+        HistoryError: If `messages` is not a list of dicts.
+        ConfigError: If `model` is not a string.
     """
     _require_messages(messages)
     counter = _counter(model)
@@ -45,6 +46,7 @@ def estimate_tokens(messages: Sequence[Mapping[str, object]], model: str = "gpt-
 
 
 def _counter(model: str) -> TokenCounter | None:
+    """Return the counter of a model, or None if its tokenizer is unknown or not installed."""
     encoding = encoding_of(model)
     with suppress(TokenizerError):
         return None if encoding is None else find_counter(encoding)
@@ -60,7 +62,10 @@ def _require_messages(messages: object) -> None:
 
 
 def _texts(message: object) -> Iterator[str]:
-    """Yield every string in a message, however deeply nested; a container that contains itself is entered once."""
+    """Yield every string in a message, however deeply it is nested, without recursion.
+
+    A container that contains itself is not entered again.
+    """
     entered: list[int] = [0]
     stack = [iter((message,))]
     while stack:
@@ -77,18 +82,18 @@ def _texts(message: object) -> Iterator[str]:
 
 
 def truncate_messages(messages: Sequence[Message], keep: int = 10, preserve_system: bool = True) -> list[Message]:  # noqa: FBT001, FBT002 - the documented signature
-    """Return the latest `keep` messages, with the system message in front of them.
+    """Return the system message and the latest `keep` messages.
 
-    It does not look at tool calls, so a result may lose its call. `Stabilizer` keeps pairs together.
+    Tool calls are not considered, so a tool result may lose its call. `Stabilizer` keeps calls and results together.
 
     Args:
-        messages: dicts with `role`; not changed.
-        keep: how many of the latest messages to keep, 0 or more.
-        preserve_system: keep the first message, too, if it is a system message.
+        messages: Dicts with the key `role`. They are not changed.
+        keep: Number of latest messages to keep, at least 0.
+        preserve_system: Whether to keep the first message as well if it is a system message.
 
     Raises:
-        HistoryError: `messages` is not a list of dicts.
-        ConfigError: `keep` is not a whole number, 0 or more.
+        HistoryError: If `messages` is not a list of dicts.
+        ConfigError: If `keep` is not a whole number of at least 0.
     """
     _require_messages(messages)
     whole_number(keep, "keep", unit="messages")

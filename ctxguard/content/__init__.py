@@ -1,4 +1,4 @@
-"""Bounded views of texts: by type, within a hard token limit. The names of `ctxguard.files` are here as well."""
+"""Views of texts and files within a hard token limit. The package also exports the names of `ctxguard.files`."""
 
 from ctxguard.settings import names_in_stub
 

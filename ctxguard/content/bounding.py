@@ -1,10 +1,10 @@
-"""Shorten a text to a hard token limit, in the way that suits its type, counting long texts as rarely as possible."""
+"""Shorten a text to a hard token limit in the way that suits its type, counting long texts as rarely as possible."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from importlib import import_module
+from dataclasses import dataclass, replace
+from pkgutil import resolve_name
 from typing import Final
 
 from ctxguard.content.detection import detect
@@ -21,49 +21,47 @@ from ctxguard.content.views import (
 )
 
 _STEPS = 7  # attempts to fit a view; three usually suffice
-_FULL_ENOUGH = 0.93  # share of the limit from which on no fuller view is searched
+_FULL_ENOUGH = 0.93  # a view that uses this share of the limit is accepted without trying a fuller one
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredText:
-    """The known facts about a text's tokens.
+    """How many tokens a text has.
 
     Attributes:
-        tokens: tokens of the text, or an extrapolation from its start.
-        exact: whether the whole text was counted.
-        over: whether the text has more tokens than the limit.
-        ratio: characters a token.
+        tokens: Number of tokens in the text, or an extrapolation from its start.
+        ratio: Average number of characters per token.
+        exact: Whether the whole text was counted.
     """
 
     tokens: int
     ratio: float
-    exact: bool = field(kw_only=True)
-    over: bool = field(kw_only=True)
+    exact: bool
 
 
-def measure(text: str, max_tokens: int | None, count: Count) -> MeasuredText:
-    """Compare a text with a limit; a text far above it is counted only in part.
+def measure(text: str, max_tokens: int, count: Count) -> MeasuredText:
+    """Count the tokens in a text, but of a text far above a limit only those at its start.
 
-    The start of a text never has noticeably more tokens than the whole (cutting splits one token), so if the start is
-    well over the limit, so is the whole. The starts grow fourfold, so less than twice the text is counted in total.
+    The start of a text never has noticeably more tokens than the whole, because a cut splits only one token. So a text
+    whose start is well over the limit is over the limit, too. Each start is four times as long as the one before, so
+    less than twice the text's length is counted in total.
     """
-    length = 0 if max_tokens is None else max(2048, 12 * max_tokens)
-    while max_tokens is not None and length < len(text) // 2:
+    length = max(2048, 12 * max_tokens)
+    while length < len(text) // 2:
         tokens = count(text[:length])
         if tokens > max_tokens * 1.25 + 32:
-            return MeasuredText(round(tokens * len(text) / length), length / tokens, exact=False, over=True)
+            return MeasuredText(round(tokens * len(text) / length), length / tokens, exact=False)
         length *= 4
     tokens = count(text)
-    over = max_tokens is not None and tokens > max_tokens
-    return MeasuredText(tokens, len(text) / max(1, tokens), exact=True, over=over)
+    return MeasuredText(tokens, len(text) / max(1, tokens), exact=True)
 
 
 def fit(processor: Processor, max_tokens: int, count: Count, ratio: float) -> View:
-    """Return the fullest view found that has at most `max_tokens` tokens.
+    """Return the longest view found that has at most `max_tokens` tokens.
 
-    Views of one processor cost about the same per character, so proportional guesses from `ratio` characters a token
-    converge in two or three steps; if they do not, the interval is halved. If no view fits, the processor's fallbacks
-    are tried, and finally the empty text.
+    The views of one processor have about the same number of characters per token, so guesses in proportion, beginning
+    with `ratio` characters per token, converge in two or three steps; if they do not, the interval is halved. If no
+    view fits, the processor's fallbacks are tried, and finally the empty text.
     """
     best, low, high = None, 0, None
     available = int(max_tokens * ratio)
@@ -74,7 +72,7 @@ def fit(processor: Processor, max_tokens: int, count: Count, ratio: float) -> Vi
             if best is not None and view.text == best.text:
                 break
             if best is None or len(view.text) > len(best.text):
-                best = _counted(view, tokens)
+                best = _with_tokens(view, tokens)
             if not view.cut or tokens >= max_tokens * _FULL_ENOUGH or step >= _STEPS // 2 + 1:
                 break
             low = available
@@ -97,27 +95,28 @@ def _smallest(processor: Processor, max_tokens: int, count: Count) -> View:
     smallest = processor.view(0)
     texts = (smallest.text, *processor.fallbacks())
     text = next((text for text in texts if count(text) <= max_tokens), "")
-    return _counted(replace(smallest, text=text, cut=True), count(text))
+    return _with_tokens(replace(smallest, text=text, cut=True), count(text))
 
 
-def _counted(view: View, tokens: int) -> View:
+def _with_tokens(view: View, tokens: int) -> View:
     return replace(view, info=replace(view.info, truncated=view.cut, tokens_shown=tokens))
 
 
 _AMPLE: Final = 4
-"""Length of a view without a token limit, as a multiple of the text: aliases in YAML may be expanded."""
+"""Length of a view without a token limit, as a multiple of the text's length: aliases in YAML may be expanded."""
 _PROCESSORS: Final = {
-    FileType.CODE: ("code", "CodeProcessor"),
-    FileType.CONSOLE: ("log", "LogProcessor"),
-    FileType.CSV: ("table", "read_table"),
-    FileType.HTML: ("html_text", "HtmlProcessor"),
-    FileType.JSON: ("json_tree", "JsonProcessor"),
-    FileType.JSONL: ("json_lines", "JsonLinesProcessor"),
-    FileType.LOG: ("log", "LogProcessor"),
-    FileType.SNAPSHOT: ("snapshot", "SnapshotProcessor"),
-    FileType.XML: ("xml_tree", "XmlProcessor"),
-    FileType.YAML: ("yaml_tree", "YamlProcessor"),
+    FileType.CODE: "code:CodeProcessor",
+    FileType.CONSOLE: "log:LogProcessor",
+    FileType.CSV: "table:read_table",
+    FileType.HTML: "html_text:HtmlProcessor",
+    FileType.JSON: "json_tree:JsonProcessor",
+    FileType.JSONL: "json_lines:JsonLinesProcessor",
+    FileType.LOG: "log:LogProcessor",
+    FileType.SNAPSHOT: "snapshot:SnapshotProcessor",
+    FileType.XML: "xml_tree:XmlProcessor",
+    FileType.YAML: "yaml_tree:YamlProcessor",
 }
+"""The processor of each type, imported when it is first needed; other types are shown as text."""
 
 
 def bound(
@@ -136,16 +135,16 @@ def bound(
     give the same view, and bounding a view again changes nothing.
 
     Args:
-        text: the text to show.
-        max_tokens: tokens the view may have, at least 1.
-        count: counts the tokens of a text.
-        file_type: type of the text; None means that it is detected.
-        handle: name under which the whole can be recalled; the marker names it.
-        limits: further limits for a view of a text over the token limit.
-        by: who shortens it, if not the reader of the view; the marker says so.
+        text: The text to show.
+        max_tokens: Maximum number of tokens in the view, at least 1.
+        count: Function that returns the number of tokens in a string.
+        file_type: Type of the text; None means that it is detected.
+        handle: Name under which the whole text can be recalled; the marker names it.
+        limits: Further limits on the parts of the view. They do not apply to a text within the token limit.
+        by: Name of the program that shortens the text, for the marker; empty if the reader of the view asked for it.
     """
     measured = measure(text, max_tokens, count)
-    if not measured.over:
+    if measured.tokens <= max_tokens:
         info = TruncationInfo(tokens_shown=measured.tokens, tokens_total=measured.tokens)
         return Bounded(text, info, file_type or detect(text))
     source = Source(text, handle=handle, by=by)
@@ -161,9 +160,10 @@ def show(
     limits: Limits = NO_LIMITS,
     measured: MeasuredText | None = None,
 ) -> Bounded:
-    """Return a view of a source within a token limit and the limits of its type.
+    """Return a view of a source within a token limit and within `limits`.
 
-    A source that cannot be read as `file_type` is shown as text, and `info.note` says so.
+    A source that cannot be read as `file_type` is shown as text, and `info.note` says why. `measured` is the result of
+    `measure` for the source's text, if the caller has it.
     """
     known = measure(source.text, max_tokens, count) if measured is None else measured
     processor, remark = _processor_for(source, file_type, limits)
@@ -182,17 +182,17 @@ def show(
 
 
 def _view(processor: Processor, source: Source, known: MeasuredText, max_tokens: int, count: Count) -> View:
-    """Return the view within the processor's own limits if that fits, else within the tokens as well."""
-    if not known.over and source.gap is None:
+    """Return the view that only the processor's `Limits` shorten, if it fits; else one within the tokens as well."""
+    if known.tokens <= max_tokens and source.gap is None:
         view = processor.view(_AMPLE * len(source.text) + 1000)
         tokens = count(view.text) if view.cut else known.tokens
         if tokens <= max_tokens:
-            return replace(view, info=replace(view.info, truncated=view.cut, tokens_shown=tokens))
+            return _with_tokens(view, tokens)
     return fit(processor, max_tokens, count, known.ratio)
 
 
 def _processor_for(source: Source, file_type: FileType, limits: Limits) -> tuple[Processor, str]:
-    """Return the processor that can read a source, or the text processor and the reason."""
+    """Return the processor for a type and an empty string, or the text processor and why the other cannot be used."""
     try:
         return _processor(file_type)(source, limits), ""
     except ImportError as error:
@@ -203,6 +203,6 @@ def _processor_for(source: Source, file_type: FileType, limits: Limits) -> tuple
 
 
 def _processor(file_type: FileType) -> Callable[[Source, Limits], Processor]:
-    module, name = _PROCESSORS.get(file_type, ("text", "TextProcessor"))
-    found: Callable[[Source, Limits], Processor] = getattr(import_module(f"ctxguard.content.processors.{module}"), name)
-    return found
+    name = _PROCESSORS.get(file_type, "text:TextProcessor")
+    processor: Callable[[Source, Limits], Processor] = resolve_name(f"ctxguard.content.processors.{name}")
+    return processor

@@ -1,4 +1,4 @@
-"""Detect the type of a text."""
+"""Detect the type of a text from its first characters and lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from ctxguard.content.views import FileType
 
-_LOOK = 16_384  # characters that are examined, so that detection takes constant time
+_SAMPLE = 16_384  # characters that are examined, so that detection takes constant time
 _STAMP = re.compile(
     r"^\W{0,4}(?:<\d+>\d? ?)?(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d"
     r"|\d{2,4}[-/]\d\d?[-/]\d{2,4}|\d\d:\d\d:\d\d|\d{10}[. ]|time=|ts=)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}"
@@ -45,30 +45,31 @@ _MARKDOWN = re.compile(r"^(?:#{1,6} \S|```|[-*] \S|\d+\. \S|\|.*\|$|> )")
 
 
 def detect(text: str) -> FileType:
-    """Return the type of a text: one that can be shown by its structure, else `text`.
+    """Return the type of a text, or `FileType.TEXT` if it has no known structure.
 
-    Only the first 16,384 characters are examined; nothing is parsed to the end. If a processor cannot read the detected
-    type, the text processor is used.
+    Only the first 16,384 characters and, to recognize a log, the last 4,096 are examined. The text is not parsed, so it
+    may turn out not to be valid for the type.
     """
-    start = text[:_LOOK].lstrip("\ufeff \t\r\n")
+    start = text[:_SAMPLE].lstrip("\ufeff \t\r\n")
     if start[:1] in ("{", "["):
-        return _bracketed(start)
+        return _detect_bracketed(start)
     if start[:1] == "<" and re.match(r"<[!?A-Za-z]", start):
-        return _tagged(start)
+        return _detect_markup(start)
     lines = [line for line in start.splitlines() if line.strip()]
-    if len(text) > _LOOK:
+    if len(text) > _SAMPLE:
         lines = lines[:-1]
-        start += "\n" + text[-_LOOK // 4 :]
+        start += "\n" + text[-_SAMPLE // 4 :]
     return _by_lines(lines[:200], start)
 
 
-def _bracketed(start: str) -> FileType:
+def _detect_bracketed(start: str) -> FileType:
     lines = [line.strip() for line in start.splitlines() if line.strip()]
     if _share(lines[:50], _CONSOLE) > 0.5:
         return FileType.CONSOLE
     if re.match(r"\[\d+\]\s*[<\w]", start) and _share(lines[:200], _SNAPSHOT) > 0.3:
         return FileType.SNAPSHOT
-    if re.match(r"\[\s*(?:[\[{\"\]\d\-]|true|false|null)", start) and not _is_stamp(start):
+    is_stamp = re.match(r"\[\d[^\],\[]*[-/:][^\],\[]*\]?", start) is not None  # a time in brackets
+    if not is_stamp and re.match(r"\[\s*(?:[\[{\"\]\d\-]|true|false|null)", start):
         return FileType.JSON
     if start[0] == "[":
         return _by_lines(lines[:200], start)
@@ -77,11 +78,7 @@ def _bracketed(start: str) -> FileType:
     return FileType.JSON if re.match(r'\{\s*["}]', start) else _by_lines(lines[:200], start)
 
 
-def _is_stamp(start: str) -> bool:
-    return re.match(r"\[\d[^\],\[]*[-/:][^\],\[]*\]?", start) is not None
-
-
-def _tagged(start: str) -> FileType:
+def _detect_markup(start: str) -> FileType:
     if re.match(r"(?is)<!doctype html|<html|(?:<!--.*?-->\s*)?<!doctype html", start) or re.search(
         r"(?i)<(?:body|head)\b", start[:4000]
     ):
@@ -102,7 +99,7 @@ def _share(lines: list[str], pattern: re.Pattern[str]) -> float:
 
 
 def _is_table(lines: list[str]) -> bool:
-    """Return whether lines are a table: three or more, with equally many of one separator and at least two fields."""
+    """Return whether at least three lines are a table, whose rows have the same number of separators."""
     if len(lines) < 3:
         return False
     bare = [re.sub(r'"(?:[^"]|"")*"', "", line[:2000]) if '"' in line else line[:2000] for line in lines[:40]]
@@ -116,7 +113,7 @@ def _is_table(lines: list[str]) -> bool:
 
 
 def _is_pairs(lines: list[str], separator: str) -> bool:
-    """Return whether lines are a two-column table, not prose: one separator each, no space after it, short cells."""
+    """Return whether lines are a table of two columns, not prose: short, with one separator and no space after it."""
     return all(
         line.count(separator) == 1 and len(line) <= 200 and f"{separator} " not in line and not line.endswith(".")
         for line in lines
@@ -124,14 +121,10 @@ def _is_pairs(lines: list[str], separator: str) -> bool:
 
 
 def _is_yaml(lines: list[str]) -> bool:
-    """Return whether lines are YAML: two keys or more, and at the margin only keys, items, comments, and marks."""
+    """Return whether lines are YAML: two keys or more, and no line without indentation that YAML does not allow."""
     keys = sum(1 for line in lines if _KEY.match(line))
     margin = [line for line in lines if not line[0].isspace()]
     return keys >= 2 and all(map(_AT_MARGIN.match, margin))
-
-
-def _is_markdown(lines: list[str], start: str) -> bool:
-    return _share(lines, _MARKDOWN) > 0.3 or start.startswith("# ")
 
 
 def _is_log(lines: list[str], start: str) -> bool:
@@ -147,6 +140,6 @@ _TESTS: Final[tuple[tuple[FileType, Callable[[list[str], str], bool]], ...]] = (
     (FileType.CSV, lambda lines, _: _is_table(lines)),
     (FileType.CODE, lambda lines, _: _share(lines, _CODE) > 0.25),
     (FileType.YAML, lambda lines, _: _is_yaml(lines)),
-    (FileType.MARKDOWN, _is_markdown),
+    (FileType.MARKDOWN, lambda lines, start: _share(lines, _MARKDOWN) > 0.3 or start.startswith("# ")),
 )
-"""In this order: a log may look like a table, a table like YAML."""
+"""The tests, in this order because a log may look like a table and a table may look like YAML."""

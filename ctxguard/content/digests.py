@@ -1,4 +1,4 @@
-"""Describe a text in a few tokens: its type and size, how it ended, and its most distinctive names and numbers."""
+"""Describe a text in a few tokens: its size, how it ended, and its most distinctive names and numbers."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ctxguard.content.outcomes import clipped, last_error, summary_of_tests
 from ctxguard.content.views import Count, FileType, Source
 
 _NAMES: Final = 64
-"""Names of a text that a digest may choose from."""
+"""Number of names in a text that a digest chooses from."""
 _PIECES: Final = 1 / 3
-"""Share of a digest for what is specific to the type; the rest is for names."""
+"""Share of a digest for test results and errors, or for the beginning of the text; the rest is for names."""
 _LEAST_BEGINNING: Final = 16
-"""Fewer characters of the beginning of a text are not informative."""
+"""Minimum number of characters at which the beginning of a text is informative."""
 _LARGE: Final = 16_384
-"""Characters of YAML of which only the beginning is read."""
-_LINE: Final = 120  # characters of a line in a digest
-_SHORT: Final = 60  # characters of a value that a digest contains, from its beginning
+"""Length in characters above which only the beginning of YAML is read."""
+_LINE: Final = 120  # maximum characters of a line in a digest
+_SHORT: Final = 60  # maximum characters of a value in a digest
 _LOGS: Final = (FileType.CONSOLE, FileType.LOG, FileType.TEXT)
 _FAILING: Final = re.compile(r"^(?:FAILED|ERROR|FAIL:?|not ok)\s+(\S.*)", re.MULTILINE)
 
 
 def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | None = None) -> str:
-    """Return the most distinctive content of a text within `max_tokens`.
+    """Return the most distinctive parts of a text within `max_tokens`.
 
-    That is, of JSON and YAML, values with their keys; of other texts, the failing tests and errors of a log or else the
-    beginning, and then the rarest names and numbers. A text without names is told by its beginning. The limit is hard,
-    the time is linear in the text, and no input raises.
+    For JSON and YAML, these are values with their keys. For a log, they are failing tests and errors, and for other
+    texts the beginning, followed by the rarest names and numbers. If there are no names, only the beginning is
+    returned. The limit is hard, the time is linear in the length of the text, and no text makes it raise an error.
     """
     kind = file_type or detect(text)
     tree = _tree(text, kind)
@@ -49,7 +49,7 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
 
 
 def _tree(text: str, file_type: FileType) -> object:
-    """Return the tree that a text of JSON or YAML holds, the beginning of a long one; None for other texts."""
+    """Return the parsed tree of JSON or YAML, of a long text only the beginning; None for other texts."""
     if file_type is not FileType.YAML:
         return tree_of(text) if file_type is FileType.JSON else None
     from ctxguard.content.processors.yaml_tree import parse_yaml
@@ -60,9 +60,9 @@ def _tree(text: str, file_type: FileType) -> object:
 
 
 def _of_tree(tree: object, max_tokens: int, count: Count) -> list[str]:
-    """Return the size of a list, and values with their keys, in their order, so that what belongs together stays so.
+    """Return the size of a list, and values with their keys in their original order, so that records stay together.
 
-    Ids and other names are chosen before other values, such as a city; each value of a key is told once.
+    Ids and other names are chosen before other values, such as a city; repeated values of a key are left out.
     """
     size = _size_of(tree)
     left = max_tokens - count(f"{size}; ")
@@ -81,18 +81,18 @@ def _of_tree(tree: object, max_tokens: int, count: Count) -> list[str]:
 
 
 def _size_of(tree: object) -> str:
-    """Return of how many items a list is; empty for other trees."""
+    """Return the number of items in a list as text; empty for other trees."""
     from ctxguard.content.processors.tree import MARK
 
     if not isinstance(tree, list):
         return ""
-    # A bounded view says itself of how many it shows some.
+    # In a bounded view, the mark names the number of items in the original.
     marks = [item for item in tree if isinstance(item, str) and item.startswith(MARK)]
     return marks[0].strip(f"{MARK} ") if marks else f"{len(tree)} items"
 
 
 def _values(tree: object) -> Iterator[tuple[str, str, bool]]:
-    """Walk the values of a tree with their keys, and whether they are names; of long texts, names or the beginning."""
+    """Yield each key, its value, and whether that is a name. Of a long string, yield the names or the beginning."""
     for pair in walk(tree):
         key, node = pair
         names = list(names_under([pair]))
@@ -104,7 +104,7 @@ def _values(tree: object) -> Iterator[tuple[str, str, bool]]:
 
 
 def _beginning(text: str, available: int, count: Count) -> str:
-    """Return as much of the beginning of a text as fits, on one line."""
+    """Return as much of the beginning of a text as fits into `available` tokens, on one line."""
     length = 4 * available
     while length >= _LEAST_BEGINNING:
         begins = clipped(text, length)
@@ -115,7 +115,7 @@ def _beginning(text: str, available: int, count: Count) -> str:
 
 
 def _fitting(pieces: Iterable[str], available: int, count: Count) -> tuple[list[str], int]:
-    """Return the pieces that fit, and the tokens that they take."""
+    """Return the pieces that fit into `available` tokens, and the number of tokens that they take."""
     chosen: list[str] = []
     left = available
     for piece in pieces if available > 0 else ():
@@ -127,7 +127,7 @@ def _fitting(pieces: Iterable[str], available: int, count: Count) -> tuple[list[
 
 
 def _names_for(text: str, told: str, available: int, count: Count) -> str:
-    """Return the names that fit and are not in the digest yet."""
+    """Return the rarest names in a text that fit into `available` tokens and are not in `told`."""
     chosen: list[Labeled] = []
     last, left = "", available
     for label, name in labeled_names(text, _NAMES):
@@ -140,7 +140,7 @@ def _names_for(text: str, told: str, available: int, count: Count) -> str:
 
 
 def _held_to(max_tokens: int, pieces: list[str], count: Count) -> str:
-    """Return as many of the pieces as the limit allows: the tokens of a whole are not always the sum of its parts."""
+    """Join as many pieces as the limit allows. A joined text may have more tokens than its parts, so it is counted."""
     while pieces:
         text = "; ".join(pieces)
         if count(text) <= max_tokens:
@@ -165,9 +165,9 @@ def digest_view(
     handle: str | None = None,
     by: str = "",
 ) -> str:
-    """Return a bounded view of a text for limits in which its names are more informative than an excerpt.
+    """Return a digest of a text with a marker, for limits so low that names say more than an excerpt.
 
-    A text that fits is returned as it is.
+    A text that fits is returned unchanged. The parameters are those of `ctxguard.content.bound`.
     """
     total = count(text)
     if total <= max_tokens:

@@ -1,80 +1,82 @@
-"""Find the distinctive strings of a text: the paths, ids, numbers and names that a later step would have to repeat."""
+"""Find the distinctive strings in a text: the paths, ids, numbers, and names that a later step would have to repeat."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 Labeled = tuple[str, str]
-"""The label of a name (`user_id` in `user_id=kb42`; empty if there is none) and the name."""
+"""A label and a name: `("user_id", "kb42")` for `user_id=kb42`. The label is empty if the name has none."""
 
-_HEAD: Final = 49_152  # characters that are searched from the start of a text, and
-_TAIL: Final = 16_384  # from its end, so that the cost of any text is bounded
-_LONGEST: Final = 120  # characters: longer strings are data, not names
+_HEAD: Final = 49_152  # characters that are searched from the start of a text, so that the cost is bounded
+_TAIL: Final = 16_384  # characters that are searched from the end of a longer text
+_LONGEST: Final = 120  # longer strings, in characters, are data rather than names
 _CUT_END: Final = re.compile(r"\S+$")
 _CUT_START: Final = re.compile(r"^\S+")
 _RUN: Final = re.compile(r"[\w./@:#$-]{4,}")
 _MARKED: Final = re.compile(r"\d|_|/|.[A-Z]|.\..")
 _ENDS: Final = ".:-/"
 _REDACTED: Final = "REDACTED_"
-"""The beginning of a redaction, which identifies nothing."""
+"""The beginning of a redacted value, which identifies nothing."""
 _PLACEHOLDER: Final = re.compile(r"[A-Z][A-Z_]*_\d{1,6}")
-"""The inside of a pseudonym (`<EMAIL_1>`): only with its brackets can it be replaced by the value again."""
+"""The inside of a pseudonym (`<EMAIL_1>`), which can be replaced by its value only if it keeps its brackets."""
 _OPENS: Final = ".-"
 _ESCAPE: Final = re.compile(r"(?:[nrt](?=[A-Z/_$@])|u[0-9a-f]{4}|x[0-9a-f]{2}|033)")
-"""The rest of a line break, or of another escape, that was spelled out (`\\n`)."""
+"""What follows the backslash of a line break or another character that is written as an escape (`\\n`)."""
 _COLOR: Final = re.compile(r"\d{1,2}m")
 _ESC: Final = ("\x1b", "\\u001b", "\\x1b", "\\033", "\\e")
-"""The beginning of a code that colors a terminal, up to its bracket: `ESC[31m`."""
+"""What precedes the bracket in a code that colors a terminal (`ESC[31m`)."""
 _GLUED: Final = re.compile(r"(?<=[a-z])[.:!?][A-Z][a-z']*$")
+"""The first word of a sentence without a space before it (`tests.Now`)."""
 _ONE_LETTER: Final = re.compile(r"[a-z]+[.:!?][IA]")
-"""The next sentence, without a space before it (`tests.Now`)."""
-_GOES_ON: Final = re.compile(r"[^\S\n]+(?:[a-z]|I\b)")
-"""The text after the first word of a sentence; the name of a class is followed by other code, or by nothing."""
+"""The same with a word of one letter (`tests.I`)."""
+_CONTINUES: Final = re.compile(r"[^\S\n]+(?:[a-z]|I\b)")
+"""Text that continues a sentence. A class name (`json.Decoder`) is followed by other code, or by nothing."""
 _LINE_NUMBER: Final = re.compile(r"\d{1,6}:(?!\d)")
 _WORD: Final = re.compile(r"[^\W_]")
 _LABEL: Final = re.compile(r"(?:(\w(?:[\w .-]{0,28}\w)?)[*_\s]*:|(\w{1,30})\s*=)[*_\s\"'`(\[{$]*$")
-"""A label before a name: `Flight number: `, `**Order:** `, `user_id=`."""
+"""A label that precedes a name: `Flight number: `, `**Order:** `, `user_id=`."""
 _LABEL_WORDS: Final = 3
-"""Words that a label may have: with more it is a sentence, which says what to do rather than what the name is."""
-_LABEL_BEFORE: Final = 44  # characters before a name that are searched for its label
+"""Maximum number of words in a label; more words are a sentence, which does not say what the name stands for."""
+_LABEL_BEFORE: Final = 44  # characters before a name in which its label is searched
 _FIELD: Final = re.compile(r"[^\W\d]+\d?")
-"""The name of a field, as opposed to a key that is an id or a path."""
+"""A key that is the name of a field rather than an id or a path."""
 
 
 def ends_of(text: str) -> str:
-    """Return the first 48 K and the last 16 K characters of a text, or all of a shorter one."""
+    """Return the first 49,152 and the last 16,384 characters of a text, or all of a shorter one."""
     if len(text) <= _HEAD + _TAIL:
         return text
-    # Not within a name: the rest of one would be another.
+    # A name at the cut is removed, because a part of it would look like another name.
     before, last = text[: _HEAD - _LONGEST], text[_HEAD - _LONGEST : _HEAD]
     first, behind = text[-_TAIL : _LONGEST - _TAIL], text[_LONGEST - _TAIL :]
     return f"{before}{_CUT_END.sub('', last)}\n{_CUT_START.sub('', first)}{behind}"
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Return the distinctive strings of a text, each once, in the order in which they first appear.
+    """Return the distinctive strings in a text without duplicates, in order of first appearance.
 
-    A distinctive string has 4 to 120 letters, digits and characters of `_./@:#$-`, and contains a digit, `_`, `/`, an
-    inner capital (`PUNERT` may be an id) or an inner dot; a placeholder keeps its brackets (`<EMAIL_1>`). Of a text
-    above 64 K characters, the first 48 K and the last 16 K are searched, so the cost of any text is bounded.
+    A distinctive string consists of 4 to 120 letters, digits, and characters from `_./@:#$-`. It contains a digit,
+    `_`, `/`, a capital after its first character (`PUNERT` may be an id), or a dot inside. A placeholder keeps its
+    brackets (`<EMAIL_1>`). Of a text with over 65,536 characters, the first 49,152 and the last 16,384 are searched.
     """
     return tuple(dict.fromkeys(name for _, name in _runs(ends_of(text))))
 
 
 def _runs(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the distinctive strings of a text with where they begin."""
+    """Yield an offset and a string for each distinctive string in a text, including repeated ones."""
     for match in _RUN.finditer(text):
-        if not _MARKED.search(match[0]):  # most words; what is taken off below adds no mark
+        if not _MARKED.search(match[0]):  # most words; what is removed below adds no mark
             continue
         run = _plain(match[0], text, match.start())
         # `23:def` in a listing is a line number and a word.
         if run[:1].isdigit() and text[match.start() - 1 : match.start()] in ("", "\n"):
             run = _LINE_NUMBER.sub("", run)
         run = run.rstrip(_ENDS)
-        if _ONE_LETTER.fullmatch(run) or _GOES_ON.match(text, match.end()):
+        if _ONE_LETTER.fullmatch(run) or _CONTINUES.match(text, match.end()):
             run = _GLUED.sub("", run)
         run = run.lstrip(_OPENS)
         if text[match.start() - 1 : match.end() + 1] == f"<{run}>" and _PLACEHOLDER.fullmatch(run):
@@ -84,7 +86,7 @@ def _runs(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _plain(run: str, text: str, start: int) -> str:
-    """Return a run without the rest of an escape that ends within it; nothing for a closing tag."""
+    """Remove the rest of an escape from the start of a match; return an empty string for a closing tag."""
     before = text[start - 1 : start]
     if before == "<" and run[0] == "/":  # a closing tag
         return ""
@@ -98,15 +100,19 @@ def _plain(run: str, text: str, start: int) -> str:
 
 
 def _is_distinctive(run: str) -> bool:
-    """Return whether a run is a name, not a word, punctuation or a placeholder. Capitals may be an id (`PUNERT`)."""
+    """Return whether a match is a name, rather than a word, punctuation, or a redacted value."""
     return not run.startswith(_REDACTED) and bool(_MARKED.search(run) and _WORD.search(run))
 
 
 def labeled_names(text: str, most: int | None = None) -> tuple[Labeled, ...]:
-    """Return the distinctive strings of a text, or the rarest, each once, in order, with their labels.
+    """Return the distinctive strings in a text with their labels, without duplicates, in order of first appearance.
 
-    The label is the key in JSON, and the words before a colon or an equals sign on the same line. A key
-    is a label and no name of its own, unless it looks like an id or a path (`{"src/app.py": "modified"}`).
+    A label is the key in JSON, and elsewhere the words before a colon or an equals sign on the same line. A key in JSON
+    is also a name of its own if it looks like an id or a path (`{"src/app.py": "modified"}`).
+
+    Args:
+        text: The text to search.
+        most: Maximum number of names to return, the rarest ones; None returns all.
     """
     labels: dict[str, str] = {}
     seen: Counter[str] = Counter()
@@ -123,7 +129,7 @@ def _all_names(text: str) -> Iterator[Labeled]:
 
 
 def names_under(pairs: Iterable[tuple[str, object]]) -> Iterator[Labeled]:
-    """Yield the distinctive strings of the values of a tree (see `walk`) with their keys, as often as they appear."""
+    """Yield the distinctive strings in the values that `walk` yields, including repeated ones, each with its key."""
     from ctxguard.content.processors.tree import MARK
 
     told: set[str] = set()
@@ -131,10 +137,10 @@ def names_under(pairs: Iterable[tuple[str, object]]) -> Iterator[Labeled]:
         if key not in told and _FIELD.fullmatch(key) is None:
             yield from (("", name) for _, name in _runs(key))
         told.add(key)
-        # Entries that say how much of a bounded view is shown are not values of it.
+        # A mark that says how much a bounded view shows is not a value.
         if isinstance(node, str) and not node.startswith(MARK):
             names = tuple(name for _, name in _runs(ends_of(node)))
-            # A sentence does not identify its key's value, a single name does.
+            # A name is labeled with the key only if it is the whole value.
             yield from ((key if names == (node,) else "", name) for name in names)
 
 
@@ -149,26 +155,22 @@ def _labeled_runs(text: str) -> Iterator[Labeled]:
 
 
 def tree_of(text: str) -> object:
-    """Return the JSON object or array that a text is or begins with; None for any other text."""
+    """Parse the JSON object or array at the start of a text; return None for any other text."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     from ctxguard.content.processors.json_tree import parse_json, parse_start
 
-    try:
-        tree = parse_json(text) if len(text) <= _HEAD else parse_start(text[:_HEAD])
-    except ValueError:
-        # Tools often truncate their output: its complete part still has its keys.
-        try:
-            tree = parse_start(text[:_HEAD])
-        except ValueError:
-            return None
-    return tree if isinstance(tree, (dict, list)) else None
+    # Tools often truncate their output; the complete part is still JSON with keys.
+    for parse in (parse_json, parse_start) if len(text) <= _HEAD else (parse_start,):
+        with suppress(ValueError):
+            return parse(text[:_HEAD])
+    return None
 
 
 def walk(tree: object) -> Iterator[tuple[str, object]]:
-    """Yield a tree of JSON: each value under a key, and each plain item of a list under the key of its list, in order.
+    """Yield the values of a JSON tree in order, each with its key; an item of a list has the key of the list.
 
-    Without recursion: the nesting of text from models and tools is unlimited.
+    It does not use recursion, because the nesting of text from models and tools is unlimited.
     """
     stack: list[tuple[str, object]] = [("", tree)]
     while stack:
@@ -181,7 +183,7 @@ def walk(tree: object) -> Iterator[tuple[str, object]]:
 
 
 def labeled(names: Iterable[Labeled]) -> str:
-    """Return names as text, each label once before the names that follow it: `city Rome zip 00184 00185`."""
+    """Join names with their labels, which are not repeated for the next name: `city Rome zip 00184 00185`."""
     told, last = [], ""
     for label, name in names:
         if label and label != last:

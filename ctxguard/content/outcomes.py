@@ -1,4 +1,4 @@
-"""Read how a step ended: the test summary, exit code or error that its output reports, in the output's own words."""
+"""Find out how a tool call ended, from the test summary, exit code, or error message in its output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ctxguard.content.names import ends_of
 
 LONGEST: Final = 120
-"""Characters of a quotation: most error messages fit, and a trail can hold several."""
+"""Maximum characters of a quotation: most error messages fit, and a summary of evicted messages can hold several."""
 
 OPENING_ERROR: Final = re.compile(
     r"\n[^\S\n]*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]!]|Traceback \(most recent call last\)"
@@ -17,7 +17,7 @@ OPENING_ERROR: Final = re.compile(
     r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))",
     re.MULTILINE | re.IGNORECASE,
 )
-"""A line, after a line break, that opens with an error. The word alone is no evidence: an error has a form."""
+"""A line break and the start of a line that begins with an error, in one of the usual forms, not only the word."""
 _ERROR_FIELD: Final = re.compile(
     r"""\{\s*["'](?:(?:error|exception)["']\s*:\s*(?!null|none|false|""|''|\[\]|\{\}|0\b)\S|is_?error["']\s*:\s*true)""",
     re.IGNORECASE,
@@ -42,24 +42,25 @@ _SUMMARY: Final = re.compile(
     r"|(?:FAIL|ok)\s+[\w./-]+\s+(?:[\d.]+s|\(cached\)|\[build failed\])"  # go
     r"|# (?:pass|fail) \d+",  # TAP
 )
-"""The last lines of test runners: nothing but a summary, so that neither a listing nor a sentence is one."""
+"""The last line of a test runner. The whole line must match, so that no listing and no sentence is taken for one."""
 _FAILING: Final = re.compile(
     r"\b[1-9]\d* (?:failed|failing|failures?|errors?)\b|\bFAIL(?:ED)?\b|(?:Failures|Errors|Failed|fail):? +[1-9]"
 )
 _NOTHING_SAID: Final = re.compile(
     r"\W*(?:error|fatal|critical|exception|panic|Traceback \(most recent call last\))?\W*|[-=~^*\s]*", re.IGNORECASE
 )
-"""A line that announces an error and leaves the reason to another."""
+"""A line that announces an error but not its reason."""
 _ERROR_LINES: Final = 5
-"""Lines of an error that a reading tool reports; a longer output is the text that it read."""
+"""Maximum lines of an error message, and of an error from a tool that reads; longer output is the text it read."""
 
 
 class StepOutcome(NamedTuple):
-    """How a step ended.
+    """How a tool call ended.
 
     Attributes:
-        failed: whether the output reports a failure.
-        words: what it says about it, at most 120 characters on one line; empty if it says nothing short.
+        failed: Whether the output reports a failure.
+        words: Quotation from the output that says how the call ended, on one line of at most 120 characters; empty if
+            there is none.
     """
 
     failed: bool
@@ -67,18 +68,18 @@ class StepOutcome(NamedTuple):
 
 
 def outcome_of(text: str, *, ran: bool, reads: bool = False, flagged: bool = False) -> StepOutcome:
-    """Return how a step ended, as far as its output says so.
+    """Return how a tool call ended, as far as its output says so.
 
     Args:
-        text: the output.
-        ran: whether the step ran a program: only then are test summaries and exit codes results of its own.
-        reads: whether it only read something, so that a long output is its subject and not a report on the step.
-        flagged: whether the framework marks the output as an error.
+        text: The output.
+        ran: Whether the call ran a program. Only then do test summaries and exit codes in the output count.
+        reads: Whether the call only read something, so that a long output is what it read, not an error message.
+        flagged: Whether the framework marks the output as an error.
     """
     lines = [line.strip() for line in ends_of(text).split("\n") if line.strip()]
     if not lines:
         return StepOutcome(failed=flagged, words="")
-    if ran and (ended := _run_ended(lines)) is not None:
+    if ran and (ended := _outcome_of_run(lines)) is not None:
         return ended
     is_error = flagged or (opens_with_error(text) and not (reads and len(lines) > _ERROR_LINES))
     if is_error:
@@ -88,13 +89,13 @@ def outcome_of(text: str, *, ran: bool, reads: bool = False, flagged: bool = Fal
 
 
 def opens_with_error(text: str) -> bool:
-    """Return whether a text begins with an error, as opposed to one that mentions some."""
+    """Return whether a text begins with an error, rather than mentioning errors later."""
     start = text.lstrip()[:2_000]
     return OPENING_ERROR.match(f"\n{start}") is not None or _ERROR_FIELD.match(start) is not None
 
 
-def _run_ended(lines: list[str]) -> StepOutcome | None:
-    """Return what a program reports in its first or its last lines: a test summary, an exit code, an error."""
+def _outcome_of_run(lines: list[str]) -> StepOutcome | None:
+    """Return the outcome from a test summary, an exit code, or an error in the last line; None without these."""
     summaries = [line for line in lines if _SUMMARY.fullmatch(line)]
     if summaries:
         told = next((line for line in reversed(summaries) if _FAILING.search(line)), summaries[-1])
@@ -110,7 +111,7 @@ def _run_ended(lines: list[str]) -> StepOutcome | None:
 
 
 def _reason(lines: list[str]) -> str:
-    """Return the line with the reason: the last of a traceback, the one after a bare `ERROR:`, else the first."""
+    """Return the line with the reason: the last one of a traceback, the one after a bare `ERROR:`, or the first."""
     if lines[0].startswith("Traceback"):
         named = [line for line in lines[1:] if OPENING_ERROR.match(f"\n{line}")]
         return clipped((named or lines)[-1], LONGEST)
@@ -119,12 +120,12 @@ def _reason(lines: list[str]) -> str:
     told = [line for line in lines[first:] if not _NOTHING_SAID.fullmatch(line)]
     if lines[first].startswith("Traceback"):
         return _reason(lines[first:])
-    # A message may continue on the next lines, such as one that quotes what it did not find.
+    # A message may continue on the next lines, such as one that quotes the text that was not found.
     return clipped(" ".join((told or lines)[:_ERROR_LINES]), LONGEST)
 
 
 def last_error(text: str) -> str:
-    """Return the last line of a text that reports an error; empty if there is none."""
+    """Return the last line that reports an error in a text; empty if there is none."""
     from ctxguard.content.processors.error_lines import find_errors
 
     errors = [finding.span for finding in find_errors(text).firsts if finding.rank == 4]
@@ -134,13 +135,13 @@ def last_error(text: str) -> str:
 
 
 def summary_of_tests(text: str) -> str:
-    """Return the last line of a text that is the summary of a test runner; empty if there is none."""
+    """Return the last summary of a test runner in a text; empty if there is none."""
     told = [line.strip("= ") for line in map(str.strip, text.split("\n")) if _SUMMARY.fullmatch(line)]
     return clipped(told[-1], LONGEST) if told else ""
 
 
 def clipped(text: str, length: int) -> str:
-    """Return a text on one line, in at most so many characters; what is cut off ends in `…`, at a word if possible."""
+    """Return a text on one line of at most `length` characters; a longer one is cut at a word and ends in `…`."""
     text = " ".join(text[: 4 * length].split())
     if len(text) <= length:
         return text

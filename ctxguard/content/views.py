@@ -1,4 +1,8 @@
-"""Processors show a source as a view within limits; `TruncationInfo` states the omissions."""
+"""The data that processors work with: a `Source`, the `Limits` of its view, and the `View` that a processor returns.
+
+A view is an excerpt of a text that keeps the structure of its type. Its marker, a line or an entry of that format, says
+how much of the text is shown. `TruncationInfo` says the same as data.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 Count = Callable[[str], int]
-"""Count the tokens of a text."""
+"""A function that returns the number of tokens in a string."""
 
 
 class FileType(StrEnum):
-    """The type of a content, which determines the processor that shows it."""
+    """The type of a text or file, which determines the processor that shortens it."""
 
     ARCHIVE = "archive"
     AUDIO = "audio"
@@ -37,30 +41,31 @@ class FileType(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> FileType | None:
-        """Accept names in any case, and `xlsx` for a spreadsheet, as the documents call it."""
+        """Accept names in any case, and `xlsx` and `xls` for a spreadsheet."""
         name = str(value).lower()
         return cls.SPREADSHEET if name in ("xlsx", "xls") else next((known for known in cls if known == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a view; None means no limit of that kind.
+    """The maximum sizes of a view's parts; None means no limit of that kind.
 
     Attributes:
-        lines: lines, the marker's line included.
-        lines_head: lines from the start of a text, and
-        lines_tail: lines from its end; None means half of `lines`, or what is left of them.
-        line_length: characters of a line.
-        depth: levels of nesting.
-        items: items of an array.
-        items_head: items from the start of an array, and
-        items_tail: items from its end, which count in place of `items` if both are given.
-        keys: keys of an object.
-        string: characters of a string value.
-        columns: columns of a table.
-        cell: characters of a cell.
-        rows_head: rows from the start of a table.
-        rows_tail: rows from its end.
+        lines: Maximum number of lines, including the line of the marker.
+        lines_head: Maximum number of lines from the start of a text; None means half of `lines`.
+        lines_tail: Maximum number of lines from the end of a text; None means as many as `lines` leaves.
+        line_length: Maximum number of characters in a line.
+        depth: Maximum number of nested levels.
+        items: Maximum number of items in an array.
+        items_head: Maximum number of items from the start of an array. If `items_head` and `items_tail` are both given,
+            they replace `items`.
+        items_tail: Maximum number of items from the end of an array.
+        keys: Maximum number of keys in an object.
+        string: Maximum number of characters in a string value.
+        columns: Maximum number of columns in a table.
+        cell: Maximum number of characters in a cell.
+        rows_head: Maximum number of rows from the start of a table.
+        rows_tail: Maximum number of rows from the end of a table.
     """
 
     lines: int | None = None
@@ -84,16 +89,20 @@ NO_LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text to show: complete, or head and tail of one too large to be read.
+    """The text to show: a whole text, or the head and tail of a text that is too large to be read in full.
 
     Attributes:
-        text: the text; if a part was not read, head and tail joined.
-        gap: offset in `text` at which a part was not read; None if all of it was.
-        size: characters (bytes, for a sampled file) of the whole.
-        lines: lines of the whole; None means that they are counted when needed, or estimated if there is a gap.
-        handle: name under which the whole can be recalled.
-        first_row: number of the first row after the header, if the text is some rows of a larger table; else None.
-        by: who shows a part of it, if the reader did not ask for a part; markers say so, and how to get the rest.
+        text: The text. If a part of the original was not read, this is its head followed by its tail.
+        gap: Offset in `text` at which the tail begins; None if the original was read in full.
+        size: Length of the original: in characters, or in bytes if only parts of a file were read. A negative number
+            means the length of `text`.
+        lines: Number of lines in the original; None means that they are counted when needed, or estimated if there is
+            a gap.
+        handle: Name under which the original can be recalled; None if it was not saved.
+        first_row: If the text consists of rows from a larger table, the number of the first one in that table, where
+            row 1 follows the header; else None.
+        by: Name of the program that shortens the text; empty if the reader asked for a part of it. Markers name the
+            program and say how to get the rest.
     """
 
     text: str
@@ -105,32 +114,40 @@ class Source:
     by: str = ""
 
     def note(self, shown: str) -> str:
-        """Return the text of a marker: who shortened the text, what is shown, and how to get the rest."""
-        told = f"shortened by {self.by}: {shown}" if self.by else shown
-        return f"{told}; read it again for the rest" if self.by and not self.handle else note(told, self.handle)
+        """Return the text of a marker: who shortened the text, what is shown, and how to get the rest.
+
+        It adds no character to `shown` that any of the formats reserves.
+        """
+        text = f"shortened by {self.by}: {shown}" if self.by else shown
+        if self.handle:
+            return f"{text}; full text: handle {self.handle}"
+        return f"{text}; read it again for the rest" if self.by else text
 
     @property
     def total(self) -> int:
-        """Characters (bytes, for a sampled file) of the whole."""
+        """Length of the original, in characters, or in bytes if only parts of a file were read."""
         return len(self.text) if self.size < 0 else self.size
 
     @property
     def head_end(self) -> int:
-        """Offset at which the part that was read from the start ends."""
+        """Offset in `text` at which the head ends."""
         return len(self.text) if self.gap is None else self.gap
 
     @property
     def tail_start(self) -> int:
-        """Offset at which the part that was read from the end starts."""
+        """Offset in `text` at which the tail starts; 0 if the original was read in full."""
         return 0 if self.gap is None else self.gap
 
     @property
     def exact(self) -> bool:
-        """Whether totals are counted, not estimated."""
+        """Whether the number of lines is exact rather than estimated."""
         return self.gap is None or self.lines is not None
 
     def sampled(self, size: int) -> Source:
-        """Return head and tail of a text above `size` characters, split at line breaks, with its lines counted."""
+        """Return a source with only the ends of the text, about `size` characters together, split at line breaks.
+
+        A source of up to `size` characters, or with a gap already, is returned unchanged.
+        """
         text = self.text
         if self.gap is not None or len(text) <= size:
             return self
@@ -141,10 +158,10 @@ class Source:
         return replace(self, text=head + tail, gap=len(head), size=len(text), lines=self.line_count())
 
     def line_count(self) -> int:
-        """Return the lines of the whole, estimated by density if it was not completely read."""
+        """Return the number of lines in the original, estimated from the lines in `text` if there is a gap."""
         if self.lines is not None:
             return self.lines
-        seen = self.text.count("\n") + (not self.text.endswith("\n") and self.text != "")
+        seen = count_lines(self.text)
         if self.gap is None:
             return seen
         return max(seen, round(seen * self.total / max(1, len(self.text))))
@@ -152,26 +169,28 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TruncationInfo:
-    """What was omitted, and how much.
+    """How much of a text a view shows.
+
+    The numbers of lines, rows, columns, and items are None for types that do not have them.
 
     Attributes:
-        truncated: False if the content is shown unchanged.
-        tokens_shown: tokens of the view.
-        tokens_total: tokens of the whole; extrapolated from its start if `tokens_exact` is False.
-        tokens_exact: whether `tokens_total` was counted.
-        lines_shown: lines of the content that are shown; None for a type without lines.
-        lines_total: lines of the content.
-        rows_shown: rows of a table that are shown, the header not counted.
-        rows_total: rows of the table, the header not counted.
-        columns_shown: columns that are shown.
-        columns_total: columns of the table.
-        cells_truncated: cells and string values that were shortened.
-        items_shown: items or keys of the outermost array or object that are shown.
-        items_total: its number of items or keys.
-        totals_exact: False if totals were estimated because not all of a large file was read.
-        total_output_limit_reached: whether the limit on the whole output, not on the file, was reached.
-        handle: name under which the whole can be recalled.
-        note: further information for the reader (`invalid JSON, shown as text`).
+        truncated: False if the text is shown unchanged.
+        tokens_shown: Number of tokens in the view.
+        tokens_total: Number of tokens in the whole text; extrapolated from its start if `tokens_exact` is False.
+        tokens_exact: Whether `tokens_total` was counted.
+        lines_shown: Number of lines in the view, without the marker.
+        lines_total: Number of lines in the text.
+        rows_shown: Number of table rows in the view, without the header.
+        rows_total: Number of rows in the table, without the header.
+        columns_shown: Number of columns in the view.
+        columns_total: Number of columns in the table.
+        cells_truncated: Number of cells or string values that were shortened.
+        items_shown: Number of items or keys shown from the outermost array or object.
+        items_total: Number of items or keys in the outermost array or object; None if the text was not read in full.
+        totals_exact: False if totals are estimates because the text was not read in full.
+        total_output_limit_reached: Whether `max_total_output`, not the limit for the file, determined the view's size.
+        handle: Name under which the whole text can be recalled; None if it was not saved.
+        note: Further information for the reader, such as `invalid json, shown as text: …`.
     """
 
     truncated: bool = False
@@ -195,12 +214,12 @@ class TruncationInfo:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view of a source.
+    """A processor's view of a source.
 
     Attributes:
-        text: the shown text, including the marker.
-        cut: False if nothing was left out; the text may then still be written differently.
-        info: the omissions; the caller that counts fills in the token fields.
+        text: The text of the view, including the marker.
+        cut: False if nothing is missing; the text may still be spelled differently than in the source.
+        info: How much is shown. The processor leaves the fields on tokens to its caller.
     """
 
     text: str
@@ -209,25 +228,25 @@ class View:
 
 
 class Processor(Protocol):
-    """Show one source, which is parsed once, in any size; each type of content has its own processor."""
+    """Shows a source in any size. It parses the source once; each type of text has a processor of its own."""
 
     def view(self, available: int) -> View:
-        """Return a view of about `available` characters, marker included; never more than the limits allow."""
+        """Return a view of about `available` characters, including the marker, within the source's `Limits`."""
         ...
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return ever shorter texts of this type, for a limit that even the smallest view exceeds."""
+        """Return ever shorter texts that are valid for this type, in case that the smallest view does not fit."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """A content that is within its limit.
+    """A text within its token limit.
 
     Attributes:
-        content: the view, or the text itself if nothing was omitted.
-        info: what was omitted, and how much.
-        file_type: the detected type.
+        content: The view, or the text itself if nothing is missing.
+        info: How much of the text is shown.
+        file_type: The type of the text.
     """
 
     content: str
@@ -235,6 +254,6 @@ class Bounded:
     file_type: FileType
 
 
-def note(shown: str, handle: str | None) -> str:
-    """Return one phrase that says what is shown and where the rest is, without characters reserved in any format."""
-    return f"{shown}; full text: handle {handle}" if handle else shown
+def count_lines(text: str) -> int:
+    """Return the number of lines in a string; a line break at its end starts no further line."""
+    return text.count("\n") + (not text.endswith("\n") and text != "")

@@ -1,4 +1,4 @@
-"""Drafts of a context, which stages transform; requests of stages for I/O, and the drivers that perform it."""
+"""Drafts of a context, the stages that transform them, and the drivers that perform I/O on behalf of stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The draft of a context, which stages transform, and the record of their changes."""
+"""The draft of a context, the protocols of the stages that transform it, and the record of their changes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ Action = Literal["kept", "masked", "bounded", "digested", "summarised", "dropped
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a prompt stopped extending the previous one.
-
-    The previous prompt is the one that the last reply answered.
+    """A cut: the point at which a prompt stops extending the previous prompt, which the last reply answered.
 
     Attributes:
-        at: position in the history of the artifact that caused the cut; earlier ones had been sent before.
-        position: first position at which the result differs from the previous prompt; its length if it does not.
-        fresh: True if this call made the cut; False if an earlier one did and the context still starts there, or if
-            only the newest exchange of the call before is sent in another form: its large outputs are no longer new.
-        rebilled: tokens from `position` on, which no prompt cache can serve.
+        at: Position in the history of the artifact that caused the cut. The artifacts before it had already been sent.
+        position: First position at which the new prompt differs from the previous one, or the length of the prompt if
+            it extends the previous one.
+        fresh: True if this call made the cut. False if an earlier call made it and the context still starts there, or
+            if the only difference is that large outputs of the previously newest exchange are now sent in short form.
+        rebilled: Number of tokens from `position` on, which a prompt cache cannot serve.
     """
 
     at: int
@@ -42,7 +41,17 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The artifacts before and after one stage, compared by identity when a report is read."""
+    """The effect of one stage: the artifacts before and after it. Reports compare them by identity.
+
+    Attributes:
+        before: The artifacts that the stage was given.
+        after: The artifacts that it returned.
+        action: The action on changed and added artifacts; see `Draft.revise`.
+        reason: The reason for the report, or a mapping from the `id()` of an artifact to the reason.
+        otherwise: The reason for artifacts that the mapping does not contain.
+        stage: Name of the stage.
+        actions: The actions by `id()` of the artifact, where they differ from `action`.
+    """
 
     before: tuple[Artifact, ...]
     after: tuple[Artifact, ...]
@@ -53,23 +62,25 @@ class Change:
     actions: Mapping[int, Action] = field(default_factory=dict)
 
     def why(self, artifact: Artifact) -> str:
-        """Return the reason for the change of an artifact."""
+        """Return the reason why an artifact was changed."""
         return self.reason if isinstance(self.reason, str) else self.reason.get(id(artifact), self.otherwise)
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What a window had evicted when a question arrived, for recall; later steps do not change it.
+    """The exchanges that a window had evicted when a question arrived, for recall. Later exchanges do not change it.
+
+    Exchanges are named by their number in `history`.
 
     Attributes:
-        history: the window's model of the conversation; it may have grown since.
-        tokens: tokens that may be recalled: those of `block`, or more where the block is ranked by meaning, too.
-        asked: number of the exchange with the question.
-        kept: numbers of the kept exchanges among the first `end`.
-        end: see `kept`; all later exchanges were kept.
-        scores: relevance of earlier exchanges by words, by their number.
-        block: what words alone recall, as one message; None if nothing fits.
-        found: numbers of the evicted exchanges in it.
+        history: The window's model of the conversation, which may have grown since.
+        tokens: Number of tokens that may be recalled: those of `block`, or more if meaning is compared as well.
+        asked: The exchange with the question.
+        kept: The exchanges among the first `end` that were not evicted.
+        end: Number of exchanges that the window had judged; it kept all later ones.
+        scores: Lexical relevance of earlier exchanges to the question, by exchange.
+        block: The message with the exchanges that lexical relevance alone recalls, or None if nothing fits.
+        found: The evicted exchanges in `block`.
     """
 
     history: History
@@ -84,20 +95,20 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """The settings of a draft, which are the same for all calls of a conversation, except for `dry`.
+    """The settings of a draft. All calls of a conversation have the same settings, except for `dry`.
 
     Attributes:
-        budget: tokens that the whole request may take, `overhead` included.
-        counter: counts artifacts.
-        overhead: tokens that are sent beside the artifacts: tool schemas, framing of the request.
-        regained: tokens that were reserved because counts are estimates, and that a window may use once the history
-            contains counts of the provider.
-        keep_recent: number of latest messages that are mandatory.
-        keep_task: whether the first user message is mandatory, as the task.
-        calibrate: whether token counts that the provider reported for earlier calls correct later counts.
-        kept_free: tokens by which `budget` is below the caller's budget, by purpose.
-        overflow: since when the budget is smaller, because the provider rejected a prompt; None if it did not.
-        dry: whether this is a dry run, in which nothing may be written.
+        budget: Number of tokens that the whole request may take, including `overhead`.
+        counter: Counts the tokens of artifacts.
+        overhead: Number of tokens of the request that are not in artifacts, such as tool schemas and framing.
+        regained: Number of tokens that are reserved because counts are estimates, and that a window may use as soon as
+            the history contains token counts that the provider reported.
+        keep_recent: Number of latest messages that are mandatory.
+        keep_task: Whether the first user message, as the task, is mandatory.
+        calibrate: Whether token counts that the provider reported for earlier calls correct later counts.
+        kept_free: Number of tokens by which `budget` is below the caller's budget, by purpose.
+        overflow: The smaller limits that apply since the provider refused a prompt as too long; None if it never did.
+        dry: Whether this is a dry run, in which nothing may be written.
     """
 
     budget: int
@@ -114,24 +125,27 @@ class CallSettings:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The draft of a context. Stages take a draft and return another; nothing in it is ever mutated.
+    """The draft of a context. Stages take a draft and return another; a draft is never mutated.
 
     Attributes:
-        artifacts: the current content of the context.
-        settings: see `CallSettings`; each of them can also be read from the draft itself.
-        history: the complete input, for stages and checks.
-        authority: the system and task artifacts of the history, with their positions in it; None if not collected
-            yet.
-        masks: maskers of the stages so far, for whatever later stages write.
-        remasks: functions that mask again, at a cut, what the maskers masked: by the names known at a certain artifact.
-        detectors: the detectors of those maskers, for the check.
-        message_detectors: detectors that a stage applied only to messages of people and the model.
-        left_out: what a window recalls since its last cut, one for each block, in order; None if no window decided.
-        cut_at: position in the history of the artifact at which a stage last cut; None if none did.
-        changed_at: likewise of the artifact at which the prompt before it last changed, by a cut or as recalled blocks
-            left. What the model wrote until then was written under another prompt.
-        changes: what the stages have changed, in order.
-        details: figures of a stage for the report, by stage name (scores, for example).
+        artifacts: The artifacts that the context contains after the stages so far.
+        settings: The settings of the call. The most common ones are also properties of the draft.
+        history: The artifacts of the input, which stages do not change.
+        authority: The system and task artifacts of the history with their positions in it, or None if they have not
+            been collected.
+        masks: The masking functions of the stages so far, for texts that later stages write.
+        remasks: Functions that mask a text again at a cut, with the names that were known when a given artifact
+            arrived.
+        detectors: The detectors of the masking stages, with which the check `NoPII` searches the result.
+        message_detectors: Detectors that a stage applied only to user and assistant messages.
+        left_out: What the window recalls since its last cut: one entry for each block of recalled messages, in order.
+            None if no window made that decision.
+        cut_at: Position in the history of the artifact at which a stage last cut, or None if none did.
+        changed_at: Position in the history of the artifact before which the prompt last changed, by a cut or because
+            recalled blocks were dropped. The model wrote earlier replies under another prompt. None if it never
+            changed.
+        changes: The changes that the stages have made, in order.
+        details: Figures for the report, such as scores, by stage name.
     """
 
     artifacts: tuple[Artifact, ...]
@@ -151,17 +165,17 @@ class Draft:
 
     @property
     def budget(self) -> int:
-        """Tokens that the whole request may take."""
+        """Number of tokens that the whole request may take."""
         return self.settings.budget
 
     @property
     def counter(self) -> ArtifactCounter:
-        """Counts artifacts."""
+        """The counter of the tokens of artifacts."""
         return self.settings.counter
 
     @property
     def overhead(self) -> int:
-        """Tokens of the request that are not in artifacts."""
+        """Number of tokens of the request that are not in artifacts."""
         return self.settings.overhead
 
     @property
@@ -171,7 +185,7 @@ class Draft:
 
     @property
     def keep_task(self) -> bool:
-        """Whether the first user message is mandatory, as the task."""
+        """Whether the first user message, as the task, is mandatory."""
         return self.settings.keep_task
 
     @property
@@ -181,7 +195,7 @@ class Draft:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the whole request, counted once."""
+        """Number of tokens of the whole request; counted on first access."""
         if self._tokens is not None:
             return self._tokens
         tokens = self.overhead + self.counter.artifacts(self.artifacts)
@@ -189,24 +203,24 @@ class Draft:
         return tokens
 
     def mask(self, text: str, *, at: Artifact | None = None) -> str:
-        """Mask a text that a stage wrote, by the rules of the masking stages before it.
+        """Mask a text that a stage wrote, with the rules of the masking stages before it.
 
         Args:
-            text: the text.
-            at: the artifact whose arrival causes the text: names known by then are masked, too. It must be a function
-                of the history, as the text is. None if the text repeats text that is masked already.
+            text: The text to mask.
+            at: The artifact of the history whose arrival made the stage write the text. Names that were known when it
+                arrived are masked as well. None if the text only repeats text that is already masked.
         """
-        # names first, by a function of the history alone; the other masks then usually find nothing
-        text = text if at is None else self._masked_again(text, at)
+        # names first: that depends on the history alone, and the other masks then usually find nothing
+        text = text if at is None else self._mask_known_names(text, at)
         for mask in self.masks:
             text = mask(text)
         return text
 
     def mask_again(self, artifact: Artifact, at: Artifact) -> Artifact:
-        """Return an artifact with the names masked that were known when `at` arrived; for cuts."""
-        return artifact.edit(lambda _slot, text: self._masked_again(text, at)) if self.remasks else artifact
+        """Return a copy of an artifact, for a cut, in which the names that were known when `at` arrived are masked."""
+        return artifact.edit(lambda _slot, text: self._mask_known_names(text, at)) if self.remasks else artifact
 
-    def _masked_again(self, text: str, at: Artifact) -> str:
+    def _mask_known_names(self, text: str, at: Artifact) -> str:
         for remask in self.remasks:
             text = remask(text, at)
         return text
@@ -215,7 +229,7 @@ class Draft:
         """Return the error for mandatory messages that exceed the budget.
 
         Args:
-            parts: tokens of each mandatory part, by name.
+            parts: Number of tokens of each mandatory part, by name.
         """
         kept_free = dict(self.settings.kept_free)
         return BudgetExceededError(sum(parts.values()), self.budget, parts, kept_free=kept_free)
@@ -229,19 +243,22 @@ class Draft:
         action: Action | None = None,
         actions: Mapping[int, Action] | None = None,
     ) -> Draft:
-        """Return a draft with other artifacts; changes are detected by identity.
+        """Return a draft with other artifacts. The report finds out by identity what was changed.
 
-        A missing artifact counts as dropped; a changed copy and a new artifact, as `action`.
+        An artifact that is missing counts as dropped.
 
         Args:
-            artifacts: the same objects, changed copies of them (`Artifact.edit`, `.revised`), new ones.
-            reason: the reason for the report: one for all, or by `id()` of the old (or the added) artifact.
-            otherwise: the reason for artifacts that `reason` does not name.
-            action: the action for changed and added artifacts; None means `bounded` for changed, `recalled` for added.
-            actions: the same by `id()` of the old (or the added) artifact, if actions differ.
+            artifacts: The new content of the context: artifacts of this draft, changed copies of them (made with
+                `Artifact.edit` or `Artifact.revised`), and new artifacts.
+            reason: The reason for the report: a string for all changes, or a mapping from the `id()` of the old (or
+                added) artifact to the reason.
+            otherwise: The reason for artifacts that the mapping `reason` does not contain.
+            action: The action for changed and added artifacts. None means `bounded` for changed artifacts and
+                `recalled` for added ones.
+            actions: Exceptions to `action`, by `id()` of the old (or added) artifact.
 
         Raises:
-            HistoryError: one of them is not an artifact.
+            HistoryError: If an item is not an artifact.
         """
         after = tuple(artifacts)
         now = self.artifacts
@@ -253,7 +270,7 @@ class Draft:
         return self.changed(Change(now, after, action, reason, otherwise, actions=actions or {}))
 
     def changed(self, change: Change) -> Draft:
-        """Return the draft after a known change, without the comparison of `revise`."""
+        """Return the draft after a given change, without the checks of `revise`."""
         return replace(self, artifacts=change.after, changes=(*self.changes, change))
 
 
@@ -261,7 +278,10 @@ StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"
 
 
 class Stage(Protocol):
-    """A pure function from draft to draft, without I/O or a clock. A generator may yield `Ask`s."""
+    """A pure function from draft to draft: it performs no I/O and reads no clock.
+
+    A stage that needs I/O is a generator function, and yields an `Ask` for each call that the driver should make.
+    """
 
     def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft, or a generator that returns it."""
@@ -269,43 +289,46 @@ class Stage(Protocol):
 
 
 class Follower(Protocol):
-    """The incremental form of a stage, for a growing history.
+    """The state of an incremental stage for one growing history, which the session keeps between calls.
 
-    The session keeps it between calls. Its state may only affect speed: a new follower that takes the whole history at
-    once returns the same result.
+    The state may only affect speed: a new follower that takes in the whole history at once returns the same result.
+
+    A follower may also have a method `rewind(count: int) -> bool`, which forgets all but the first `count` artifacts
+    and returns whether that was possible. A follower without the method is replaced by a new one if an artifact that it
+    took in was replaced.
     """
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in the artifacts that are new in the stage's latest draft."""
+        """Take in the artifacts that `draft` has in addition to the previous call's draft."""
         ...
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the stage's result for a draft that holds exactly the artifacts taken in so far."""
+        """Return the stage's result for a draft whose artifacts are exactly those taken in so far."""
         ...
 
 
 @runtime_checkable
 class IncrementalStage(Protocol):
-    """A stage that can continue from earlier calls, so that the cost of a call depends on new artifacts only.
+    """A stage that continues from earlier calls, so that the cost of a call depends only on the new artifacts.
 
-    A stage without `begin` is called with the whole draft each time.
+    A stage without the method `begin` is called with the whole draft each time.
     """
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return an empty follower; all its drafts will have the settings of this one."""
+        """Return a follower that has taken in nothing. All drafts that it is given have the settings of `draft`."""
         ...
 
 
 class FollowedStage(IncrementalStage):
-    """An incremental stage that can also be called for a single draft, like any other stage."""
+    """Base of incremental stages. A stage that is called with a single draft uses a new follower for it."""
 
     def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft, or a generator that returns it, with a follower that is used once."""
+        """Return the new draft, or a generator that returns it."""
         follower = self.begin(draft)
         follower.take(draft.artifacts, draft)
         return follower.result(draft)
 
 
 def stage_name(stage: object) -> str:
-    """Return the name of a stage in reports: its `name`, else that of its function or class."""
+    """Return the name of a stage for reports: its attribute `name`, or else the name of its function or class."""
     return str(getattr(stage, "name", None) or getattr(stage, "__name__", None) or type(stage).__name__)

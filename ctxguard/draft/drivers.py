@@ -1,6 +1,6 @@
-"""Drivers that run a flow, a generator that does no I/O itself, and perform the calls that it asks for.
+"""Drivers that run a flow: a generator that performs no I/O itself, but yields the calls that it needs.
 
-One implementation serves both sync and async code (sans-I/O, the pattern of httpx's auth flows).
+One implementation of a flow thus serves both sync and async code (sans-I/O, the pattern of httpx's auth flows).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request to the driver to call a function that does I/O, such as a summarizer or a store.
+    """A request to the driver to call a function that performs I/O, such as a summarizer or a method of a store.
 
     Attributes:
-        function: sync or async.
-        args: its arguments.
-        timeout: seconds it may take; None means no limit. The driver raises `TimeoutError` in the stage.
-        is_read: whether the function has no side effects, so that it may be called again.
+        function: A sync or async function.
+        args: The arguments of the call.
+        timeout: Number of seconds after which the driver raises `TimeoutError` in the flow; None means no limit.
+        is_read: Whether the function only reads, so that it may be called again.
     """
 
     function: Callable[..., object]
@@ -44,14 +44,14 @@ Answer: TypeAlias = Callable[[Ask], object]
 
 
 async def _run(flow: Generator[Ask, object, Result], answer: Callable[[Ask], Awaitable[object]]) -> Result:
-    """Run a flow to its end; close it in any case."""
+    """Run a flow to its end and return its result. The flow is closed even if an error occurs."""
     with closing(flow):
         try:
             ask = next(flow)
             while True:
                 try:
                     reply = await answer(ask)
-                except Exception as error:  # noqa: BLE001 - the stage that asked decides what a failure means
+                except Exception as error:  # noqa: BLE001 - the flow decides what the failure of its call means
                     ask = flow.throw(error)
                 else:
                     ask = flow.send(reply)
@@ -60,25 +60,30 @@ async def _run(flow: Generator[Ask, object, Result], answer: Callable[[Ask], Awa
 
 
 def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None) -> Result:
-    """Run a flow to its end, calling the functions that it asks for; close it in any case."""
+    """Run a flow to its end, calling the functions that it requests, and return its result.
+
+    Args:
+        flow: The flow, which is closed even if an error occurs.
+        answer: Function that handles the requests instead of calling the requested functions; None calls them.
+    """
 
     async def called(ask: Ask) -> object:
         return (answer or _call)(ask)
 
     try:
-        _run(flow, called).send(None)  # it never waits, so it needs no event loop
+        _run(flow, called).send(None)  # this coroutine never waits, so it needs no event loop
     except StopIteration as stop:
         return cast("Result", stop.value)
     raise AssertionError
 
 
 async def adrive(flow: Generator[Ask, object, Result]) -> Result:
-    """Run a flow to its end, awaiting the functions that it asks for; close it in any case, even if canceled."""
+    """Run a flow to its end, awaiting the functions that it requests, and close it even if the task is canceled."""
     return await _run(flow, _acall)
 
 
 def synchronous(flow: Callable[Given, Generator[Ask, object, Result]]) -> Callable[Given, Result]:
-    """Decorate a generator function: it then runs its flow to the end and returns the result, see `drive`."""
+    """Decorate a generator function, so that calling it runs the flow with `drive` and returns the result."""
 
     @wraps(flow)
     def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
@@ -93,7 +98,7 @@ def flow_of(function: Callable[Given, Result]) -> Callable[Given, Generator[Ask,
 
 
 def asynchronous(function: Callable[Given, Result]) -> Callable[Given, Coroutine[Any, Any, Result]]:
-    """Return the async twin of a function that `synchronous` made: it awaits what the flow asks for, see `adrive`."""
+    """Return the async counterpart of a function that `synchronous` decorated; it runs the flow with `adrive`."""
     flow = flow_of(function)
 
     @wraps(flow)
@@ -104,10 +109,10 @@ def asynchronous(function: Callable[Given, Result]) -> Callable[Given, Coroutine
 
 
 def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, Result]:
-    """Pass on requests without side effects; reject all others.
+    """Run a flow, passing on requests that only read and rejecting all others.
 
     Raises:
-        SummarizerError: (inside the flow) for a request with side effects.
+        SummarizerError: Inside the flow, if it makes a request that does not only read.
     """
 
     @coroutine
@@ -118,10 +123,10 @@ def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, R
 
 
 def refuse(_ask: Ask) -> object:
-    """Reject every request in a dry run.
+    """Reject a request that a flow makes in a dry run.
 
     Raises:
-        SummarizerError: always.
+        SummarizerError: Always.
     """
     raise SummarizerError("a dry run calls no summarizer and no store")
 
@@ -140,9 +145,10 @@ def _call(ask: Ask) -> object:
 
 
 def _in_thread(ask: Ask) -> Future[object]:
-    """Call a function in a new thread, in the caller's context.
+    """Call the requested function in a new thread, with the caller's context variables.
 
-    Threads of a pool are joined when the event loop or the process ends, so a function that hangs would block both.
+    It does not use a thread pool: pools wait for their threads when the event loop or the process ends, so a function
+    that hangs would block both.
     """
     future: Future[object] = Future()
     run = copy_context().run

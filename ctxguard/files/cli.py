@@ -31,7 +31,7 @@ def read(
     config: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Show a bounded view of any file: the structure of its type is kept, and its size is stated."""
+    """Show a bounded view of any file that keeps the structure of its type and says how much there is in all."""
     from ctxguard.config import load_context_config
     from ctxguard.files.reader import read_file
     from ctxguard.tokens import find_counter
@@ -59,7 +59,7 @@ def read(
 
 
 def _range(text: str | None, option: str) -> tuple[int, int] | None:
-    """Read `A:B`, `A:` or `:B`."""
+    """Parse a range of numbers: `A:B`, `A:`, `:B`, or `A` for a single one."""
     if text is None:
         return None
     first, colon, last = text.partition(":")
@@ -74,12 +74,6 @@ def _range(text: str | None, option: str) -> tuple[int, int] | None:
 
 def _as_json(result: FileExtractionResult) -> str:
     values = asdict(result)
-    content = result.content
-    if content is not None and not isinstance(content, str):
-        values["content"] = {
-            "mime_type": content.mime_type,
-            "width": content.width,
-            "height": content.height,
-            "bytes": len(content.data),
-        }
+    if isinstance(image := values["content"], dict):
+        image["bytes"] = len(image.pop("data"))
     return json.dumps(values, ensure_ascii=False, indent=1, default=str)

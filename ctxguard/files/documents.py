@@ -1,6 +1,6 @@
-"""Convert documents to text in a separate process, and cache the result by a hash of the document.
+"""Convert documents to text in a separate process, and cache the text by a hash of the document.
 
-A spreadsheet is shown sheet by sheet: header, head and tail rows of each, as CSV under its name.
+A spreadsheet is shown sheet by sheet, each as CSV with its header and rows from both ends.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -25,12 +25,12 @@ from ctxguard.files.opening import RefusedError
 from ctxguard.files.text_files import describe_range
 from ctxguard.settings import extra, install_command
 
-_TITLE = 40  # characters of a sheet's name in its heading
+_TITLE = 40  # characters that are reserved for the heading of a sheet
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One sheet: its rows without the header, and a description of the shown ones (`extent`)."""
+    """One sheet; `rows` is the number of rows without the header, and `extent` says in words which ones are shown."""
 
     name: str
     processor: TableProcessor
@@ -39,13 +39,13 @@ class Sheet:
 
 
 class SheetsProcessor:
-    """Show the sheets that are not empty."""
+    """Shows the sheets of a spreadsheet."""
 
     def __init__(self, sheets: Sequence[Sheet]) -> None:
         self._sheets = sheets
 
     def view(self, available: int) -> View:
-        """Return every sheet with its share of the available characters; if there are very many, the first ones."""
+        """Return every sheet with its share of the available characters, or only the first sheets if there are many."""
         shown = self._sheets[: max(1, available // 80)]
         sizes = [len(sheet.processor.view(available).text) for sheet in shown]
         shares = share_out(sizes, available - len(shown) * _TITLE)
@@ -59,7 +59,7 @@ class SheetsProcessor:
         return View("\n".join(parts), cut=bool(missing) or any(view.cut for view in views), info=self._info(views))
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the names of the sheets, then only their number."""
+        """Return the names of the sheets, then the number of sheets, then `…`."""
         names = ", ".join(sheet.name for sheet in self._sheets)
         return f"[sheets: {names}]", f"[{len(self._sheets)} sheets]", "…"
 
@@ -75,15 +75,15 @@ class SheetsProcessor:
 
 
 def read_sheets(converted: str, limits: Limits, *, rows: tuple[int, int] | None = None) -> SheetsProcessor:
-    """Read the sheets that the worker wrote as JSON: objects with `name`, `rows`, `head` and `tail`.
+    """Return the processor for the sheets that the worker wrote as JSON. Empty sheets are left out.
 
     Args:
-        converted: the JSON.
-        limits: the limits of a view of each sheet.
-        rows: first and last row that were requested, counted from 1 after the header; None means all.
+        converted: A JSON array of objects with the keys `name`, `rows`, `head`, and `tail`.
+        limits: The limits of the view of each sheet.
+        rows: The first and the last row that were requested, counted from 1 after the header; None means all rows.
 
     Raises:
-        RefusedError: the first requested row is beyond the end of every sheet, unless it is row 1.
+        RefusedError: If every sheet ends before the first requested row, unless that is row 1.
     """
     entries = [entry for entry in cast("list[Mapping[str, object]]", json.loads(converted)) if entry["head"]]
     sheets = [_sheet(entry, limits, rows) for entry in entries]
@@ -100,13 +100,11 @@ def _sheet(entry: Mapping[str, object], limits: Limits, requested: tuple[int, in
     if len(head) + len(tail) - 1 == rows:
         head, tail = head + tail, []
     whole = "\n".join(row.raw for row in head) + "\n"
-    if requested is None:
-        return Sheet(
-            name, TableProcessor(Table(head[0], head[1:], tail, rows), limits, text=whole), rows, f"{rows} rows"
-        )
-    first, last = requested[0], min(requested[1], rows)
-    table = Table(head[0], head[1:], [], max(0, last - first + 1), first=first)
-    extent = f"rows {first}-{last} of {rows}" if first <= last else f"{rows} rows, none of {first}-{requested[1]}"
+    table, extent = Table(head[0], head[1:], tail, rows), f"{rows} rows"
+    if requested is not None:
+        first, last = requested[0], min(requested[1], rows)
+        table = replace(table, tail=[], total=max(0, last - first + 1), first=first)
+        extent = f"rows {first}-{last} of {rows}" if first <= last else f"{rows} rows, none of {first}-{requested[1]}"
     return Sheet(name, TableProcessor(table, limits, text=whole), rows, extent)
 
 
@@ -114,36 +112,41 @@ def _record(cells: list[str]) -> TableRecord:
     return TableRecord(write_row(cells), cells)
 
 
+DEFAULT_CACHE: Final = Path()
+"""Stands for the user's cache folder. It is compared by identity, so an equal path is a folder like any other."""
 TIMEOUT: Final = 60  # seconds for a conversion
-_VERSION: Final = "2"
+_VERSION: Final = "2"  # part of the names of cache files: to be raised when the worker's output changes
 _MAX_SIZE: Final = 200_000_000  # bytes; larger documents are refused
 
 
-def converted(
+def convert(
     file: BinaryIO,
     kind: str,
     *,
-    cache_dir: Path | None,
+    cache_dir: str | os.PathLike[str] | None,
     timeout: int = TIMEOUT,
     rows: tuple[int, int] | None = None,
 ) -> str:
     """Return the text of a document.
 
     Args:
-        file: the document, a regular file.
-        kind: `pdf`, `docx`, `pptx`, `spreadsheet` or `archive`.
-        cache_dir: where texts are cached by the SHA-256 of the document; None means no cache.
-        timeout: seconds that the conversion may take.
-        rows: first and last row of each sheet, counted from 1 after the header; None means both ends.
+        file: The document, a regular file.
+        kind: `pdf`, `docx`, `pptx`, `spreadsheet`, or `archive`.
+        cache_dir: Folder in which texts are cached by the SHA-256 of the document; None means no cache.
+        timeout: Maximum duration of the conversion, in seconds.
+        rows: The first and the last row of each sheet to read, counted from 1 after the header; None means the rows at
+            both ends.
 
     Raises:
-        RefusedError: it is too large, damaged, protected, a bomb, or takes too long.
-        ImportError: the package that reads it is not installed.
+        RefusedError: If the document is too large, damaged, protected by a password, or a zip bomb, or if the
+            conversion takes too long.
+        ImportError: If the package that reads such documents is not installed.
     """
     if os.fstat(file.fileno()).st_size > _MAX_SIZE:
-        raise RefusedError(f"is larger than the {_MAX_SIZE} bytes up to which documents are converted")
+        raise RefusedError(f"is larger than {_MAX_SIZE} bytes, the limit for documents")
     named = kind if rows is None else f"{kind}-{rows[0]}-{rows[1]}"
-    place = None if cache_dir is None else cached_at(cache_dir, file, named)
+    folder = default_cache_dir() if cache_dir is DEFAULT_CACHE else cache_dir
+    place = None if folder is None else cached_at(Path(folder), file, named)
     if place is not None and place.is_file():
         return place.read_text(encoding="utf-8")
     text = _run(file, [kind, str(timeout), *map(str, rows or ())], timeout)
@@ -161,7 +164,7 @@ def default_cache_dir() -> Path:
 
 
 def cached_at(cache_dir: Path, file: BinaryIO, kind: str) -> Path:
-    """Return the cache file for the text of a document, named by the SHA-256 of its bytes."""
+    """Return the path of the cache file for a document, which is named by the SHA-256 of its bytes."""
     file.seek(0)
     digest = hashlib.file_digest(cast("io.BufferedReader", file), "sha256").hexdigest()
     return cache_dir / f"{digest}-{kind}-{_VERSION}.txt"
@@ -172,7 +175,7 @@ def _run(file: BinaryIO, arguments: list[str], timeout: int) -> str:
     os.lseek(file.fileno(), 0, os.SEEK_SET)
     command = [sys.executable, "-P", "-m", "ctxguard.files.worker", *arguments]
     try:
-        done = subprocess.run(  # noqa: S603 - our own module; the document is data on its standard input
+        done = subprocess.run(  # noqa: S603 - the command is fixed; the document is data on standard input
             command, stdin=file, capture_output=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
@@ -182,15 +185,15 @@ def _run(file: BinaryIO, arguments: list[str], timeout: int) -> str:
     reason = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     if reason.startswith("missing:"):
         name = reason.removeprefix("missing:")
-        raise ImportError(f"{name} is needed to read this; {install_command('files')}", name=name)
+        raise ImportError(f"reading it needs the package {name}; {install_command('files')}", name=name)
     if done.returncode < 0 or not reason:
-        reason = "takes more memory or processor time than a document is given"
+        reason = "needs more memory or CPU time than a document is allowed"
     raise RefusedError(reason[:300])
 
 
 def _remember(place: Path, text: str) -> None:
-    """Write a text so that readers see all of it or nothing; only its owner may read it."""
-    with suppress(OSError):  # without a cache, only time is lost
+    """Write a file that is readable by its owner alone, and whose readers see either all of the text or no file."""
+    with suppress(OSError):  # a missing cache costs only time
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as out:
             out.write(text)

@@ -1,11 +1,10 @@
-"""Make an image small enough to be attached: by its sides and by its bytes."""
+"""Scale an image down until its sides and its bytes are within the limits for an attachment."""
 
 from __future__ import annotations
 
 import io
 import sys
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -16,25 +15,26 @@ from ctxguard.settings import extra
 if TYPE_CHECKING:
     from PIL import Image
 
-MAX_PIXELS: Final = 40_000_000  # a larger image takes more than 160 MB when decoded
-_MAX_FILE: Final = 100_000_000  # bytes of an image file
+MAX_PIXELS: Final = 40_000_000  # more pixels take more than 160 MB when decoded
+_MAX_FILE: Final = 100_000_000  # maximum bytes of an image file
 _PASSED: Final = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 _SMOOTH: Final = ("L", "LA", "RGB", "RGBA", "CMYK", "YCbCr")
-"""Modes whose pixels can be averaged as they are; the others are converted first."""
-_QUALITIES: Final = (85, 70, 50)
+"""Color modes that Pillow can scale as they are; images in other modes are converted first."""
+_ENCODINGS: Final = (("PNG", 0), ("JPEG", 85), ("JPEG", 70), ("JPEG", 50))
+"""Formats to try, with the quality for JPEG. Only PNG can be transparent."""
 
 
 @dataclass(frozen=True)
 class BinaryContent:
     """Binary data to attach to a message.
 
-    In a program that has imported PydanticAI, it is an instance of PydanticAI's `BinaryContent`, too.
+    In a program that has imported PydanticAI, `read_file` returns a subclass that is PydanticAI's `BinaryContent`, too.
 
     Attributes:
-        data: the bytes.
-        mime_type: the type of the data.
-        width: pixels, for an image.
-        height: pixels, for an image.
+        data: The bytes.
+        mime_type: The MIME type of the data.
+        width: Width of an image in pixels; None for other data.
+        height: Height of an image in pixels; None for other data.
     """
 
     data: bytes = field(repr=False)
@@ -48,89 +48,77 @@ class BinaryContent:
         return self.mime_type
 
     def __str__(self) -> str:
-        """Return the type and the size in words."""
+        """Return the MIME type and the size as text."""
         return f"{self.mime_type}, {self.width}x{self.height} pixels, {len(self.data)} bytes"
 
 
 def fit_image(file: BinaryIO, *, max_side: int, max_bytes: int) -> tuple[BinaryContent, tuple[int, int]]:
-    """Return an image of at most `max_side` pixels and `max_bytes` bytes, and its original sides.
+    """Return an image whose longer side has at most `max_side` pixels and whose data has at most `max_bytes` bytes.
 
-    An image within these limits is returned as it is.
+    An image within these limits is returned unchanged if models accept its format. The second result is the original
+    width and height.
 
     Raises:
-        RefusedError: it is not an image, damaged, or a decompression bomb.
-        ImportError: Pillow is not installed.
+        RefusedError: If the file is not an image, is damaged, or has too many pixels.
+        ImportError: If Pillow is not installed.
     """
     with extra("files", "Pillow is needed to read images"):
         import PIL.Image
     file.seek(0)
     data = file.read(_MAX_FILE + 1)
     if len(data) > _MAX_FILE:
-        raise RefusedError(f"is larger than the {_MAX_FILE} bytes up to which images are read")
+        raise RefusedError(f"is larger than {_MAX_FILE} bytes, the limit for images")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _fitted(data, max_side, max_bytes)
+            return _fit(data, max_side, max_bytes)
     except RefusedError:
         raise
     except PIL.Image.DecompressionBombError:
-        raise RefusedError(f"has far more than the {MAX_PIXELS} pixels up to which images are decoded") from None
+        raise RefusedError(f"has far more than {MAX_PIXELS} pixels, the limit for images") from None
     except Exception as error:  # noqa: BLE001 - decoders raise SyntaxError, struct.error and more
         raise RefusedError(f"is not an image that can be decoded ({type(error).__name__})") from None
 
 
-def _fitted(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, tuple[int, int]]:
+def _fit(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, tuple[int, int]]:
     from PIL import Image
 
     with Image.open(io.BytesIO(data)) as image:
         width, height = image.size
-        image.draft("RGB", (max_side, max_side))  # a JPEG can be decoded at a smaller size, which costs a fraction
+        image.draft("RGB", (max_side, max_side))  # a JPEG can be decoded at a smaller size, which is faster
         if image.width * image.height > MAX_PIXELS:
-            raise RefusedError(
-                f"has {width}x{height} pixels, more than the {MAX_PIXELS} up to which images are decoded"
-            )
+            raise RefusedError(f"has {width}x{height} pixels, more than {MAX_PIXELS}, the limit for images")
         mime = _PASSED.get(image.format or "")
         image.load()
         if mime and max(width, height) <= max_side and len(data) <= max_bytes:
             return _attachment(data, mime, width, height), (width, height)
-        return _scaled(image, max_side, max_bytes), (width, height)
+        return _scale(image, max_side, max_bytes), (width, height)
 
 
-def _scaled(image: Image.Image, max_side: int, max_bytes: int) -> BinaryContent:
-    """Scale down until the bytes fit: as PNG if that fits, else as JPEG, each time with shorter sides.
+def _scale(image: Image.Image, max_side: int, max_bytes: int) -> BinaryContent:
+    """Scale an image down until its data fits, as PNG or else as JPEG.
 
-    The picture is rotated as its EXIF data require, because the result contains no EXIF data.
+    The image is rotated as its EXIF data say, because the result contains no EXIF data.
     """
     from PIL import ImageOps
 
     clear = "A" in image.getbands() or "transparency" in image.info
-    if image.mode in _SMOOTH:  # before anything is copied: a large picture takes hundreds of megabytes
+    if image.mode in _SMOOTH:  # before anything is copied, because a large image takes hundreds of megabytes
         image.thumbnail((max_side, max_side), reducing_gap=2.0)
     picture = ImageOps.exif_transpose(image).convert("RGBA" if clear else "RGB")
     side = max_side
     while True:
         picture.thumbnail((side, side))
-        for written in _written(picture):
-            if len(written.data) <= max_bytes or side <= 16:
-                return written
+        for encoding, quality in _ENCODINGS[: 1 if clear else None]:
+            buffer = io.BytesIO()
+            picture.save(buffer, encoding, quality=quality)
+            if buffer.tell() <= max_bytes or side <= 16:
+                return _attachment(buffer.getvalue(), _PASSED[encoding], *picture.size)
         side = min(side, max(picture.size)) * 3 // 4
 
 
-def _written(picture: Image.Image) -> Iterator[BinaryContent]:
-    yield _saved(picture, "PNG", "image/png", {})
-    if picture.mode == "RGB":
-        for quality in _QUALITIES:
-            yield _saved(picture, "JPEG", "image/jpeg", {"quality": quality})
-
-
-def _saved(picture: Image.Image, name: str, mime: str, options: dict[str, int]) -> BinaryContent:
-    buffer = io.BytesIO()
-    picture.save(buffer, name, **options)
-    return _attachment(buffer.getvalue(), mime, *picture.size)
-
-
 def _attachment(data: bytes, mime: str, width: int, height: int) -> BinaryContent:
-    """Return the content in the form of the framework in use, without importing any other framework."""
+    """Return the content, as PydanticAI's class if that is imported. No framework is imported for it."""
     if "pydantic_ai" not in sys.modules:
         return BinaryContent(data, mime, width, height)
     content: BinaryContent = import_module("ctxguard_pydantic_ai.adapter").Attachment(data, mime, width, height)

@@ -1,4 +1,4 @@
-"""Open files safely: only regular files, inside a root, without blocking."""
+"""Open files safely: only regular files inside a root folder, and without blocking."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from typing import BinaryIO, Final
 FACTS: Final[Mapping[str, Mapping[str, str]]] = tomllib.loads(
     files("ctxguard").joinpath("data/file_types.toml").read_text(encoding="utf-8")
 )
-"""Types of files by their names and by their first bytes."""
+"""The types of files by extension and by their first bytes."""
 _MIME: Final = FACTS["mime"]
 _PLAIN: Final = frozenset(FACTS["plain"]["extensions"].split())
 _TABLE: Final = mimetypes.MimeTypes(filenames=())
 
 
 class RefusedError(Exception):
-    """The reason why a file is not read; the reader turns it into a result with `success=False`."""
+    """Raised when a file is not read; the message is the reason, which `read_file` returns with `success=False`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileMetadata:
-    """A file's metadata from the file system.
+    """Facts about a file from the file system and from its content.
 
     Attributes:
-        size: bytes.
-        modified: the time of the last change, in UTC.
-        mime_type: from its name; `application/octet-stream` if unknown.
-        encoding: of a text file; None for any other.
-        details: facts from its own header (`pixels`, `seconds`, `sheets`), and `encoding: guessed by its letters` if it
-            is neither Unicode nor that of Western Europe.
+        size: Size of the file in bytes.
+        modified: Time of the last change, in UTC.
+        mime_type: MIME type based on the file's name; `application/octet-stream` if unknown.
+        encoding: Encoding of a text file; None for other files.
+        details: Further facts as pairs of a name and a value: `pixels` of an image, and `encoding` with the value
+            `guessed by its letters` if the encoding is neither Unicode nor one for Western Europe.
     """
 
     size: int
@@ -49,20 +49,20 @@ class FileMetadata:
 
 
 class RegularFile(io.FileIO):
-    """A file opened for reading that raises instead of blocking, as reading some system files would.
+    """A file opened for reading that raises BlockingIOError where `io.FileIO` returns None.
 
-    Otherwise `read` returns None there, which most readers treat as bytes.
+    Some system files have nothing to read for the moment. The modules that read documents expect bytes, not None.
     """
 
     def readinto(self, buffer: bytearray, /) -> int:  # type: ignore[override]
-        """Read into a buffer; raise BlockingIOError if there is nothing to read yet."""
+        """Read bytes into a buffer."""
         size = super().readinto(buffer)
         if size is None:
             raise BlockingIOError(errno.EAGAIN, "nothing to be read without waiting for it")
         return size
 
     def readall(self) -> bytes:
-        """Read up to the end; raise BlockingIOError if there is nothing to read yet."""
+        """Read up to the end of the file."""
         data = super().readall()
         if data is None:
             raise BlockingIOError(errno.EAGAIN, "nothing to be read without waiting for it")
@@ -73,62 +73,63 @@ def open_file(path: Path, root: Path | None) -> tuple[BinaryIO, FileMetadata]:
     """Open a regular file for reading.
 
     Args:
-        path: the file; relative to `root` if one is given.
-        root: folder outside of which nothing is read, not even through links; None means anywhere.
+        path: The path of the file, relative to `root` if a root is given.
+        root: Folder outside of which no file is opened, not even through links; None means no restriction.
 
     Raises:
-        RefusedError: it is outside the root, not a regular file, or cannot be opened.
+        RefusedError: If the file is outside the root, is not a regular file, or cannot be opened.
     """
     try:
-        real = _confined(path, root)
-        _require_regular(real.stat().st_mode, path)
+        real = _resolve(path, root)
+        _require_regular(real.stat().st_mode)
         descriptor = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise RefusedError(f"{_short(path)}: {reason[:1].lower()}{reason[1:]}") from None
+        raise RefusedError(f"{reason[:1].lower()}{reason[1:]}") from None
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or not _is_inside(descriptor, path, root):
         os.close(descriptor)
-        raise RefusedError(f"{_short(path)}: was replaced while it was opened; read it again")
+        raise RefusedError("was replaced while it was opened; read it again")
     file = io.BufferedReader(RegularFile(descriptor))  # type: ignore[type-var]  # its readinto never returns None
     return file, FileMetadata(status.st_size, datetime.fromtimestamp(status.st_mtime, UTC), mime_type(path.name))
 
 
 def mime_type(name: str) -> str:
-    """Return the MIME type of a file by its name, the same on every machine."""
+    """Return the MIME type for a file name, without the settings of the machine, which differ."""
     suffix = Path(name).suffix.lower().removeprefix(".")
     plain = "text/plain" if suffix in _PLAIN else "application/octet-stream"
     return _MIME.get(suffix) or _TABLE.guess_type(name)[0] or plain
 
 
-def _short(path: Path) -> str:
+def one_line(path: Path) -> str:
+    """Return a path for an error message: on one line, and at most 300 characters of it."""
     name = str(path).replace("\n", " ")
     return name if len(name) <= 300 else f"{name[:300]}…"
 
 
-def _confined(path: Path, root: Path | None) -> Path:
-    """Return the real path, resolved once: resolving it again could give another file."""
+def _resolve(path: Path, root: Path | None) -> Path:
+    """Resolve a path and require that it is inside the root. The result is opened as it is, since links may change."""
     if root is None:
         return path.resolve()
     base = root.resolve(strict=True)
     real = (base / path).resolve()
     if not real.is_relative_to(base):
-        raise RefusedError(f"{_short(path)}: is outside of {_short(root)}, to which reading is confined")
+        raise RefusedError(f"is outside of {one_line(root)}, to which reading is confined")
     return real
 
 
 def _is_inside(descriptor: int, path: Path, root: Path | None) -> bool:
-    """Return whether the opened file is in the root, by its descriptor if the system allows that, else by its path."""
+    """Return whether an opened file is inside the root: by its descriptor where `/proc` exists, else by its path."""
     if root is None:
         return True
-    told = Path(f"/proc/self/fd/{descriptor}")
-    if told.is_symlink():
-        return told.readlink().is_relative_to(root.resolve(strict=True))
-    return os.path.samestat(os.fstat(descriptor), _confined(path, root).stat())
+    link = Path(f"/proc/self/fd/{descriptor}")
+    if link.is_symlink():
+        return link.readlink().is_relative_to(root.resolve(strict=True))
+    return os.path.samestat(os.fstat(descriptor), _resolve(path, root).stat())
 
 
-def _require_regular(mode: int, path: Path) -> None:
+def _require_regular(mode: int) -> None:
     kinds = {"d": "a folder", "p": "a pipe (FIFO)", "c": "a device", "b": "a device", "s": "a socket"}
     kind = kinds.get(stat.filemode(mode)[0])
     if kind is not None:
-        raise RefusedError(f"{_short(path)}: is {kind}, not a file that can be read")
+        raise RefusedError(f"is {kind}, not a file that can be read")

@@ -1,4 +1,4 @@
-"""Read any file as a bounded view of it: the main entry for files."""
+"""Read any file as a bounded view: `read_file` and `read_file_as_string`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ctxguard.content.bounding import fit, show
 from ctxguard.content.processors.table import find_delimiter, write_row
 from ctxguard.content.views import NO_LIMITS, Bounded, Count, FileType, Source, TruncationInfo
 from ctxguard.errors import ConfigError, reason_of
-from ctxguard.files.documents import converted, default_cache_dir
+from ctxguard.files.documents import DEFAULT_CACHE, convert, read_sheets
 from ctxguard.files.encodings import find_encoding, is_guessed
 from ctxguard.files.images import BinaryContent, fit_image
-from ctxguard.files.opening import FileMetadata, RefusedError, open_file
+from ctxguard.files.opening import FileMetadata, RefusedError, one_line, open_file
 from ctxguard.files.text_files import WHOLE, describe_range, detect_file, pick_lines, read_lines, read_source
+from ctxguard.settings import whole_number
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
     from ctxguard.tokens import TokenCounter
 
 _HEAD: Final = 65_536  # bytes that are read to detect the type
-_WINDOW: Final = 262_144  # bytes that are read at either end of a large text
-_MAX_ROWS: Final = 100_000
-"""Maximum rows that are read of a range."""
-_DEFAULT_CACHE: Final = Path()
-_DOCUMENTS: Final = {FileType.PDF: "pdf", FileType.DOCX: "docx", FileType.PPTX: "pptx"}
+_WINDOW: Final = 262_144  # bytes that are read from each end of a large text
+_MAX_ROWS: Final = 100_000  # maximum rows that are read from a requested range
+_DOCUMENTS: Final = (FileType.PDF, FileType.DOCX, FileType.PPTX)
+_WITHOUT_LINES: Final = (FileType.AUDIO, FileType.BINARY, FileType.IMAGE, FileType.SPREADSHEET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class FileExtractionResult:
     """The result of reading a file.
 
     Attributes:
-        content: the view; `BinaryContent` for an image; None if reading failed.
-        success: False if reading failed.
-        file_type: the detected type; None if the file could not be opened.
-        truncation_info: the omissions.
-        metadata: size, time, MIME type and encoding; None if the file could not be opened.
-        error: why reading failed, one line.
+        content: The view as text, or `BinaryContent` for an image; None if reading failed.
+        success: Whether the file was read.
+        file_type: The detected type; None if the file could not be opened.
+        truncation_info: How much of the content is shown; None if reading failed.
+        metadata: Size, time, MIME type, and encoding; None if the file could not be opened.
+        error: One line that says why reading failed; None if it did not.
     """
 
     content: str | BinaryContent | None
@@ -57,7 +57,7 @@ class FileExtractionResult:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """How a file is to be read."""
+    """The validated arguments of `read_file`."""
 
     config: ContextConfig
     count: Count
@@ -65,7 +65,7 @@ class _Request:
     lines: tuple[int, int] | None
     rows: tuple[int, int] | None
     exact_totals: bool
-    cache_dir: Path | None
+    cache_dir: str | os.PathLike[str] | None
 
 
 def read_file(
@@ -78,26 +78,31 @@ def read_file(
     max_tokens: int | None = None,
     counter: str | TokenCounter | Callable[[str], int] = "auto",
     exact_totals: bool = False,
-    cache_dir: str | os.PathLike[str] | None = _DEFAULT_CACHE,
+    cache_dir: str | os.PathLike[str] | None = DEFAULT_CACHE,
 ) -> FileExtractionResult:
-    """Read a file as a view within the limits of the configuration. Never raises because of the file or its content.
+    """Read a file as a view within the limits of the configuration.
+
+    A file that cannot be read raises no error; the result says why.
 
     Args:
-        path: the file; relative to `root` if one is given.
-        config: the limits; None means `load_context_config()`.
-        root: folder outside of which nothing is read, links included; None means anywhere.
-        lines: first and last line to show, counted from 1; the file is then shown as text.
-        rows: first and last row of a table to show, counted from 1 after the header.
-        max_tokens: maximum tokens of the view; None means `max_tokens_per_file`. Never more than `max_total_output`.
-        counter: counts tokens, as for `ctxguard.tokens.find_counter`.
-        exact_totals: count the lines of files above 4 MB, which reads all of them; else they are estimated.
-        cache_dir: where converted documents are cached; None means no cache. Default: the user's cache folder.
+        path: The path of the file, relative to `root` if a root is given.
+        config: The limits; None means `load_context_config()`.
+        root: Folder outside of which nothing is read, not even through links; None means no restriction.
+        lines: The first and the last line to show, counted from 1; the file is then shown as text.
+        rows: The first and the last row of a table to show, counted from 1 after the header.
+        max_tokens: Maximum number of tokens in the view, which `max_total_output` of the configuration limits as well;
+            None means `max_tokens_per_file`.
+        counter: The token counter, as for `ctxguard.tokens.find_counter`.
+        exact_totals: Whether to count the lines of files above 4 MB by reading them in full; else the number is
+            estimated.
+        cache_dir: Folder in which converted documents are cached; None means no cache. The default is a folder in the
+            user's cache folder.
 
     Raises:
-        ConfigError: `max_tokens` is below 1, `lines` or `rows` is not a range, both are given, the counter is unknown,
-            or the configuration cannot be read.
+        ConfigError: If `max_tokens` is below 1, `lines` or `rows` is not a range, both are given, the counter is
+            unknown, or the configuration cannot be read.
     """
-    _require_readable(path, lines, rows, max_tokens)
+    _validate(path, lines, rows, max_tokens)
     settings = config or load_context_config()
     requested = max_tokens or settings.max_tokens_per_file
     request = _Request(
@@ -107,7 +112,7 @@ def read_file(
         lines,
         rows,
         exact_totals,
-        _cache_folder(cache_dir),
+        cache_dir,
     )
     result = _read_file(Path(path), None if root is None else Path(root), request)
     info = result.truncation_info
@@ -116,19 +121,13 @@ def read_file(
     return result
 
 
-def _cache_folder(given: str | os.PathLike[str] | None) -> Path | None:
-    if given is None:
-        return None
-    return default_cache_dir() if Path(given) == _DEFAULT_CACHE else Path(given)
-
-
 def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | None = None, **settings: object) -> str:
-    """Return the view of a file as text, or one line with the reason why it cannot be read.
+    """Return the view of a file as text, or one line that says why the file cannot be read.
 
     Args:
-        path: the file.
-        config: the limits; None means `load_context_config()`.
-        settings: as for `read_file`.
+        path: The path of the file.
+        config: The limits; None means `load_context_config()`.
+        settings: The other arguments of `read_file`.
     """
     result = read_file(path, config, **settings)  # type: ignore[arg-type]
     if isinstance(result.content, str):
@@ -136,55 +135,47 @@ def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | No
     return f"[error: {result.error}]" if result.content is None else f"[{result.content}]"
 
 
-def _require_readable(path: object, lines: object, rows: object, max_tokens: object) -> None:
-    """Reject settings with which no file could be read."""
+def _validate(path: object, lines: object, rows: object, max_tokens: object) -> None:
+    """Reject arguments with which no file could be read."""
     if not isinstance(path, str | os.PathLike):
         raise ConfigError(f"path is the path of a file, not {path!r}", setting="path")
-    if max_tokens is not None and not _is_number(max_tokens):
-        raise ConfigError(f"max_tokens={max_tokens!r} must be a number from 1, or None", setting="max_tokens")
+    if max_tokens is not None:
+        whole_number(max_tokens, "max_tokens", unit="tokens", least=1)
     for name, span in (("lines", lines), ("rows", rows)):
         if span is not None and not _is_range(span):
-            raise ConfigError(f"{name}={span!r} must be (first, last), both from 1 and in this order", setting=name)
+            raise ConfigError(f"{name}={span!r} must be (first, last) with 1 <= first <= last", setting=name)
     if lines is not None and rows is not None:
         raise ConfigError("lines and rows cannot both be given; name the one to read", setting="lines")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
 def _is_range(span: object) -> bool:
-    return isinstance(span, tuple | list) and len(span) == 2 and all(map(_is_number, span)) and span[0] <= span[1]
+    if not isinstance(span, tuple | list) or len(span) != 2 or not all(type(number) is int for number in span):
+        return False
+    return bool(1 <= span[0] <= span[1])
 
 
 def _read_file(path: Path, root: Path | None, request: _Request) -> FileExtractionResult:
+    file_type: FileType | None = None
+    metadata: FileMetadata | None = None
     try:
         file, metadata = open_file(path, root)
-    except RefusedError as error:
-        return FileExtractionResult(None, success=False, error=str(error))
-    with file:
-        return _read_open(file, path, metadata, request)
-
-
-def _read_open(file: BinaryIO, path: Path, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
-    file_type: FileType | None = None
-    try:
-        head = file.read(_HEAD)
-        file_type = detect_file(path.name, head)
-        _require_range(file_type, request)
-        return _READERS.get(file_type, _read_text)(file, file_type, metadata, request)
+        with file:
+            file_type = detect_file(path.name, file.read(_HEAD))
+            _require_range(file_type, request)
+            return _READERS.get(file_type, _read_text)(file, file_type, metadata, request)
     except (RefusedError, ImportError) as error:
-        reason = f"{path}: {error}"
+        reason = str(error)
     except (OSError, MemoryError, RecursionError) as error:
-        reason = f"{path}: cannot be read ({reason_of(error)})"
-    return FileExtractionResult(None, success=False, file_type=file_type, metadata=metadata, error=reason)
+        reason = f"cannot be read ({reason_of(error)})"
+    told = f"{one_line(path)}: {reason}"
+    return FileExtractionResult(None, success=False, file_type=file_type, metadata=metadata, error=told)
 
 
 def _require_range(file_type: FileType, request: _Request) -> None:
-    """Reject rows of anything but a table, and lines of anything that is not shown as text."""
+    """Refuse rows for files that are not tables, and lines for files that are not shown as text."""
     if request.rows is not None and file_type not in (FileType.CSV, FileType.SPREADSHEET):
-        raise RefusedError(f"is {file_type.value}, and rows are those of a table; ask for lines, or for all of it")
-    if request.lines is not None and _READERS.get(file_type, _read_text) not in _WITH_LINES:
+        raise RefusedError(f"is {file_type.value}, which has no rows; ask for lines, or for all of it")
+    if request.lines is not None and file_type in _WITHOUT_LINES:
         raise RefusedError(f"is {file_type.value}, which has no lines; ask for rows of a table, or for all of it")
 
 
@@ -210,7 +201,11 @@ def _read_text(file: BinaryIO, file_type: FileType, metadata: FileMetadata, requ
 
 
 def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
-    """Write the header and some rows of a table."""
+    """Return the header and the requested rows of a table as CSV.
+
+    Raises:
+        RefusedError: If the table has no such rows.
+    """
     file.seek(0)
     start = io.TextIOWrapper(io.BytesIO(file.read(_HEAD)), encoding, "replace", newline="").read()
     delimiter = find_delimiter(start)
@@ -231,13 +226,13 @@ def _selected_rows(file: BinaryIO, encoding: str, first: int, last: int) -> str:
 
 
 def _read_document(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
-    text = converted(file, _DOCUMENTS[kind], cache_dir=request.cache_dir)
+    text = convert(file, kind.value, cache_dir=request.cache_dir)
     if not text.strip():
         text = "[holds no text; pages that are pictures need text recognition]\n"
-    return _read_converted(text, kind, metadata, request)
+    return _show_text(text, kind, metadata, request)
 
 
-def _read_converted(text: str, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
+def _show_text(text: str, file_type: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
     limits = request.config.limits()
     if request.lines is not None:
         text = pick_lines(text, *request.lines)
@@ -248,10 +243,8 @@ def _read_converted(text: str, file_type: FileType, metadata: FileMetadata, requ
 def _read_spreadsheet(
     file: BinaryIO, file_type: FileType, metadata: FileMetadata, request: _Request
 ) -> FileExtractionResult:
-    from ctxguard.files.documents import read_sheets
-
     limits = request.config.limits() if request.rows is None else NO_LIMITS
-    text = converted(file, "spreadsheet", cache_dir=request.cache_dir, rows=request.rows)
+    text = convert(file, "spreadsheet", cache_dir=request.cache_dir, rows=request.rows)
     processor = read_sheets(text, limits, rows=request.rows)
     whole = processor.view(1 << 40)
     if not whole.text:
@@ -277,7 +270,7 @@ def _read_image(file: BinaryIO, file_type: FileType, metadata: FileMetadata, req
 
 
 def _read_archive(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
-    return _read_converted(converted(file, "archive", cache_dir=None, timeout=20), kind, metadata, request)
+    return _show_text(convert(file, "archive", cache_dir=None, timeout=20), kind, metadata, request)
 
 
 def _read_metadata(file: BinaryIO, kind: FileType, metadata: FileMetadata, request: _Request) -> FileExtractionResult:
@@ -287,7 +280,7 @@ def _read_metadata(file: BinaryIO, kind: FileType, metadata: FileMetadata, reque
         f"{kind.value} file, {metadata.mime_type}, {metadata.size} bytes, "
         f"changed {metadata.modified:%Y-%m-%d %H:%M} UTC, starts with bytes {start}\n"
     )
-    return _read_converted(text, kind, metadata, request)
+    return _show_text(text, kind, metadata, request)
 
 
 def _result(bounded: Bounded, metadata: FileMetadata) -> FileExtractionResult:
@@ -308,4 +301,3 @@ _READERS: Final[dict[FileType, Callable[[BinaryIO, FileType, FileMetadata, _Requ
     FileType.IMAGE: _read_image,
     FileType.SPREADSHEET: _read_spreadsheet,
 }
-_WITH_LINES: Final = (_read_text, _read_document, _read_archive)

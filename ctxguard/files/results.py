@@ -1,4 +1,4 @@
-"""Save large tool results, and return a preview instead; read slices of saved results."""
+"""Save large tool results and return previews in their place; read lines of saved results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from ctxguard.config import ContextConfig, TruncationConfig, get_truncation_config, load_context_config
 from ctxguard.content.bounding import bound, measure, show
@@ -33,100 +33,95 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 NAMESPACE: Final = "tool-output"
-"""Namespace of full results in a store: the same as for the outputs that `BoundToolOutput` bounds."""
+"""Namespace of full results in a store, which `BoundToolOutput` uses for full tool outputs as well."""
 _HANDLE: Final = re.compile("[a-p]{20}")
 _SUFFIXES: Final = {
     **dict.fromkeys((FileType.CODE, FileType.SNAPSHOT, FileType.TEXT), "txt"),
     FileType.CONSOLE: "log",
     FileType.MARKDOWN: "md",
 }
-"""Extensions of saved results; for other types, the extension is the name of the type."""
+"""Extensions of the files in a workspace; for other types, the extension is the name of the type."""
 _LETTERS: Final = bytes.maketrans(b"0123456789abcdef", b"ghijklmnopabcdef")
-_MEMORY: Final = 256_000_000  # bytes of the store in memory
-_SMALL_LINES: Final = 4  # lines up to which JSON is shown in indented form
-
-
-class _Saves(Protocol):
-    """Where results are saved: a store, or a folder."""
-
-    def get(self, namespace: str, key: str) -> bytes | None: ...
-
-    def put_new(self, namespace: str, key: str, value: bytes) -> bytes: ...
+_MEMORY: Final = 256_000_000  # maximum bytes of the store in memory
+_FEW_LINES: Final = 4  # JSON with no more lines than this is indented, so that lines of it can be read
 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """Save results as files of a workspace, readable by their owner alone, each with the extension of its type."""
+    """Saves results as files in a workspace, readable by their owner alone, with the extension for `file_type`."""
 
     path: Path
     file_type: FileType | None = None
 
-    def get(self, namespace: str, key: str) -> bytes | None:  # noqa: ARG002 - a folder is a namespace
-        """Return the result saved under a handle: no other file of the folder, and no target of a link."""
+    def get(self, namespace: str, key: str) -> bytes | None:  # noqa: ARG002 - the signature of a store
+        """Return the result that was saved under a handle, but no other file in the folder and no target of a link."""
         if not _HANDLE.fullmatch(key):
             return None
         try:
             saved = (file for file in self.path.glob(f"{key}.*") if not file.is_symlink() and file.is_file())
             data = next((file.read_bytes() for file in saved), None)
         except OSError as error:
-            raise _failed(self.path, error) from None
+            raise _store_error(self.path, error) from None
         return data if data is not None and handle_of(data) == key else None
 
-    def put_new(self, namespace: str, key: str, value: bytes) -> bytes:  # noqa: ARG002 - the same
+    def put_new(self, namespace: str, key: str, value: bytes) -> bytes:  # noqa: ARG002 - the signature of a store
         suffix = _SUFFIXES.get(self.file_type or FileType.TEXT, self.file_type or "txt")
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor = os.open(self.path / f"{key}.{suffix}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as out:
                 out.write(value)
-        except FileExistsError:  # the key is derived from the value, so the file has the same content
+        except FileExistsError:  # the key is a hash of the value, so the file has the same content
             if not self.path.is_dir():
-                raise StoreError(f"workspace {self.path} is not a folder; name one") from None
+                raise StoreError(f"workspace {self.path} is not a folder; name a folder") from None
         except OSError as error:
-            raise _failed(self.path, error) from None
+            raise _store_error(self.path, error) from None
         return value
 
 
-def _failed(path: Path, error: OSError) -> StoreError:
+def _store_error(path: Path, error: OSError) -> StoreError:
     return StoreError(f"workspace {path} cannot be used: {(error.strerror or str(error)).lower()}; name another folder")
+
+
+_Place: TypeAlias = "Store | _Folder"
 
 
 @dataclass(frozen=True, slots=True)
 class _Preview:
-    """How results of one function are saved and shown."""
+    """How the results of one function are saved and shown; `saves` is None if they are not saved."""
 
     truncation: TruncationConfig
     count: Count
-    saves: Callable[[FileType], _Saves] | None
+    saves: Callable[[FileType], _Place] | None
 
     def of(self, result: object) -> object:
-        """Return the result itself, or its handle and a preview if it exceeds the threshold."""
-        written = _written(result)
+        """Return the result itself, or a handle and a preview if the result exceeds the threshold."""
+        written = _serialize(result)
         if written is None:
             return result
         text, data, file_type = written
         measured = measure(text, self.truncation.threshold, self.count)
-        if not measured.over:
+        if measured.tokens <= self.truncation.threshold:
             return result
         detected = file_type or detect(text)
         handle = None if self.saves is None else handle_of(data)
         if handle is not None and self.saves is not None:
             self.saves(detected).put_new(NAMESPACE, handle, data)
-        return self._shown(text, detected, handle, measured.tokens)
+        return self._show(text, detected, handle, measured.tokens)
 
-    def _shown(self, text: str, file_type: FileType, handle: str | None, tokens: int) -> str:
+    def _show(self, text: str, file_type: FileType, handle: str | None, tokens: int) -> str:
         most = self.truncation.max_preview_tokens
-        limits = self.truncation.limits()
-        head = _head(handle, file_type, f"{len(text)} characters", tokens)
-        available = most - self.count(head) - 4
+        size = f"{len(text)} characters"
+        available = most - self.count(_head(handle, file_type, size, tokens)) - 4
         if available < 16:
             return bound(f"[handle {handle}]\n{text}" if handle else text, most, count=self.count).content
-        view = show(Source(text), file_type, available, self.count, limits=limits)
-        head = _head(handle, view.file_type, _size(view.info) or f"{len(text)} characters", tokens)
-        while available > 0 and self.count(head + view.content) > most:
-            available -= max(1, self.count(head + view.content) - most)
-            view = show(Source(text), file_type, max(1, available), self.count, limits=limits)
-        return head + view.content
+        while True:
+            view = show(Source(text), file_type, max(1, available), self.count, limits=self.truncation.limits())
+            shown = _head(handle, file_type, _size(view.info) or size, tokens) + view.content
+            excess = self.count(shown) - most
+            if excess <= 0 or available <= 0:
+                return shown
+            available -= excess
 
 
 def _head(handle: str | None, file_type: FileType, size: str, tokens: int) -> str:
@@ -160,23 +155,24 @@ def context_result(
     counter: str | TokenCounter | Callable[[str], int] = "auto",
     config: ContextConfig | None = None,
 ) -> object:
-    """Decorate a tool, sync or async, so that a large result is saved whole and replaced by its handle and a preview.
+    """Decorate a tool, sync or async, so that a large result is saved in full and replaced by a handle and a preview.
 
-    Strings, bytes, dicts, lists, pydantic models, dataclasses and data frames are handled; anything else, and results
-    within the preset's threshold, are returned unchanged. Name, signature and annotations are kept, so that decorators
-    of frameworks can be applied on top.
+    Strings, bytes, dicts, lists, pydantic models, dataclasses, and data frames are previewed. Other results, and
+    results within the preset's threshold, are returned unchanged. The function's name, signature, and annotations are
+    kept, so that decorators of frameworks can be applied on top.
 
     Args:
-        preset: name of a truncation preset, or a preset.
-        save: False shows the preview and saves nothing.
-        store: where results are saved; None means the workspace, else the store of the configuration, else a store in
-            memory that this process shares (256 MB, the oldest are evicted first).
-        workspace: folder to save results in as files, instead of a store.
-        counter: counts tokens, as for `ctxguard.tokens.find_counter`.
-        config: contains presets and the store; None means `load_context_config()`.
+        preset: A truncation preset, or the name of one.
+        save: Whether results are saved; if not, only the preview is returned.
+        store: Store for the results. If it is None, they are saved in `workspace`; without a workspace, in the store of
+            the configuration; and without that, in a store in memory that the process shares (256 MB, from which the
+            oldest results are evicted).
+        workspace: Folder in which results are saved as files, instead of a store.
+        counter: The token counter, as for `ctxguard.tokens.find_counter`.
+        config: The configuration with the presets and the store; None means `load_context_config()`.
 
     Raises:
-        ConfigError: there is no such preset, the store is not open, or the function is a generator.
+        ConfigError: If there is no such preset, the store is not open, or the function is a generator.
     """
     if callable(preset):
         return context_result()(cast("Callable[..., object]", preset))
@@ -221,7 +217,7 @@ RECALL_SCHEMA: Final[dict[str, object]] = {
         "required": ["handle"],
     },
 }
-"""The function of `recall_tool` as JSON Schema, for whoever writes requests by hand."""
+"""The function that `recall_tool` returns, as JSON Schema for requests that are built without a framework."""
 
 
 def recall_tool(
@@ -231,13 +227,13 @@ def recall_tool(
     max_tokens: int = 2_000,
     counter: str | TokenCounter | Callable[[str], int] = "auto",
 ) -> Callable[..., str]:
-    """Return a function `recall(handle, first_line, last_line, contains)` to register as a tool of a model.
+    """Return a function `recall(handle, first_line, last_line, contains)` to register as a tool for a model.
 
     Args:
-        store: where results were saved; None as for `context_result`.
-        workspace: folder they were saved in.
-        max_tokens: tokens that one call may return.
-        counter: counts tokens, as for `ctxguard.tokens.find_counter`.
+        store: Store in which the results were saved; None means the same as for `context_result`.
+        workspace: Folder in which the results were saved.
+        max_tokens: Maximum number of tokens that one call returns.
+        counter: The token counter, as for `ctxguard.tokens.find_counter`.
     """
     count, store = find_counter(counter).count, opened(store)
 
@@ -245,17 +241,17 @@ def recall_tool(
         """Read lines of a result that was shortened.
 
         Args:
-            handle: the handle that the shortened result names.
-            first_line: first line to read, counted from 1.
-            last_line: last line to read; leave it out to read as much as is shown at once.
-            contains: read only lines that contain this text.
+            handle: The handle that the shortened result names.
+            first_line: First line to read, counted from 1.
+            last_line: Last line to read; leave it out to read as many lines as one call returns.
+            contains: Read only lines that contain this text.
         """
         name = handle if isinstance(handle, str) else ""
         data = _place(store, workspace, None).get(NAMESPACE, name) if _HANDLE.fullmatch(name) else None
         if data is None:
             return f"[nothing is saved under handle {name if name.isalnum() and len(name) < 80 else repr(handle)[:80]}]"
-        if not (_is_line(first_line) and (last_line is None or _is_line(last_line))):
-            return "[first_line and last_line are numbers of lines, counted from 1]"
+        if type(first_line) is not int or type(last_line) not in (int, type(None)):  # models may pass anything
+            return "[first_line and last_line must be line numbers, counted from 1]"
         return _slice(data, first_line, last_line, contains, max_tokens=max_tokens, count=count)
 
     return recall
@@ -271,31 +267,27 @@ def recall(
     workspace: Path | str | None = None,
     max_tokens: int = 2_000,
 ) -> str:
-    """Return lines of a saved result, within a token limit, or one line saying that there is no such result.
+    """Return lines of a saved result within a token limit, or one line that says that there is no such result.
 
-    JSON that was saved in few long lines is shown in indented form, and its lines are counted there.
+    JSON that was saved in a few long lines is indented first, and the line numbers refer to that form.
 
     Args:
-        handle: the handle in the preview.
-        first_line: first line, counted from 1.
-        last_line: last line, inclusive; None means as many lines as the limit allows.
-        contains: only lines that contain this text.
-        store: where it was saved; None as for `context_result`.
-        workspace: folder it was saved in.
-        max_tokens: tokens that may be returned.
+        handle: The handle in the preview.
+        first_line: First line to return, counted from 1.
+        last_line: Last line to return; None means as many lines as the token limit allows.
+        contains: Text that the returned lines contain; None means any lines.
+        store: Store in which the result was saved; None means the same as for `context_result`.
+        workspace: Folder in which the result was saved.
+        max_tokens: Maximum number of tokens to return.
     """
     tool = recall_tool(store, workspace=workspace, max_tokens=max_tokens)
     return tool(handle, first_line, last_line, contains)
 
 
 def handle_of(content: str | bytes) -> str:
-    """Return the handle of a content: 20 letters, derived from it alone; no digits, which masking rules might match."""
+    """Return the handle of some content: a hash of 20 letters, without digits, which masking rules might match."""
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return hashlib.blake2b(data, digest_size=10).hexdigest().encode().translate(_LETTERS).decode()
-
-
-def _is_line(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)
 
 
 def _slice(data: bytes, first: int, last: int | None, contains: str | None, *, max_tokens: int, count: Count) -> str:
@@ -320,7 +312,7 @@ def _slice(data: bytes, first: int, last: int | None, contains: str | None, *, m
 
 def _lines(text: str) -> Sequence[str]:
     lines = text.splitlines()
-    if len(lines) <= _SMALL_LINES and len(text) > 400 and text.lstrip()[:1] in ("{", "["):
+    if len(lines) <= _FEW_LINES and len(text) > 400 and text.lstrip()[:1] in ("{", "["):
         with suppress(ValueError, RecursionError):  # if it is not JSON after all, its own lines are used
             return json.dumps(json.loads(text), indent=1, ensure_ascii=False).splitlines()
     return lines
@@ -331,7 +323,8 @@ def _place(
     workspace: Path | str | None,
     config: ContextConfig | None,
     file_type: FileType | None = None,
-) -> _Saves:
+) -> _Place:
+    """Return the store, the folder, or the store of the configuration, in which results are saved."""
     if store is not None:
         return store
     if workspace is not None:
@@ -340,14 +333,17 @@ def _place(
 
 
 @functools.lru_cache(maxsize=8)
-def _shared_store(url: str | None) -> _Saves:
+def _shared_store(url: str | None) -> Store:
     from ctxguard.stores import open_store
 
     return open_store(url or ":memory:", max_bytes=None if url else _MEMORY)
 
 
-def _written(result: object) -> tuple[str, bytes, FileType | None] | None:
-    """Return a result as text and as the bytes to save; None for values that are returned unchanged."""
+def _serialize(result: object) -> tuple[str, bytes, FileType | None] | None:
+    """Return a result as text, as the bytes to save, and its type if that is known.
+
+    It returns None for results that are not previewed.
+    """
     if isinstance(result, str):
         return result, result.encode("utf-8", "surrogatepass"), None
     if isinstance(result, bytes | bytearray):
@@ -359,7 +355,11 @@ def _written(result: object) -> tuple[str, bytes, FileType | None] | None:
     if _is_data(result):
         try:
             text = json.dumps(_plain(result), ensure_ascii=False, default=_plain, skipkeys=True)
-        except (TypeError, ValueError, RecursionError):  # cyclic or nested too deeply: no framework can send it either
+        except (
+            TypeError,
+            ValueError,
+            RecursionError,
+        ):  # cyclic or too deep: no framework can send it either
             return None
         return text, text.encode("utf-8", "surrogatepass"), FileType.JSON
     return None
@@ -373,7 +373,7 @@ def _of_bytes(data: bytes) -> tuple[str, bytes, FileType | None]:
 
 
 def _frame_text(frame: object, write: Callable[..., str]) -> str:
-    """Return a data frame as CSV: pandas' with its index if that is more than the row's number."""
+    """Return a data frame as CSV. The index of a pandas frame is included unless it only numbers the rows."""
     if hasattr(frame, "write_csv"):
         return write()
     return write(index=type(getattr(frame, "index", None)).__name__ != "RangeIndex")
@@ -385,7 +385,7 @@ def _is_data(result: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return a value in a form that JSON allows: fields of models and dataclasses, members of sets, else its text."""
+    """Convert a value to one that JSON allows: a dict or a list if the value has parts, else a string."""
     dump = getattr(value, "model_dump", None)
     if dump is not None and not isinstance(value, type):
         return dump(mode="json")

@@ -1,4 +1,4 @@
-"""Detect the type of a file, and read no more of a text file than a view needs: head and tail, or a range of lines."""
+"""Detect the type of a file, and read no more of a text file than a view needs: both ends, or a range of lines."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ _EXTENSIONS: Final = {
 }
 _MAGIC: Final = tuple((sign.encode("latin-1"), FileType(kind)) for sign, kind in FACTS["signatures"].items())
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-"""First bytes of Office files before 2007, and of newer ones that are protected by a password."""
+"""The first bytes of Office files before 2007, and of newer ones that are protected by a password."""
 _PRINTABLE_SIGN: Final = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]|BZh[1-9]1AY&SY")
-"""Printable signatures that no text begins with. A text may begin with the others: `BMW`, `ID3 is a tree`."""
+"""Printable signatures with which no text begins, unlike the others: `BMW` and `ID3 is a tree` are texts."""
 _IN_ZIP: Final = {FileType.DOCX, FileType.PPTX, FileType.SPREADSHEET, FileType.ARCHIVE}
 _OFFICE: Final = ((b"word/", FileType.DOCX), (b"ppt/", FileType.PPTX), (b"xl/", FileType.SPREADSHEET))
 _SNIFFED: Final = {FileType.TEXT, FileType.LOG}
-_PRINTED: Final = {FileType.IMAGE, FileType.AUDIO, FileType.PDF, FileType.BINARY, *_IN_ZIP}
+"""Types that an extension names but that are then detected by the content, such as a table in a `.txt` file."""
+_NOT_TEXT: Final = {FileType.IMAGE, FileType.AUDIO, FileType.PDF, FileType.BINARY, *_IN_ZIP}
 
 
 def detect_file(name: str, head: bytes) -> FileType:
-    """Return the type of a file: that of its extension, unless its first bytes (up to 65,536) contradict it."""
+    """Return the type of a file by its extension, unless its first bytes (up to 65,536) contradict that."""
     suffix = Path(name).suffix.lower()
     named = _EXTENSIONS.get(suffix)
-    magic = _signed(head)
+    magic = _by_signature(head)
     if magic is FileType.ARCHIVE and head[:2] == b"PK":
         return named if named in _IN_ZIP else next((kind for part, kind in _OFFICE if part in head), FileType.ARCHIVE)
-    if head.startswith(_OLE) and named in _PRINTED:
+    if head.startswith(_OLE) and named in _NOT_TEXT:
         return named
     if magic is not None:
         return magic
-    if named in _PRINTED and head and not (named is FileType.IMAGE or named is FileType.AUDIO):
+    if named in _NOT_TEXT and head and named not in (FileType.IMAGE, FileType.AUDIO):
         named = None
     if named is None or named in _SNIFFED:
         return _by_content(named, head)
@@ -47,8 +48,8 @@ def detect_file(name: str, head: bytes) -> FileType:
     return named
 
 
-def _signed(head: bytes) -> FileType | None:
-    """Return the type of a signature, unless it may also be the beginning of a text."""
+def _by_signature(head: bytes) -> FileType | None:
+    """Return the type that the signature in the first bytes names, unless a text may begin like that."""
     if head[:4] == b"RIFF" and _is_binary(head):
         return FileType.IMAGE if head[8:12] == b"WEBP" else FileType.AUDIO
     for sign, kind in _MAGIC:
@@ -66,7 +67,7 @@ def _by_content(named: FileType | None, head: bytes) -> FileType:
 
 
 def _is_binary(head: bytes) -> bool:
-    """Return whether data is binary: zero bytes outside of UTF-16, or many control characters."""
+    """Return whether data is binary: it has zero bytes without being UTF-16 or UTF-32, or many control characters."""
     sample = head[:8192]
     if b"\0" in sample and find_encoding(head).startswith(("utf-16", "utf-32")):
         return False
@@ -75,19 +76,19 @@ def _is_binary(head: bytes) -> bool:
 
 
 WHOLE: Final = 4_000_000
-"""Bytes up to which a text file is read whole."""
-_CHUNK: Final = 1 << 20  # bytes per read when lines are counted
-_MAX_RANGE: Final = 8_000_000  # bytes of a range, so that memory is bounded
+"""Maximum size in bytes of a text file that is read in full."""
+_CHUNK: Final = 1 << 20  # bytes per read
+_MAX_RANGE: Final = 8_000_000  # maximum bytes of a range of lines, so that memory is bounded
 
 
 def read_source(file: BinaryIO, size: int, encoding: str, window: int, *, exact: bool = False) -> Source:
-    """Read a text file: whole up to 4,000,000 bytes, else `window` bytes at either end.
+    """Read a text file in full, or only the first and last `window` bytes of one with over 4,000,000 bytes.
 
-    With `exact`, all of a large file is read to count its lines.
+    With `exact`, a large file is also read in full once, to count its lines.
     """
     file.seek(0)
     if size <= max(WHOLE, 2 * window):
-        # Reads beyond the reported size: a file may grow, and files in /proc report a size of 0.
+        # The reported size is not a limit: a file may grow, and files in /proc report a size of 0.
         return Source(decode(file.read(max(WHOLE, 2 * window)), encoding))
     head = _whole_lines(file.read(window), encoding, at_start=True)
     start = size - window
@@ -102,7 +103,7 @@ def _tail_encoding(encoding: str) -> str:
 
 
 def _whole_lines(data: bytes, encoding: str, *, at_start: bool) -> str:
-    """Decode a part of a file and remove the incomplete line at its start or end."""
+    """Decode the start or the end of a file without the line at which it was cut off."""
     text = decode(data, encoding)
     if at_start:
         end = text.rfind("\n")
@@ -112,7 +113,7 @@ def _whole_lines(data: bytes, encoding: str, *, at_start: bool) -> str:
 
 
 def count_lines(file: BinaryIO) -> int:
-    """Count the lines of a file by reading all of it, in constant memory."""
+    """Count the lines in a file by reading it in full, in constant memory."""
     file.seek(0)
     lines, last = 0, b""
     while chunk := file.read(_CHUNK):
@@ -125,7 +126,7 @@ def pick_lines(text: str, first: int, last: int) -> str:
     """Return lines `first` to `last` of a text, counted from 1.
 
     Raises:
-        RefusedError: `first` comes after the last line, and is not 1.
+        RefusedError: If the text has fewer than `first` lines, unless that is 1.
     """
     lines = io.StringIO(text, newline="\n").readlines()
     _require_lines(len(lines), first, last)
@@ -133,7 +134,7 @@ def pick_lines(text: str, first: int, last: int) -> str:
 
 
 def describe_range(first: int, last: int) -> str:
-    """Return a range in words; an open range (`A:` on the command line) is described by its start."""
+    """Return a range as text: `3-9`, or `from 3 on` if it has no end (`3:` on the command line)."""
     return f"from {first} on" if last == sys.maxsize else f"{first}-{last}"
 
 
@@ -143,7 +144,7 @@ def _require_lines(there_are: int, first: int, last: int) -> None:
 
 
 def read_lines(file: BinaryIO, encoding: str, first: int, last: int) -> str:
-    """Read lines `first` to `last` as `pick_lines` does, in bounded memory: at most 8,000,000 bytes of them."""
+    """Read lines `first` to `last` of a file, but at most 8,000,000 bytes; errors are those of `pick_lines`."""
     file.seek(0)
     if encoding.startswith(("utf-16", "utf-32")):
         return pick_lines(decode(file.read(_MAX_RANGE * 4), encoding), first, last)

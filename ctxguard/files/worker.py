@@ -1,7 +1,7 @@
-"""Convert one document to text, in a separate process: `python -m ctxguard.files.worker KIND SECONDS < FILE`.
+"""Convert one document to text in a separate process: `python -m ctxguard.files.worker KIND SECONDS < FILE`.
 
 Documents are untrusted, and the libraries that read them do not defend against malicious ones: a small file may take
-gigabytes or hours. This process limits its memory and processor time; its caller limits the elapsed time.
+gigabytes or hours. This process limits its own memory and CPU time; its caller limits the elapsed time.
 """
 
 from __future__ import annotations
@@ -23,31 +23,33 @@ if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
 
 MEMORY: Final = 3 << 30  # bytes of address space for the process
-MAX_TEXT: Final = 8_000_000  # characters of the result
-MAX_UNPACKED: Final = 512_000_000  # bytes that a zip may unpack to in total, and
-MAX_RATIO: Final = 200  # relative to its size: real documents stay far below
-MAX_ENTRIES: Final = 10_000  # files in a zip
-MAX_SINGLE: Final = 64_000_000  # bytes of a compressed file
+MAX_TEXT: Final = 8_000_000  # maximum characters of the result
+MAX_UNPACKED: Final = 512_000_000  # maximum bytes to which the entries of a zip may unpack in total
+MAX_RATIO: Final = 200  # maximum ratio of unpacked to packed bytes; real documents stay far below
+MAX_ENTRIES: Final = 10_000  # entries of an archive that are listed
+MAX_SINGLE: Final = 64_000_000  # bytes of a single compressed file that are unpacked
 MAX_ROWS: Final = 200_000  # rows of a sheet that are read
-ENDS: Final = 200  # rows at either end of a sheet that are passed on
-MAX_RANGE: Final = 100_000  # rows of a requested range
+ENDS: Final = 200  # rows from each end of a sheet that are returned
+MAX_RANGE: Final = 100_000  # maximum rows of a requested range
 _EXCEL_ROWS: Final = 1_048_576  # rows that a sheet can have
 _UNLISTED: Final = ((b"7z\xbc\xaf", "7z"), (b"Rar!", "RAR"))
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
 class ConversionError(Exception):
-    """The reason why a document cannot be read."""
+    """Raised when a document cannot be read; the message is the reason."""
 
 
 def main(arguments: list[str]) -> int:
-    """Convert standard input to text on standard output; if that fails, one line on standard error, and exit code 1.
+    """Convert standard input to text on standard output, and return the exit code.
+
+    If that fails, the exit code is 1 and standard error has one line with the reason.
 
     Args:
-        arguments: the kind: `pdf`, `docx`, `pptx`, `spreadsheet` or `archive`; the time limit in seconds, 60 if
-            missing; for a spreadsheet, the first and the last row to read.
+        arguments: The kind (`pdf`, `docx`, `pptx`, `spreadsheet`, or `archive`), the limit of CPU time in seconds, and
+            optionally the first and the last row of a spreadsheet to read.
     """
-    _limit(int(arguments[1]) if len(arguments) > 1 else 60)
+    _limit(int(arguments[1]))
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     out, sys.stdout = sys.stdout.buffer, io.StringIO()
@@ -56,7 +58,7 @@ def main(arguments: list[str]) -> int:
             text = _spreadsheet(sys.stdin.buffer, (int(arguments[2]), int(arguments[3])))
         else:
             text = CONVERTERS[arguments[0]](sys.stdin.buffer)
-    except Exception as error:  # noqa: BLE001 - whatever a library makes of a broken file is the answer
+    except Exception as error:  # noqa: BLE001 - libraries raise any exception for a broken file
         sys.stderr.write(_reason(error) + "\n")
         return 1
     out.write(text[:MAX_TEXT].encode("utf-8", "replace"))
@@ -66,7 +68,7 @@ def main(arguments: list[str]) -> int:
 def _limit(seconds: int) -> None:
     try:
         import resource
-    except ImportError:  # not available on Windows; the caller's clock remains
+    except ImportError:  # not available on Windows; the caller still limits the elapsed time
         return
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
@@ -83,7 +85,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ImportError):
         return f"missing:{error.name}"
     if isinstance(error, MemoryError):
-        return "needs more memory than a document is given"
+        return "needs more memory than a document is allowed"
     if "Password" in told or "encrypted" in told:
         return "is protected by a password"
     text = " ".join(str(error).split()) if isinstance(error, ConversionError) else ""
@@ -104,7 +106,7 @@ def _document(extension: str) -> Callable[[BinaryIO], str]:
 
 
 def _refuse_bomb(file: BinaryIO) -> None:
-    """Reject a zip file that unpacks to far more than its size."""
+    """Raise ConversionError for a zip bomb, an encrypted document, or an Office file from before 2007."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     start = file.read(8)
@@ -120,19 +122,20 @@ def _refuse_bomb(file: BinaryIO) -> None:
 
 
 def _spreadsheet(file: BinaryIO, requested: tuple[int, int] | None = None) -> str:
-    """Write the sheets as JSON: name, number of rows, the first and the last rows.
+    """Return the sheets as JSON, each with its name, number of rows, and first and last rows.
 
-    If rows are requested, counted from 1 after the header, `head` contains the header and these, and `tail` is empty.
+    If rows are requested, counted from 1 after the header, `head` contains the header and these rows, and `tail` is
+    empty.
     """
     if file.read(8) == _OLE:
-        return _written(_old_sheets(file, requested))
+        return _to_json(_old_sheets(file, requested))
     _refuse_bomb(file)
     book = _new_workbook(file)
-    return _written([_new_sheet(sheet, requested) for sheet in book.worksheets[:100]])
+    return _to_json([_new_sheet(sheet, requested) for sheet in book.worksheets[:100]])
 
 
 def _new_workbook(file: BinaryIO) -> Workbook:
-    """Open a workbook; one whose styles openpyxl does not understand is read without them, dates as numbers."""
+    """Open a workbook. If openpyxl does not understand its styles, it is read without them, and dates are numbers."""
     import openpyxl.reader.excel as reader
 
     try:
@@ -140,7 +143,7 @@ def _new_workbook(file: BinaryIO) -> Workbook:
     except (TypeError, ValueError, AttributeError):
         styles: Any = reader.apply_stylesheet  # type: ignore[attr-defined]
     file.seek(0)
-    setattr(reader, "apply_stylesheet", lambda archive, book: None)  # noqa: ARG005, B010 - it has no setting for that
+    setattr(reader, "apply_stylesheet", lambda archive, book: None)  # noqa: ARG005, B010 - openpyxl has no setting for this
     try:
         return reader.load_workbook(file, read_only=True, data_only=True)
     finally:
@@ -148,24 +151,20 @@ def _new_workbook(file: BinaryIO) -> Workbook:
 
 
 def _new_sheet(sheet: Worksheet, requested: tuple[int, int] | None) -> _Sheet:
-    # With an explicit last row, openpyxl does not rely on the size that the sheet claims to have.
+    # With an explicit last row, openpyxl does not rely on the size that the sheet states.
     rows = sheet.iter_rows(values_only=True, max_row=_EXCEL_ROWS, max_col=1000)
     return _sheet(sheet.title, rows, sheet.max_row or 0, requested)
 
 
-def _written(sheets: Sequence[_Sheet]) -> str:
-    """Write sheets as JSON, with as many rows of each as the output may contain."""
+def _to_json(sheets: Sequence[_Sheet]) -> str:
+    """Return sheets as JSON, with as many rows of each as `MAX_TEXT` allows."""
     keep = max((len(sheet["head"]) for sheet in sheets), default=1)
     while len(text := json.dumps(sheets)) > MAX_TEXT:
         if keep == 1:
             raise ConversionError(f"has rows of more than {MAX_TEXT} characters, which is more than can be shown")
         keep //= 2
-        sheets = [_with_ends(sheet, keep) for sheet in sheets]
+        sheets = [{**sheet, "head": sheet["head"][:keep], "tail": sheet["tail"][-keep:]} for sheet in sheets]
     return text
-
-
-def _with_ends(sheet: _Sheet, keep: int) -> _Sheet:
-    return {**sheet, "head": sheet["head"][:keep], "tail": sheet["tail"][-keep:]}
 
 
 class _Sheet(TypedDict):
@@ -176,7 +175,7 @@ class _Sheet(TypedDict):
 
 
 def _old_sheets(file: BinaryIO, requested: tuple[int, int] | None) -> list[_Sheet]:
-    """Read a workbook of Excel 97 to 2003, or of 5.0 and 95."""
+    """Read a workbook of Excel 5.0 to 2003."""
     xlrd: Any = import_module("xlrd")
     file.seek(0)
     with xlrd.open_workbook(file_contents=file.read(), on_demand=True, logfile=io.StringIO()) as book:
@@ -184,19 +183,19 @@ def _old_sheets(file: BinaryIO, requested: tuple[int, int] | None) -> list[_Shee
         return [_old_sheet(sheet, book.datemode, requested) for sheet in sheets]
 
 
-def _old_sheet(sheet: Any, datemode: int, requested: tuple[int, int] | None) -> _Sheet:  # noqa: ANN401 - of xlrd
+def _old_sheet(sheet: Any, datemode: int, requested: tuple[int, int] | None) -> _Sheet:  # noqa: ANN401 - xlrd has no types
     rows = ([_old_value(cell, datemode) for cell in sheet.row(number)[:1000]] for number in range(sheet.nrows))
     return _sheet(sheet.name, rows, sheet.nrows, requested)
 
 
-def _old_value(cell: Any, datemode: int) -> object:  # noqa: ANN401 - of xlrd
-    """Return the content of a cell: Excel stores dates and truth values as numbers, and errors as codes."""
+def _old_value(cell: Any, datemode: int) -> object:  # noqa: ANN401 - xlrd has no types
+    """Return the value of a cell, since Excel stores dates and booleans as numbers, and errors as codes."""
     xlrd: Any = import_module("xlrd")
     value: float | str = cell.value
     if cell.ctype == xlrd.XL_CELL_DATE:
         try:
             return xlrd.xldate_as_datetime(value, datemode)
-        except (ValueError, OverflowError):  # formatted as a date, but outside of the calendar
+        except (ValueError, OverflowError):  # formatted as a date, but not a valid one
             return value
     if cell.ctype == xlrd.XL_CELL_BOOLEAN:
         return bool(value)
@@ -206,7 +205,7 @@ def _old_value(cell: Any, datemode: int) -> object:  # noqa: ANN401 - of xlrd
 
 
 def _sheet(name: str, rows: Iterable[Iterable[object]], last_row: int, requested: tuple[int, int] | None) -> _Sheet:
-    """Read a sheet up to a number of rows, or the requested rows; empty rows do not count."""
+    """Read the rows at both ends of a sheet, or the requested rows; empty rows do not count."""
     first, last = (
         (0, ENDS - 1) if requested is None else (requested[0], min(requested[1], requested[0] + MAX_RANGE - 1))
     )
@@ -224,7 +223,7 @@ def _sheet(name: str, rows: Iterable[Iterable[object]], last_row: int, requested
 
 
 def _cells(row: Iterable[object]) -> list[str]:
-    """Write the cells of a row, without the empty ones at its end."""
+    """Return the cells of a row as text, without the empty ones at its end."""
     cells = ["" if value is None else str(value)[:32_768] for value in row]
     while cells and not cells[-1]:
         cells.pop()
@@ -256,7 +255,7 @@ def _archive(file: BinaryIO) -> str:
 
 def _tar_listing(file: BinaryIO) -> str:
     lines: list[str] = []
-    with tarfile.open(fileobj=_Bounded(file), mode="r|*") as tar:
+    with tarfile.open(fileobj=file, mode="r|*") as tar:
         for number, member in enumerate(tar, 1):
             lines.append(f"{member.size:>12} {member.name}")
             if number == MAX_ENTRIES:
@@ -265,11 +264,11 @@ def _tar_listing(file: BinaryIO) -> str:
 
 
 _COMPRESSED: Final = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "lzma"}
-"""The module that opens a compressed file, by how the file begins; some builds of Python lack one."""
+"""The module that opens a compressed file, by the first bytes of the file. Some builds of Python lack a module."""
 
 
 def _single(unpacked: BinaryIO) -> str:
-    """Return the unpacked size of a compressed file, up to a limit, and its beginning."""
+    """Return the unpacked size of a compressed file, or that it exceeds `MAX_SINGLE`, and how its content starts."""
     start = unpacked.read(2_000)
     size = len(start)
     while size <= MAX_SINGLE and (chunk := unpacked.read(1 << 20)):
@@ -280,23 +279,6 @@ def _single(unpacked: BinaryIO) -> str:
 
 def _listing(lines: list[str], total: str) -> str:
     return "\n".join([total, *(line.encode("utf-8", "replace").decode() for line in lines)]) + "\n"
-
-
-class _Bounded(io.RawIOBase):
-    """Read a file up to a number of bytes."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._left = file, MAX_UNPACKED
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._left -= len(data)
-        if self._left < 0:
-            raise ConversionError("is too large to be listed")
-        return data
 
 
 CONVERTERS: Final[dict[str, Callable[[BinaryIO], str]]] = {

@@ -58,7 +58,10 @@ class FiguresModel(_Model):
     tokens_before: int = Field(description="Number of tokens in the histories, summed over all served calls.")
     tokens_after: int = Field(description="Number of tokens in the requests, summed over all served calls.")
     saved: float | None = Field(description="Share of the input tokens that was saved.")
-    saved_by: dict[str, int] = Field({}, description="Number of tokens that each action removed from messages.")
+    saved_by: dict[str, int] = Field(
+        {},
+        description="Number of tokens that each action removed from messages; negative if it added some.",
+    )
     cuts: int = Field(description="Number of calls that cut the window.")
     cut_share: float | None
     rebilled: int = Field(description="Number of tokens after the first position that a cut changed.")

@@ -185,6 +185,9 @@ _RECALLED: Final = "[Recalled from earlier in this conversation"
 _AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
 _WORD: Final = re.compile(r"\w{4,}|\d{2,}")
 """Words by which a line of the trail can refer to a message; numbers, such as prices, need only two digits."""
+_ANY_WORD: Final = re.compile(r"\w+")
+_BEGINNING: Final = 8
+"""Number of characters of a word that are compared, since a line may end inside a hash or a long word."""
 _COUNTED: Final = re.compile(r"^(\d+) earlier steps?(?:, (\d+) told)?(?:; ~ is \S+?)?([.:])$", re.MULTILINE)
 """First line of a trail: the number of steps that were evicted, and the number of steps that have a line."""
 
@@ -386,8 +389,10 @@ class Judge:
         if isinstance(reported, dict) and (steps, told) != (reported.get("steps"), reported.get("told")):
             figures = f"{reported.get('told')} of {reported.get('steps')}"
             yield Verdict("trail", f"the trail tells {told} of {steps} steps, the report says {figures}")
-        words = set(_WORD.findall(added[counted.end() :]))
-        if told and not any(words.intersection(_words_of(artifact)) for artifact in left):
+        lines = added[counted.end() :]
+        words = {word[:_BEGINNING] for word in (*_WORD.findall(lines), *_ANY_WORD.findall(lines))}
+        names = list(map(_words_of, left))
+        if told and any(names) and not any(map(words.intersection, names)):
             yield Verdict("trail", f"the trail tells {told} steps, and none of {len(left)} messages that have left")
 
 
@@ -398,9 +403,14 @@ _CERTAIN: Final = 0.9
 
 
 def _words_of(artifact: Artifact) -> set[str]:
-    """Return the words by which a line of the trail could refer to an artifact: words of its text and of its calls."""
-    calls = (word for call in artifact.calls for word in (call.name, *_WORD.findall(f"{call.name} {call.arguments}")))
-    return {*calls, *_WORD.findall(artifact.text)}
+    """Return the beginnings of words by which a line of the trail could refer to an artifact.
+
+    Of a text or of arguments, short words count only if there are no longer ones.
+    """
+    names = [call.name for call in artifact.calls]
+    for text in (artifact.text, *names, *(call.arguments for call in artifact.calls)):
+        names += _WORD.findall(text) or _ANY_WORD.findall(text)
+    return {name[:_BEGINNING] for name in names}
 
 
 def maskers_of(stabilizer: Stabilizer) -> list[Masker]:

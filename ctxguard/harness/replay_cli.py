@@ -122,8 +122,13 @@ def _run(
 
 
 def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...]:
-    """Return one setting for each combination of a sweep; a single setting if there is no sweep."""
-    known, values = settings_of(chain.config), parse_sweep(sweep)
+    """Return one setting for each combination of a sweep; a single setting if there is no sweep.
+
+    A budget of several values, such as `4k,8k`, is a sweep as well.
+    """
+    several = (chain.budget or "").replace(" ", "")
+    budgets = f"budget={several} " if "," in several else ""
+    known, values = settings_of(chain.config), parse_sweep(f"{budgets}{sweep or ''}")
     given = {
         "policy": chain.policy or known.policy,
         "provider": chain.provider or known.provider,

@@ -12,6 +12,8 @@ from ctxguard.settings import install_command
 
 MANY_CUTS: Final = 1 / 3
 """Share of calls that cut the window above which the provider's cache is of little use."""
+_CHEAPER: Final = 1.005
+"""Smallest ratio of two bills at which one is called cheaper; below it, the bills look alike in print."""
 
 
 def share(value: float | None) -> str:
@@ -20,8 +22,19 @@ def share(value: float | None) -> str:
 
 
 def saved_by(own: FiguresModel) -> str:
-    """List the number of tokens that each action removed from messages, such as `bounded 60,000, masked 900`."""
-    return ", ".join(f"{action} {tokens:,}" for action, tokens in own.saved_by.items())
+    """List the number of tokens that each action removed from messages or added to them.
+
+    Together these are the saved tokens, for example `bounded 60,000, dropped 900; added: masked 300, trail and other
+    new
+    messages 1,200`.
+    """
+    rest = own.tokens_before - own.tokens_after - sum(own.saved_by.values())
+    changes = {**own.saved_by, "trail and other new messages": rest}
+    removed, added = (
+        ", ".join(f"{action} {abs(tokens):,}" for action, tokens in changes.items() if tokens * sign > 0)
+        for sign in (1, -1)
+    )
+    return "; added: ".join(filter(None, (removed or "nothing" * bool(added), added)))
 
 
 def money(value: float, bill: BillModel) -> str:
@@ -132,6 +145,12 @@ def advice(report: ReplayReport) -> Iterator[str]:
             yield (
                 f"{run.label}: {own.refused:,} of {counted(own.calls, 'call')} refused: mandatory messages take up to "
                 f"{own.needed:,} tokens; raise the budget"
+            )
+        if own.cuts and own.bill.stabilized > _CHEAPER * own.bill.unmanaged:
+            whole, sent = (money(price, own.bill) for price in (own.bill.unmanaged, own.bill.stabilized))
+            yield (
+                f"{run.label}: sending the whole history would have cost less here ({whole} against {sent}): the "
+                "histories are short for this budget, or the provider's cache makes re-sending cheap"
             )
         if own.cut_share is not None and own.cut_share > MANY_CUTS:
             yield (

@@ -1,7 +1,8 @@
-"""A growing conversation whose calls are paired: exchanges, turns, and mandatory messages.
+"""A growing conversation whose calls are paired: its exchanges, turns, and mandatory messages.
 
-Greetings and standing rules are recognized by word lists of each language, rather than by a model: the same words lead
-to the same decision everywhere. They only order user messages; a message that they miss is kept by its age.
+Greetings and standing instructions are recognized by word lists for each language rather than by a model, so the same
+words always lead to the same decision. The lists only decide which user messages are kept longest; a message that they
+do not recognize is kept according to its age.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ctxguard.history.records import is_synthetic
 _PHRASES: Final = tomllib.loads(files("ctxguard").joinpath("data/phrases.toml").read_text(encoding="utf-8"))
 _GREETING_WORDS: Final = frozenset(word for words in _PHRASES["greetings"].values() for word in words.split())
 _MOST_WORDS: Final = 6
-"""Words that a greeting may have."""
+"""Maximum number of words of a greeting."""
 
 
 def _any_of(table: str) -> str:
@@ -33,7 +34,7 @@ _WORD: Final = re.compile(r"[\w'’-]+")
 
 
 def is_greeting(text: str) -> bool:
-    """Return whether a text is only a greeting: at most six words, all of them of greetings."""
+    """Return whether a text is nothing but a greeting: at most six words, all of them from the list of greetings."""
     if len(text) > 20 * _MOST_WORDS:
         return False
     words = _WORD.findall(text.casefold().replace("’", "'"))
@@ -47,25 +48,26 @@ def is_standing(text: str) -> bool:
 
 
 AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
-"""Kinds that come first and are never dropped."""
+"""The kinds of artifacts that come first in every context and are never dropped."""
 MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
-"""Kinds that count as messages, of a person or the model."""
+"""The kinds of artifacts that count as messages."""
 TASK_SHARE: Final = 4
-"""The first request is the task unless it takes more than a quarter of the budget; a larger one is pasted text."""
+"""The first request is kept as the task if it takes at most a quarter (1 / `TASK_SHARE`) of the budget. A larger one is
+probably pasted text."""
 
 
 @dataclass(slots=True)
 class ExchangeSpan:
-    """The position of one exchange in a history whose calls are paired, and its token cost.
+    """The position and size of one exchange in a history whose calls are paired.
 
     Attributes:
-        start: position of its first artifact.
-        end: position after its last one.
-        tokens: its token cost.
-        has_user_role: whether its first artifact has the user's role.
-        is_asked: whether a user wrote it, rather than a stage that writes in the user's role.
-        is_message: whether it contains a message of the user or the model.
-        is_pinned: whether one of its artifacts is pinned.
+        start: Position of the first artifact of the exchange.
+        end: Position after the last artifact of the exchange.
+        tokens: Number of tokens of the exchange.
+        has_user_role: Whether the first artifact has the user role.
+        is_asked: Whether the first artifact has the user role and a user wrote it. Stages write messages in the user
+            role, too.
+        is_pinned: Whether one of the artifacts is pinned.
     """
 
     start: int
@@ -73,32 +75,30 @@ class ExchangeSpan:
     tokens: int
     has_user_role: bool
     is_asked: bool
-    is_message: bool
     is_pinned: bool
 
 
 class History:
-    """A conversation whose calls are paired, and which grows at its end.
+    """A conversation whose calls are paired, and which only grows at its end.
 
-    Positions refer to artifacts, numbers to exchanges; system and task artifacts belong to no exchange. Only the last
-    exchange can still change, when its results arrive.
+    Here and in the methods, a position is the index of an artifact, and a number is the index of an exchange. System
+    and task artifacts belong to no exchange. Only the last exchange can still change, when its tool results arrive.
 
     Args:
-        count: returns the tokens of an artifact.
+        count: Function that returns the number of tokens of an artifact.
+        artifacts: The first artifacts of the conversation.
 
     Attributes:
-        artifacts: all artifacts, in order.
-        costs: tokens of each artifact.
-        spans: the exchanges.
-        authority: positions of system and task artifacts.
-        users: numbers of the messages in the user's role.
-        asked: numbers of those that a user wrote.
-        messages: numbers of the exchanges that hold a message.
-        replies: numbers of the exchanges that begin with the assistant.
-        pinned: numbers of the pinned exchanges.
+        artifacts: All artifacts, in order.
+        costs: Number of tokens of each artifact.
+        spans: All exchanges, in order.
+        authority: Positions of the system and task artifacts.
+        users: Numbers of the messages in the user role.
+        asked: Numbers of the messages that a user wrote. Stages write messages in the user role, too.
+        messages: Numbers of the exchanges that contain a message of a user or the model.
+        replies: Numbers of the exchanges that begin with an assistant message.
+        pinned: Numbers of the exchanges with a pinned artifact.
     """
-
-    __slots__ = ("artifacts", "asked", "authority", "costs", "count", "messages", "pinned", "replies", "spans", "users")
 
     def __init__(self, count: Callable[[Artifact], int], artifacts: Iterable[Artifact] = ()) -> None:
         self.count = count
@@ -122,39 +122,46 @@ class History:
         position, kind, tokens = len(self.artifacts), artifact.kind, self.count(artifact)
         self.artifacts.append(artifact)
         self.costs.append(tokens)
-        # system and task artifacts precede every prompt, wherever they came, so they belong to no exchange
+        last = self.spans[-1] if self.spans else None
+        # wherever system and task artifacts arrive, they are sent first, so they belong to no exchange
         if kind in AUTHORITY:
             self.authority.append(position)
-        elif kind is Kind.TOOL and self._continues(position):
-            self._join(self.spans[-1], artifact, tokens)
+        elif kind is Kind.TOOL and last and last.end == position and self.artifacts[last.start].calls:
+            last.end += 1
+            last.tokens += tokens
+            if artifact.pinned and not last.is_pinned:
+                last.is_pinned = True
+                self.pinned.append(len(self.spans) - 1)
         else:
             self._begin(position, artifact, tokens)
 
-    def _continues(self, position: int) -> bool:
-        """Return whether a tool result at this position belongs to the last exchange."""
-        if not self.spans or self.spans[-1].end != position:
-            return False
-        return bool(self.artifacts[self.spans[-1].start].calls)
+    def rewind(self, count: int) -> int:
+        """Forget all but the first `count` artifacts.
 
-    def _join(self, span: ExchangeSpan, artifact: Artifact, tokens: int) -> None:
-        span.end += 1
-        span.tokens += tokens
-        if artifact.pinned and not span.is_pinned:
-            span.is_pinned = True
-            self.pinned.append(len(self.spans) - 1)
+        Returns:
+            Number of exchanges at the beginning that are certainly the same as before.
+        """
+        while self.spans and self.spans[-1].end > count:
+            self.spans.pop()
+        begin = self.spans[-1].end if self.spans else 0
+        for numbers in (self.users, self.asked, self.messages, self.replies, self.pinned):
+            del numbers[bisect_left(numbers, len(self.spans)) :]
+        del self.authority[bisect_left(self.authority, begin) :]
+        closed, rest = max(0, len(self.spans) - 1), self.artifacts[begin:count]
+        del self.artifacts[begin:], self.costs[begin:]
+        self.extend(rest)
+        return closed
 
     def _begin(self, position: int, artifact: Artifact, tokens: int) -> None:
-        number, has_user_role = len(self.spans), artifact.kind is Kind.USER
-        asked = has_user_role and not is_synthetic(artifact)
-        is_message = asked or artifact.kind is Kind.ASSISTANT
-        self.spans.append(
-            ExchangeSpan(position, position + 1, tokens, has_user_role, asked, is_message, artifact.pinned)
-        )
+        """Add an exchange that begins with an artifact."""
+        number, has_user_role, is_reply = len(self.spans), artifact.kind is Kind.USER, artifact.kind is Kind.ASSISTANT
+        is_asked = has_user_role and not is_synthetic(artifact)
+        self.spans.append(ExchangeSpan(position, position + 1, tokens, has_user_role, is_asked, artifact.pinned))
         for flag, numbers in (
             (has_user_role, self.users),
-            (asked, self.asked),
-            (is_message, self.messages),
-            (artifact.kind is Kind.ASSISTANT, self.replies),
+            (is_asked, self.asked),
+            (is_asked or is_reply, self.messages),
+            (is_reply, self.replies),
             (artifact.pinned, self.pinned),
         ):
             if flag:
@@ -164,7 +171,7 @@ class History:
         return len(self.spans)
 
     def start(self, number: int) -> int:
-        """Return the position where an exchange begins; for the number after the last one, the end of the history."""
+        """Return the position at which an exchange begins; the history's length for the number after the last one."""
         return self.spans[number].start if number < len(self.spans) else len(self.artifacts)
 
     def members(self, number: int) -> tuple[Artifact, ...]:
@@ -173,16 +180,20 @@ class History:
         return tuple(self.artifacts[span.start : span.end])
 
     def opener(self, number: int) -> int | None:
-        """Return the user message that opened the exchange's turn; None if it is the exchange itself, or missing."""
+        """Return the number of the user message that opened an exchange's turn.
+
+        Returns:
+            The number, or None if the exchange is that message itself or no user message precedes it.
+        """
         return None if self.spans[number].is_asked else self.last_asked(number)
 
     def last_asked(self, end: int) -> int | None:
-        """Return the number of the last message that a user wrote among the first `end` exchanges."""
+        """Return the number of the last message that a user wrote among the first `end` exchanges, or None."""
         place = bisect_left(self.asked, end)
         return self.asked[place - 1] if place else None
 
     def last_user(self, end: int) -> int | None:
-        """Return the last message in the user's role among the first `end` exchanges, whoever wrote it."""
+        """Return the number of the last message in the user role among the first `end` exchanges, or None."""
         place = bisect_left(self.users, end)
         return self.users[place - 1] if place else None
 
@@ -192,33 +203,35 @@ class History:
         return self.messages[max(0, come - keep) : come]
 
     def request(self) -> int | None:
-        """Return the number of the message that states the task: the first user message that asks for something.
+        """Return the number of the message that states the task: the first user message that is not just a greeting.
 
-        A greeting asks for nothing. If a message of a stage comes first, the first request was already evicted.
+        Returns:
+            The number, or None if there is no such message. If a stage wrote the first message in the user role, the
+            task was evicted earlier.
         """
         if self.users[:1] != self.asked[:1]:
             return None
         return next((n for n in self.asked if not is_greeting(self.artifacts[self.spans[n].start].text)), None)
 
     def task(self, budget: int) -> int | None:
-        """Return the number of the request if it is kept as the task: it takes at most a quarter of the budget."""
+        """Return the number of the request if it is kept as the task: if it takes at most a quarter of the budget."""
         number = self.request()
         return None if number is None or self.spans[number].tokens * TASK_SHARE > budget else number
 
     def must_stay(self, keep_recent: int, task: int | None, end: int) -> list[int]:
-        """Return the mandatory ones of the first `end` exchanges, which every strategy has to keep, in order.
+        """Return the numbers of the mandatory exchanges, which every strategy has to keep, in order.
 
-        Pins, the task, the last user message, the latest messages and the last exchange. A message that a stage wrote
-        is not mandatory, unless it is the last message in the user's role.
+        Mandatory are pinned exchanges, the task, the last user message, the latest messages, and the last exchange. A
+        message that a stage wrote is only mandatory if it is the last message in the user role.
 
         Args:
-            keep_recent: number of latest messages to keep.
-            task: number of the message that is kept as the task.
-            end: the number after the last exchange so far.
+            keep_recent: Number of latest messages that are mandatory.
+            task: Number of the message that is kept as the task, or None.
+            end: Number of exchanges to look at: only the first `end` are considered.
         """
         kept = set(self.pinned[: bisect_left(self.pinned, end)])
         kept.update(n for n in (task, self.last_asked(end), self.last_user(end)) if n is not None and n < end)
         kept.update(self.latest_messages(keep_recent, end))
-        # the last exchange may still be open, and providers refuse results without their call
+        # the last exchange may still wait for results, and providers refuse results without their call
         kept.update(range(max(0, end - 1), end))
         return sorted(kept)

@@ -1,8 +1,8 @@
-"""Conversations whose prompt the provider refused as too long, and the smaller budget that applies to them.
+"""Memory of the conversations whose prompt the provider refused as too long, and of their smaller budget.
 
-The refusal is not part of the history, but must be remembered. With the old budget, the next prompt would be too long
-again. And thinking that the provider signed for the shorter prompt would be sent with a longer one, which Anthropic's
-models refuse. If it is forgotten (a new process, another worker), the next prompt is refused once more.
+The history does not show that a prompt was refused, so the refusal must be remembered. With the old budget, the next
+prompt would be too long again. It would also contain reasoning that the provider signed for a shorter prompt, which
+Anthropic's models refuse. If the memory is lost (a new process, another worker), one more prompt is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact
 
-_MOST: Final = 4_096  # conversations that are remembered, so that memory is bounded
+_MOST: Final = 4_096
+"""Maximum number of conversations that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,10 @@ class Overflow:
     """The limits of a conversation since the provider refused its prompt.
 
     Attributes:
-        at: Number of artifacts in the history then. Thinking in these was written under prompts that are no longer
-            sent.
-        budget: Tokens that prompts may take since then.
-        before: Tokens that they might take until then.
+        at: Number of artifacts in the history whose prompt was refused. Reasoning in these artifacts was written under
+            other prompts than those that are sent now.
+        budget: Number of tokens that prompts may take since the refusal.
+        before: Number of tokens that prompts could take before the refusal.
     """
 
     at: int
@@ -35,9 +36,9 @@ class Overflow:
 
 
 class Overflows:
-    """Remember the conversations whose prompt was refused, by digests of their histories. Safe for many threads.
+    """Remembers the conversations whose prompt was refused, by hashes of their histories. Thread-safe.
 
-    The least recently used ones are forgotten first. Copies and pickles start empty.
+    The least recently used conversations are forgotten first. Copies and pickles start empty.
     """
 
     def __init__(self) -> None:
@@ -52,8 +53,8 @@ class Overflows:
 
         Args:
             history: The whole history of the conversation.
-            budget: Tokens that its prompts may take from now on.
-            before: Tokens that they might take until now.
+            budget: Number of tokens that its prompts may take from now on.
+            before: Number of tokens that its prompts could take until now.
         """
         keys = list(_keys(history))
         if not keys:
@@ -64,14 +65,14 @@ class Overflows:
                 self._known.popitem(last=False)
 
     def forget(self, history: Iterable[Artifact]) -> None:
-        """Forget that the prompt of exactly this history was refused."""
+        """Forget the refusal of this history's own prompt; refusals of shorter histories stay in memory."""
         keys = list(_keys(history))
         with self._lock:
             self._known.pop(keys[-1], None)
 
     def of(self, history: Iterable[Artifact]) -> Overflow | None:
-        """Return the latest overflow of the conversation that a history continues; None if it had none."""
-        if not self._known:  # histories are only hashed if there is something to find
+        """Return the limits since the latest refusal in the conversation that a history continues, or None."""
+        if not self._known:  # saves hashing the history
             return None
         keys = list(_keys(history))
         with self._lock:
@@ -82,9 +83,9 @@ class Overflows:
 
 
 def _keys(history: Iterable[Artifact]) -> Iterator[tuple[int, int]]:
-    """Yield the keys of the history up to each of its artifacts.
+    """Yield a key for each prefix of a history, from the first artifact alone to the whole history.
 
-    Fields that clients change when they send a message again are left out, such as the breakpoints of prompt caches.
+    Keys ignore fields that clients change when they send a message again, such as the breakpoints of prompt caches.
     """
     key = 0
     for at, one in enumerate(history, 1):

@@ -1,4 +1,4 @@
-"""Pairs and exchanges of a raw history, in which results may be late or missing."""
+"""Matching of tool results with tool calls in a raw history, in which results may be late or missing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ctxguard.errors import HistoryError
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One exchange: an assistant artifact that calls tools with all of its results, or one other artifact.
+    """One exchange: an assistant message that calls tools together with all results, or a single other artifact.
 
     Attributes:
-        artifacts: the members, in the order of the history.
-        positions: their positions in the history; late results are not adjacent.
-        open: True while one of its calls is unanswered and only its own results have followed.
+        artifacts: The artifacts of the exchange, in the order of the history.
+        positions: The positions of these artifacts in the history. Results that came late are not adjacent.
+        open: Whether a call still waits for its result and nothing but results of this exchange has followed.
     """
 
     artifacts: tuple[Artifact, ...]
@@ -31,14 +31,16 @@ class Exchange:
 class Pairing:
     """Which result answers which call.
 
+    A call is identified by the position of the artifact that makes it and the index of the call in that artifact.
+
     Attributes:
-        owner: position of a result → (position of the calling artifact, number of the call in it).
-        unanswered: (position of the calling artifact, number of the call), in order.
-        orphans: positions of results that answer no call.
-        unclear: those of the orphans that answer a call, but which one is unknown.
-        doubtful: those of the unanswered calls that they may answer.
-        duplicates: positions of results whose call already had its result.
-        turn: position of the latest user message, -1 if there is none.
+        owner: The call that each result answers, by position of the result.
+        unanswered: The calls without a result, in order.
+        orphans: Positions of the results that answer no call, or for which it is unclear which call they answer.
+        unclear: Positions of the orphans that answer one of several calls, but it is unclear which one.
+        doubtful: The unanswered calls that the unclear results may answer.
+        duplicates: Positions of results whose call already had a result.
+        turn: Position of the latest user message, or -1 if there is none.
     """
 
     owner: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -51,14 +53,18 @@ class Pairing:
 
 
 def whole_until(artifacts: Sequence[Artifact], begin: int = 0, end: int | None = None) -> int | None:
-    """Return where the last whole exchange ends, or None if not every call is followed by its results, all with ids.
+    """Return the position at which the last complete exchange ends, for the common case of a well-formed history.
 
-    `None` is inconclusive; a position is exact, the same that `pair` would find. Much cheaper than `pair`.
+    In a well-formed history, every call has an id and is directly followed by its results. This is much cheaper than
+    `pair`, which would find the same position.
 
     Args:
-        artifacts: the history.
-        begin: position at which to start; an exchange begins there.
-        end: position up to which to look; None means the end of the history.
+        artifacts: The history.
+        begin: Position at which to start, where an exchange begins.
+        end: Position at which to stop; None means the end of the history.
+
+    Returns:
+        The position, or None if the history is not well-formed, so that only `pair` can tell.
     """
     waiting: Counter[str | None] = Counter()
     left = 0
@@ -83,20 +89,23 @@ def whole_until(artifacts: Sequence[Artifact], begin: int = 0, end: int | None =
 def pair(
     artifacts: Sequence[Artifact], begin: int = 0, *, earlier: Pairing | None = None, is_end: bool = True
 ) -> Pairing:
-    """Match tool results with tool calls, and leave ambiguous ones open.
+    """Match tool results with tool calls; results that could answer several calls are not matched.
 
-    Ids repeat across steps, are sometimes missing, and results come late and in parallel. The evidence, in this order:
-    a result answers a call with its id; without an id, on either side, a call of its tool; without a name, any call.
-    Among several such calls, those directly before the results take precedence, then those of the current turn, then
-    those before the latest user message. Consecutive results are matched in order if there are as many as calls, or
-    more, provided that all calls of that kind are directly before them. With fewer results than calls it is unknown
-    which call each of them answers, so none is matched.
+    Ids repeat across steps or are missing, and results arrive late and in parallel. So a result answers, by decreasing
+    evidence: a call with the same id; if only the result has an id, a call without one; if only the result's tool is
+    known, a call of that tool; otherwise any call. Among several such calls, those directly before the results take
+    precedence, then those of the current turn, then those before the latest user message.
+
+    Consecutive results are matched with such calls in order. If there are fewer results than calls and no more can
+    follow, or if calls from different places compete for more results than the nearest calls need, it is unknown which
+    call each result answers, and none is matched.
 
     Args:
-        artifacts: the history.
-        begin: position to continue from; the artifact there is not a result.
-        earlier: the pairing before it; a second result of a call that was answered there is an orphan.
-        is_end: whether the history ends here, so that more results may follow the last one.
+        artifacts: The history.
+        begin: Position from which to continue. The artifact there is not a tool result.
+        earlier: The pairing of the artifacts before `begin`. A second result of a call that was answered there counts
+            as an orphan, not as a duplicate.
+        is_end: Whether `artifacts` ends where the history ends, so that more results may follow later.
     """
     found, waiting = Pairing(turn=earlier.turn if earlier else -1), _Waiting()
     latest = begin
@@ -140,7 +149,7 @@ def _pair_results(
     *,
     may_go_on: bool,
 ) -> None:
-    """Pair consecutive results, the best evidence first."""
+    """Match consecutive results, those with the best evidence first."""
     left = list(places)
     for evidence in _EVIDENCE:
         groups: dict[_Key | None, list[int]] = {}
@@ -161,12 +170,12 @@ def _pair_results(
                     answered.add(call.id)
             left += results[len(slots) :]
     for place in left:
-        # only if the call was answered here is it surely a duplicate; any other result may have lost its call
+        # a duplicate for certain only if its call was answered here; otherwise its call may have been trimmed
         (found.duplicates if artifacts[place].answers in answered else found.orphans).append(place)
 
 
 class _Waiting:
-    """The calls that wait for a result, by position and number; finding one takes constant time."""
+    """The calls that wait for a result, in three tiers of precedence; finding a call takes constant time."""
 
     def __init__(self) -> None:
         self.calls: dict[_Slot, ToolCall] = {}
@@ -178,14 +187,24 @@ class _Waiting:
             self._tiers[tier].setdefault(key, {})[slot] = None
 
     def demote(self, to: int) -> None:
-        """Move the calls of the better tiers into tier `to`, so that newer calls take precedence."""
+        """Move all calls of higher precedence down to tier `to`, so that newer calls take precedence."""
         for tier in reversed(self._tiers[:to]):
             for key, slots in tier.items():
                 self._tiers[to].setdefault(key, {}).update(slots)
             tier.clear()
 
     def calls_for(self, key: _Key, results: int, *, may_go_on: bool) -> tuple[list[_Slot], bool]:
-        """Return the calls that so many results answer, and True; if ambiguous, all that they may answer, and False."""
+        """Find the calls that a number of consecutive results answer.
+
+        Args:
+            key: The evidence: an id, a tool, or any call.
+            results: Number of the results with this evidence.
+            may_go_on: Whether more results may follow.
+
+        Returns:
+            The calls in order, and True. If it is ambiguous which call each result answers, all calls that they may
+            answer, and False.
+        """
         tiers = [slots for tier in self._tiers if (slots := tier.get(key))]
         if not tiers:
             return [], True
@@ -207,7 +226,8 @@ _Slot: TypeAlias = tuple[int, int]
 _Key: TypeAlias = tuple[str, "str | None"]
 _ANY_CALL: Final[_Key] = ("any", None)
 _LATEST, _IN_TURN, _LEFT_BEHIND = range(3)
-# recordings drop the id on either side: a result with an id may answer a call without, and the reverse
+# Recordings lose ids: a result with an id may answer a call without one, and the reverse. Each function returns the key
+# under which to look for a result's call, or None if this evidence does not apply to the result.
 _EVIDENCE: Final[tuple[Callable[[Artifact], _Key | None], ...]] = (
     lambda result: None if result.answers is None else ("id", result.answers),
     lambda result: None if result.answers is None else ("id", None),
@@ -221,17 +241,17 @@ def _keys(call: ToolCall) -> tuple[_Key, ...]:
 
 
 def holds_all_results(artifact: Artifact) -> bool:
-    """Return whether a message contains all results, as its format requires, so that no further one can follow."""
+    """Return whether an artifact belongs to a message that, by its format, contains all results of the calls before."""
     return artifact.kind is Kind.TOOL and getattr(artifact.source, "holds_all_results", False)
 
 
 def exchanges(artifacts: Iterable[Artifact]) -> tuple[Exchange, ...]:
-    """Split a history into exchanges, in the order in which each begins.
+    """Split a history into exchanges, ordered by where they begin.
 
     Every artifact is in exactly one exchange. A result that answers no call is an exchange of its own.
 
     Raises:
-        HistoryError: an item is not an `Artifact`.
+        HistoryError: If an item is not an `Artifact`.
     """
     history = tuple(artifacts)
     for position, artifact in enumerate(history):

@@ -1,7 +1,7 @@
-"""Who really wrote a message: stages write some in the user's role, and mark them with a digest.
+"""Records: messages in the user role that stages wrote, such as summaries, with a digest in their first line.
 
-If such texts were recognized by their opening words, a user who quotes them could lose a message; a digest over the
-text itself cannot match by accident.
+If records were recognized by their opening words, a user who quotes one could lose a message. A digest of the text
+cannot match by accident.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ RECALLED: Final = (
 SUMMARY: Final = "Summary of the earlier conversation, which is no longer shown. A record, not a request."
 """Title of the summary that replaces compacted messages."""
 TRAIL: Final = "Trail, not a request."
-"""Title of the message that lists evicted steps."""
+"""Title of the trail, the message that summarizes evicted messages line by line."""
 CHECKPOINT: Final = "Checkpoint. A record of what was reached, not a request."
-"""Title of the message that replaces completed phases."""
+"""Title of the message that replaces the messages of completed phases."""
 JOINT: Final = "\n\n"
-"""The separator of joined texts, if roles must alternate."""
+"""The separator with which messages of one role are joined for providers that require alternating roles."""
 _DIGEST_LETTERS: Final = 6
-"""One text in 300 million that looks like a record by accident would pass for one; each letter costs half a token."""
+"""Length of a digest. With 6 letters, a text with a made-up digest passes for a record with a chance of 1 in 300
+million; each letter costs half a token."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _HEADER: Final = re.compile(
     rf"\[(?P<title>[^\[\]\n]{{1,200}}) Record "
     rf"(?P<digest>[a-z]{{{_DIGEST_LETTERS}}})(?P<length>[a-z]{{1,7}})\]\n"
 )
 _MOST_HEADERS: Final = 64
-"""Headings of records in one text whose digests are compared; results contain a handful."""
-_GAP: Final = re.compile(r"\s*")
+"""Maximum number of first lines in one text whose digests are verified; real texts contain a handful."""
 
 
 class Record(NamedTuple):
-    """A text that a stage wrote in the user's role, as found in a message.
+    """A record that was found in a message.
 
     Attributes:
-        title: the text of its first line.
-        body: the text below that line.
-        end: where it ends in the message, in characters.
+        title: The title in the first line.
+        body: The text below the first line.
+        end: Offset in the message, in characters, at which the record ends.
     """
 
     title: str
@@ -53,25 +53,25 @@ class Record(NamedTuple):
 
 
 def write_record(title: str, body: str) -> str:
-    """Return a text that is recognizable as written by a stage: a first line with a digest of the whole, and the body.
+    """Write a record: a first line with the title, a digest, and the length of the body, followed by the body.
 
-    The digest is made of letters only, so that no PII rule matches it, and covers the title, the body and its length.
-    Mask title and body first: if its text changes, a record is no longer recognized.
+    The digest consists of letters only, so that no PII rule matches it. Mask title and body before: a record that is
+    changed afterwards is no longer recognized.
 
     Args:
-        title: its title, one or two sentences without brackets or line breaks.
-        body: the text.
+        title: One or two sentences without brackets or line breaks.
+        body: The text of the record.
     """
-    return f"[{title} Record {_digest(title, body)}{_spelled(len(body))}]\n{body}"
+    return f"[{title} Record {_digest(title, body)}{_to_letters(len(body))}]\n{body}"
 
 
 def _digest(title: str, body: str) -> str:
     data = f"{title}\n{body}".encode("utf-8", "surrogatepass")
-    return _spelled(int.from_bytes(blake2b(data, digest_size=8).digest(), "big"))[:_DIGEST_LETTERS]
+    return _to_letters(int.from_bytes(blake2b(data, digest_size=8).digest(), "big"))[:_DIGEST_LETTERS]
 
 
-def _spelled(number: int) -> str:
-    """Return a number in base 26, its last digit first."""
+def _to_letters(number: int) -> str:
+    """Write a number in base 26 with the digits a to z, the least significant digit first."""
     spelled = ""
     while number or not spelled:
         number, digit = divmod(number, 26)
@@ -79,7 +79,7 @@ def _spelled(number: int) -> str:
     return spelled
 
 
-def _length(spelled: str) -> int:
+def _from_letters(spelled: str) -> int:
     return sum(_LETTERS.index(letter) * 26**place for place, letter in enumerate(spelled))
 
 
@@ -87,29 +87,31 @@ def _record_at(text: str, start: int) -> Record | None:
     header = _HEADER.match(text, start)
     if header is None:
         return None
-    # a text that was cut off, or a forged length, gives another digest: no further check is needed
-    body = text[header.end() : header.end() + _length(header["length"])]
+    # a truncated body or a wrong length leads to another digest, so nothing else needs to be checked
+    body = text[header.end() : header.end() + _from_letters(header["length"])]
     if _digest(header["title"], body) != header["digest"]:
         return None
     return Record(header["title"], body, header.end() + len(body))
 
 
 def leading_records(text: str) -> list[Record]:
-    """Return the records at the beginning of a text: all of it, or the part before a user's own words."""
+    """Return the records at the beginning of a text, up to the first words that are not part of a record.
+
+    For providers that require alternating roles, records are joined with the user message that follows them.
+    """
     records: list[Record] = []
     start = 0
-    # several: if roles must alternate, records are joined with the user message that follows them
     while text.startswith("[", start) and (record := _record_at(text, start)) is not None:
         records.append(record)
-        gap = _GAP.match(text, record.end)
-        start = gap.end() if gap else record.end
+        start = len(text) - len(text[record.end :].lstrip())
     return records
 
 
 def records_in(text: str) -> list[Record]:
-    """Return the records anywhere in a text, also when joined to other words: the first ones only.
+    """Return the records anywhere in a text, found from at most `_MOST_HEADERS` first lines.
 
-    Computing a digest takes time proportional to its text, so a text full of such headings would take forever.
+    The limit bounds the time: each digest takes time proportional to the text, and a hostile text may contain many
+    first lines.
     """
     headers = islice(_HEADER.finditer(text), _MOST_HEADERS)
     found = (_record_at(text, header.start()) for header in headers)
@@ -117,9 +119,10 @@ def records_in(text: str) -> list[Record]:
 
 
 def pieces_of(text: str) -> list[str]:
-    """Return a text split at the records that blank lines join to it: the records, and the words around them.
+    """Undo the joining of messages: split a text into the records in it and the texts around them.
 
-    A text that contains anything else resembling a record is not split.
+    A text in which a record is not separated by blank lines, or in which something only looks like a record, is
+    returned as a single piece.
     """
     pieces: list[str] = []
     begin = 0
@@ -136,29 +139,26 @@ def pieces_of(text: str) -> list[str]:
 
 
 def _is_joined(text: str, begin: int, start: int, end: int) -> bool:
-    """Return whether only joints lie between a record and the words around it."""
+    """Return whether a record from `start` to `end` is separated by `JOINT` from the text around it."""
     return (start == begin or text.endswith(JOINT, begin, start)) and (end == len(text) or text.startswith(JOINT, end))
 
 
 def is_synthetic(artifact: Artifact) -> bool:
-    """Return whether stages wrote a message in the user's role, even if it came back as part of a history."""
+    """Return whether an artifact is a message in the user role that stages wrote, in this call or an earlier one."""
     return artifact.kind is Kind.USER and is_record(artifact.text)
 
 
 def is_record(text: str) -> bool:
-    """Return whether a text consists only of records of stages."""
-    # most texts end here, without a digest being computed
-    if not text.startswith("["):
-        return False
+    """Return whether a text consists only of records."""
     records = leading_records(text)
     return bool(records) and not text[records[-1].end :].strip()
 
 
 def record_title(artifact: Artifact) -> str | None:
-    """Return the title of a message that a stage wrote; None for all other artifacts."""
+    """Return the title of a message that a stage wrote, or None for other artifacts."""
     return leading_records(artifact.text)[0].title if is_synthetic(artifact) else None
 
 
 def is_asked(artifact: Artifact) -> bool:
-    """Return whether a message has the user's role and a user wrote it, not a stage."""
+    """Return whether an artifact is a message in the user role that a user wrote, not a stage."""
     return artifact.kind is Kind.USER and not is_synthetic(artifact)

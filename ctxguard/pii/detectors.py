@@ -48,7 +48,7 @@ class CallableDetector:
 
     def find(self, text: str) -> Sequence[Span]:
         """Return the callable's spans, sorted and without overlaps."""
-        return resolve(self._function(text))
+        return resolve(self._function(text), text)
 
 
 class PresidioDetector:
@@ -86,7 +86,8 @@ class PresidioDetector:
         found = self._analyzer.analyze(
             text=text, language=self._language, entities=self._entities, score_threshold=self._threshold
         )
-        return resolve(Span(one.start, one.end, self._label(one.entity_type), one.score) for one in found)
+        spans = (Span(one.start, one.end, self._label(one.entity_type), one.score) for one in found)
+        return resolve(spans, text)
 
     def _label(self, entity: str) -> str:
         return self._labels.get(entity) or label_of(entity)
@@ -173,8 +174,8 @@ class GuardedDetector:
 
     def _checked(self, text: str, spans: Sequence[Span]) -> Sequence[Span]:
         if all(0 <= span.start < span.end <= len(text) for span in spans):
-            found = resolve(Span(span.start, span.end, label_of(span.label), span.score) for span in spans)
-            return outside_placeholders(text, found)
+            labeled = (Span(span.start, span.end, label_of(span.label), span.score) for span in spans)
+            return outside_placeholders(text, resolve(labeled, text))
         raise DetectorError(self.name, "gave a span outside the text")
 
 

@@ -85,7 +85,7 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
         for span in rules.known(record, names):
             known_as = (place for value, place in introduced if is_part_of_name(record[span.start : span.end], value))
             judged += [(span, f"the echo of {place.line}:{place.column}", ()) for place in islice(known_as, 1)]
-        found = resolve(span for span, _, faults in judged if not faults)
+        found = resolve((span for span, _, faults in judged if not faults), record)
         known: set[tuple[int, str]] = set()
         for span, rule, faults in judged:
             is_near = len(faults) == 1 and (faults[0] != NO_WORD or rule in checked)

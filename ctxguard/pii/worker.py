@@ -54,7 +54,7 @@ class WorkerDetector:
             except BaseException:
                 self.close()
                 raise
-        return [resolve(spans) for spans in found]
+        return [resolve(spans, text) for spans, text in zip(found, texts, strict=True)]
 
     def close(self) -> None:
         """End the worker; the next text starts a new one."""

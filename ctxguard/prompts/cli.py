@@ -1,4 +1,4 @@
-"""`ctxguard prompts`: check a folder of prompt templates."""
+"""The command `ctxguard prompts`, which checks a folder of prompt templates."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Find templates, resolve their includes, fill in the values, and check a folder of them."""
+"""Find templates, resolve their includes, fill in values, and check a folder of templates."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ctxguard.errors import PromptError, PromptNotFoundError
-from ctxguard.prompts.templates import Include, Piece, Stray, Template, Variable, parse_template
+from ctxguard.prompts.templates import Include, Piece, Variable, parse_template
 
 if TYPE_CHECKING:
     from ctxguard.tokens import TokenCounter
@@ -19,75 +19,82 @@ if TYPE_CHECKING:
 MAX_DEPTH: Final = 50
 """Maximum depth of nested includes."""
 MAX_SIZE: Final = 2_000_000
-"""Bytes of a template file, and characters of a template with all that it includes; about half a million tokens."""
+"""Maximum size of a template file in bytes, and of a template with all its includes in characters (about half a million
+tokens)."""
 
 PathLike: TypeAlias = str | os.PathLike[str]
+_is_file: Final = os.path.isfile  # unlike `Path.is_file`, it never raises for a name that no file can have
 
 
 def load_prompt(path: PathLike, /, *, prompts_dir: PathLike | None = None, **variables: object) -> str:
-    """Return the prompt of a template: its includes resolved, its variables replaced by `str(value)`.
+    """Return the prompt of a template: includes are resolved, and variables are replaced by `str(value)`.
 
     Args:
-        path: the template. A relative path is looked up in the prompts directory, which it must not leave, and then in
-            the working directory. By position only, so that a template may have a variable `{path}`.
-        prompts_dir: where includes are; None means the environment's `CTXGUARD_PROMPTS_DIR`, else the configuration's
-            `prompts_dir`, else `prompts` in the working directory.
-        **variables: a value for every variable of the template and of what it includes.
+        path: The template. A relative path is looked up in the prompts directory, which it must not leave, and then in
+            the working directory. Positional-only, so that a template may contain a variable `{path}`.
+        prompts_dir: The prompts directory, to which the paths of includes are relative. None means the environment
+            variable `CTXGUARD_PROMPTS_DIR`, or else the setting `prompts_dir` of the configuration file, or else
+            `prompts` in the working directory.
+        **variables: The value of each variable in the template and in its includes.
 
     Raises:
-        PromptError: variables are missing or unused (also a `ValueError`; `.missing` and `.unused` have the names), an
-            include leads out of the directory or in a circle, or a template is too large, nested too deeply, or not
-            UTF-8.
-        PromptNotFoundError: the template or an include does not exist (also a `FileNotFoundError`).
+        PromptError: If variables are missing or unused (their names are in `.missing` and `.unused`), an include leads
+            out of the prompts directory or back to a template that includes it, or a template is malformed, too large,
+            too deeply nested, or not UTF-8. Also a `ValueError`.
+        PromptNotFoundError: If the template or an include does not exist. Also a `FileNotFoundError`.
     """
     folder = PromptFolder(find_prompts_dir(prompts_dir))
-    return _fill_in(folder.load(folder.find(path)), variables)
+    return folder.fill_in(folder.find(path), variables)
 
 
 def get_prompt(name: str, /, *, prompts_dir: PathLike | None = None, **variables: object) -> str:
-    """Return the prompt of the template `name`.md in the prompts directory, which it must not leave.
+    """Return the prompt of the template `name`.md in the prompts directory, which the path must not leave.
 
     Args:
-        name: path of the template in the directory, with or without `.md`. By position only.
-        prompts_dir: the directory; None means as for `load_prompt`.
-        **variables: a value for every variable of the template and of what it includes.
+        name: Path of the template in the prompts directory, with or without `.md`. Positional-only.
+        prompts_dir: The prompts directory; None means the same as for `load_prompt`.
+        **variables: The value of each variable in the template and in its includes.
 
     Raises:
-        PromptError: as for `load_prompt`.
+        PromptError: As for `load_prompt`.
     """
     folder = PromptFolder(find_prompts_dir(prompts_dir))
     file = str(name).removesuffix(".md") + ".md"
-    return _fill_in(folder.load(folder.inside(file, place=f"prompt {name!r}")), variables)
+    return folder.fill_in(folder.inside(file, place=f"prompt {name!r}"), variables)
 
 
 def get_system_prompt(*, prompts_dir: PathLike | None = None, **variables: object) -> str:
-    """Return the prompt of `system_prompt.md`: the identity of the model, and the rules that never change.
+    """Return the prompt of `system_prompt.md`, which holds the model's identity and the rules that never change.
 
     Args:
-        prompts_dir: the directory; None means as for `load_prompt`.
-        **variables: a value for every variable of the template and of what it includes.
+        prompts_dir: The prompts directory; None means the same as for `load_prompt`.
+        **variables: The value of each variable in the template and in its includes.
 
     Raises:
-        PromptError: as for `load_prompt`.
+        PromptError: As for `load_prompt`.
     """
     return get_prompt("system_prompt", prompts_dir=prompts_dir, **variables)
 
 
 def get_instructions(*, prompts_dir: PathLike | None = None, **variables: object) -> str:
-    """Return the prompt of `instructions.md`: the task of this run.
+    """Return the prompt of `instructions.md`, which holds the task of a single run.
 
     Args:
-        prompts_dir: the directory; None means as for `load_prompt`.
-        **variables: a value for every variable of the template and of what it includes.
+        prompts_dir: The prompts directory; None means the same as for `load_prompt`.
+        **variables: The value of each variable in the template and in its includes.
 
     Raises:
-        PromptError: as for `load_prompt`.
+        PromptError: As for `load_prompt`.
     """
     return get_prompt("instructions", prompts_dir=prompts_dir, **variables)
 
 
 def find_prompts_dir(prompts_dir: PathLike | None = None) -> Path:
-    """Return the prompts directory: the one given, the environment's, the configuration's, or `prompts`."""
+    """Return the prompts directory.
+
+    It is the first of these: `prompts_dir`, the environment variable `CTXGUARD_PROMPTS_DIR`, the setting `prompts_dir`
+    of the configuration file, and `prompts` in the working directory.
+    """
     if prompts_dir is not None:
         return Path(prompts_dir)
     if named := os.environ.get("CTXGUARD_PROMPTS_DIR"):
@@ -97,59 +104,46 @@ def find_prompts_dir(prompts_dir: PathLike | None = None) -> Path:
     return Path(load_context_config().prompts_dir or "prompts")
 
 
-@dataclass(frozen=True, slots=True)
-class Expanded:
-    """A template with its includes resolved: texts and variables, and its size in characters."""
-
-    name: str
-    pieces: tuple[str | Variable, ...]
-    size: int
-
-    @property
-    def variables(self) -> frozenset[str]:
-        """The names of its variables."""
-        return frozenset(piece.name for piece in self.pieces if isinstance(piece, Variable))
-
-    @property
-    def text(self) -> str:
-        """The template with its variables as written."""
-        return "".join(piece if isinstance(piece, str) else f"{{{piece.name}}}" for piece in self.pieces)
-
-
 class PromptFolder:
-    """Read the templates of one directory, each file once."""
+    """The templates of one prompts directory. Each template is expanded only once.
+
+    Args:
+        root: The prompts directory.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._resolved = Path(os.path.realpath(root))
-        self._expanded: dict[Path, Expanded] = {}
+        self._expanded: dict[Path, tuple[str, ...]] = {}
 
     def find(self, path: PathLike) -> Path:
-        """Return the file of a template that the caller named: in the directory, or else by its own path.
+        """Return the file of a template that the caller named, in the prompts directory or anywhere else.
 
         Raises:
-            PromptError: a relative path leads out of the directory.
-            PromptNotFoundError: there is no such file.
+            PromptError: If a relative path leads out of the prompts directory.
+            PromptNotFoundError: If there is no such file.
         """
         name = os.fspath(path)
         if not Path(name).is_absolute() and _is_file(self.root / name):
             return self.inside(name, place=name)
-        if _is_file(Path(name)):
+        if _is_file(name):
             return Path(os.path.realpath(name))
         raise PromptNotFoundError(name, f"no such template, neither here nor in the prompts directory {self.root}")
 
     def inside(self, name: str, *, place: str) -> Path:
-        """Return the file of a template by its path in the directory; links are followed and must not lead out.
+        """Return the file of a template in the prompts directory. Links are followed, and must not lead out.
 
-        `place` is the beginning of error messages.
+        Args:
+            name: Path of the template in the prompts directory.
+            place: What names the template, for the beginning of error messages.
 
         Raises:
-            PromptError: it is outside.
-            PromptNotFoundError: there is no such file.
+            PromptError: If the file is outside the directory.
+            PromptNotFoundError: If there is no such file.
         """
         try:
             found = Path(os.path.realpath(self._resolved / name))
-        except ValueError:  # a NUL or a lone surrogate, which no file name has
+        except ValueError:  # `name` contains a NUL or a lone surrogate, so no file can have it
             found = self._resolved
         if not found.is_relative_to(self._resolved):
             raise PromptError(place, f"{name!r} is outside the prompts directory {self.root}; move it inside")
@@ -160,162 +154,165 @@ class PromptFolder:
         return found
 
     def name_of(self, file: Path) -> str:
-        """Return the name of a file in messages: its path in the directory, if it is there."""
+        """Return the name of a template for messages: its path in the prompts directory, or else its whole path."""
         return file.relative_to(self._resolved).as_posix() if file.is_relative_to(self._resolved) else str(file)
 
-    def read(self, file: Path) -> Template:
+    def read(self, file: Path) -> tuple[Piece, ...]:
         """Read and parse a file.
 
         Raises:
-            PromptError: it cannot be read, is too large, or not UTF-8.
+            PromptError: If the file cannot be read, is too large, or is not UTF-8.
         """
         name = self.name_of(file)
         try:
             if (size := file.stat().st_size) > MAX_SIZE:
                 raise PromptError(name, f"{size} bytes are too many for a template, the limit is {MAX_SIZE}; split it")
-            return parse_template(file.read_text(encoding="utf-8-sig"), name)
+            return parse_template(file.read_text(encoding="utf-8-sig"))
         except UnicodeDecodeError as error:
             raise PromptError(name, f"byte {error.start} is not UTF-8; save the template as UTF-8") from error
         except OSError as error:
             raise PromptError(name, f"{(error.strerror or str(error)).lower()}; make it readable") from error
 
-    def load(self, file: Path) -> Expanded:
-        """Return a template with its includes resolved.
+    def included(self, include: Include, name: str) -> Path:
+        """Return the file that an include directive names.
+
+        Args:
+            include: The directive.
+            name: Name of the template that contains the directive, for error messages.
 
         Raises:
-            PromptError: as for `load_prompt`, except for variables.
+            PromptError: If the directive is malformed, or the file is outside the directory or missing.
         """
-        return self._expand(file, ())
+        place = f"{name}:{include.line}"
+        if include.path is None:
+            remedy = "write {% include 'path.md' %}, or {{% … %}} where it is meant as text"
+            raise PromptError(place, f"{include.text!r} is not a directive; {remedy}")
+        return self.inside(include.path, place=place)
 
-    def _expand(self, file: Path, above: tuple[Path, ...]) -> Expanded:
-        if file not in self._expanded:
-            template = self.read(file)
-            parts = [self._part(piece, template, (*above, file)) for piece in template.pieces]
-            size = sum(part.size for part in parts)
+    def expand(self, file: Path, above: tuple[Path, ...] = ()) -> tuple[str, ...]:
+        """Return the texts and variables of a template whose includes are resolved.
+
+        Args:
+            file: The file of the template.
+            above: The files through which the template is included, outermost first.
+
+        Raises:
+            PromptError: As for `load_prompt`, except for variables.
+        """
+        if file in self._expanded:
+            return self._expanded[file]
+        name, chain = self.name_of(file), (*above, file)
+        pieces: list[str] = []
+        size = 0
+        for piece in self.read(file):
+            if isinstance(piece, Include):
+                included, place = self.included(piece, name), f"{name}:{piece.line}"
+                if included in chain:
+                    circle = " -> ".join(map(self.name_of, [*chain[chain.index(included) :], included]))
+                    raise PromptError(place, f"includes go in a circle: {circle}; break it")
+                if len(chain) >= MAX_DEPTH:
+                    raise PromptError(place, f"includes are nested more than {MAX_DEPTH} deep; flatten them")
+                added = self.expand(included, chain)
+            else:
+                added = (piece,)
+            pieces += added
+            size += sum(map(len, added))
             if size > MAX_SIZE:
-                raise PromptError(
-                    template.name, f"{size} characters with its includes, the limit is {MAX_SIZE}; include less"
-                )
-            pieces = tuple(piece for part in parts for piece in part.pieces)
-            self._expanded[file] = Expanded(template.name, pieces, size)
+                raise PromptError(name, f"too many characters with its includes, the limit is {MAX_SIZE}; include less")
+        self._expanded[file] = tuple(pieces)
         return self._expanded[file]
 
-    def _part(self, piece: Piece, template: Template, chain: tuple[Path, ...]) -> Expanded:
-        if isinstance(piece, str):
-            return Expanded(template.name, (piece,), len(piece))
-        if isinstance(piece, Variable):
-            return Expanded(template.name, (piece,), len(piece.name) + 2)
-        if isinstance(piece, Stray):
-            raise template.refusal(piece)
-        place = template.place(piece)
-        file = self.inside(piece.path, place=place)
-        if file in chain:
-            circle = [*chain[chain.index(file) :], file]
-            raise PromptError(place, f"includes go in a circle: {' -> '.join(map(self.name_of, circle))}; break it")
-        if len(chain) >= MAX_DEPTH:
-            raise PromptError(place, f"includes are nested more than {MAX_DEPTH} deep; flatten them")
-        return self._expand(file, chain)
+    def fill_in(self, file: Path, values: Mapping[str, object]) -> str:
+        """Return the text of a template whose includes are resolved and whose variables are replaced.
+
+        Raises:
+            PromptError: As for `load_prompt`.
+        """
+        pieces = self.expand(file)
+        names = _variables(pieces)
+        missing, unused = tuple(sorted(names - values.keys())), tuple(sorted(values.keys() - names))
+        if missing or unused:
+            faults = [f"missing variables: {', '.join(missing)}"] if missing else []
+            faults += [f"unused variables: {', '.join(unused)}"] if unused else []
+            remedy = "pass each {name} of the template once; other braces are text"
+            raise PromptError(self.name_of(file), f"{'; '.join(faults)}; {remedy}", missing=missing, unused=unused)
+        return "".join(str(values[piece.name]) if isinstance(piece, Variable) else piece for piece in pieces)
 
 
-def _is_file(path: Path) -> bool:
-    with suppress(OSError, ValueError):  # a name that is too long or invalid
-        return path.is_file()
-    return False
-
-
-def _fill_in(prompt: Expanded, variables: dict[str, object]) -> str:
-    missing = tuple(sorted(prompt.variables - variables.keys()))
-    unused = tuple(sorted(variables.keys() - prompt.variables))
-    if missing or unused:
-        faults = [f"missing variables: {', '.join(missing)}"] if missing else []
-        faults += [f"unused variables: {', '.join(unused)}"] if unused else []
-        remedy = "pass each {name} of the template once; other braces are text"
-        raise PromptError(prompt.name, f"{'; '.join(faults)}; {remedy}", missing=missing, unused=unused)
-    return "".join(piece if isinstance(piece, str) else str(variables[piece.name]) for piece in prompt.pieces)
+def _variables(pieces: Collection[str]) -> set[str]:
+    return {piece.name for piece in pieces if isinstance(piece, Variable)}
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateSummary:
-    """The variables and size of a template, with all that it includes.
+    """The variables and the size of a template with all its includes.
 
     Attributes:
-        name: its path in the folder.
-        variables: the sorted names of its variables.
-        includes: the templates it includes directly, as written, in order.
-        tokens: its tokens, with each variable counted as written.
+        name: Path of the template in the folder.
+        variables: Names of the variables, sorted.
+        tokens: Number of tokens, with each variable counted as written.
     """
 
     name: str
     variables: tuple[str, ...]
-    includes: tuple[str, ...]
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class PromptsReport:
-    """The readable templates of a folder, by name, and all problems, one line each."""
+    """The result of checking a folder of templates.
+
+    Attributes:
+        templates: The templates that can be used, sorted by name.
+        problems: The problems that were found, one line each.
+    """
 
     templates: tuple[TemplateSummary, ...]
     problems: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether there is no problem."""
+        """Whether no problem was found."""
         return not self.problems
 
 
 def check_prompts(root: Path, counter: TokenCounter, *, entries: Collection[str] = ("*.md",)) -> PromptsReport:
-    """Check all `.md` files in and below a folder, except hidden ones; unused are those neither included nor entries.
+    """Check all `.md` files in a folder and its subfolders, except for hidden ones.
+
+    Args:
+        root: The folder.
+        counter: Counts the tokens of templates.
+        entries: Patterns of the templates that programs load by name. Other templates must be included somewhere, or
+            they are reported as unused.
 
     Raises:
-        PromptError: `root` is not a folder.
+        PromptError: If `root` is not a folder.
     """
     if not root.is_dir():
         raise PromptError(str(root), "no such folder; name the one the templates are in")
-    found = ((file, file.relative_to(root).parts) for file in sorted(root.rglob("*.md")))
-    files = [file for file, parts in found if not any(part.startswith(".") for part in parts)]
-    check = _Check(PromptFolder(root), counter)
-    for file in files:
-        check.look_at(file.relative_to(root).as_posix())
-    loaded = {file for pattern in entries for file in root.glob(pattern)}
-    for file in files:
-        if file not in loaded and file.resolve() not in check.included:
-            name = file.relative_to(root).as_posix()
-            check.problems[f"{name}: unused; include it, delete it, or make it an entry"] = None
-    return PromptsReport(tuple(check.templates), tuple(check.problems))
-
-
-class _Check:
-    """Collect the findings; a problem that several templates share is reported once."""
-
-    def __init__(self, folder: PromptFolder, counter: TokenCounter) -> None:
-        self.folder = folder
-        self.counter = counter
-        self.templates: list[TemplateSummary] = []
-        self.problems: dict[str, None] = {}
-        self.included: set[Path] = set()
-
-    def look_at(self, name: str) -> None:
-        with self._noted():
-            file = self.folder.inside(name, place=name)
-            template = self.folder.read(file)
-            for piece in template.pieces:
-                with self._noted():
-                    self._follow(piece, template)
-            expanded = self.folder.load(file)
-            tokens = self.counter.count(expanded.text)
-            paths = tuple(piece.path for piece in template.pieces if isinstance(piece, Include))
-            self.templates.append(TemplateSummary(name, tuple(sorted(expanded.variables)), paths, tokens))
-
-    def _follow(self, piece: Piece, template: Template) -> None:
-        if isinstance(piece, Stray):
-            raise template.refusal(piece)
-        if isinstance(piece, Include):
-            self.included.add(self.folder.inside(piece.path, place=template.place(piece)))
+    names = {file: file.relative_to(root) for file in sorted(root.rglob("*.md"))}
+    names = {file: name for file, name in names.items() if not any(part.startswith(".") for part in name.parts)}
+    folder, templates, used = PromptFolder(root), list[TemplateSummary](), set[Path]()
+    problems: dict[str, None] = {}  # a problem that several templates share is reported once
 
     @contextmanager
-    def _noted(self) -> Iterator[None]:
+    def collecting() -> Iterator[None]:
         try:
             yield
         except PromptError as error:
-            self.problems[str(error)] = None
+            problems[str(error)] = None
+
+    for name in map(Path.as_posix, names.values()):
+        with collecting():
+            file = folder.inside(name, place=name)
+            for piece in folder.read(file):
+                with collecting():
+                    if isinstance(piece, Include):
+                        used.add(folder.included(piece, folder.name_of(file)))
+            pieces = folder.expand(file)
+            templates.append(TemplateSummary(name, tuple(sorted(_variables(pieces))), counter.count("".join(pieces))))
+    loaded = {file for pattern in entries for file in root.glob(pattern)}
+    for file, path in names.items():
+        if file not in loaded and file.resolve() not in used:
+            problems[f"{path.as_posix()}: unused; include it, delete it, or make it an entry"] = None
+    return PromptsReport(tuple(templates), tuple(problems))

@@ -1,4 +1,4 @@
-"""The grammar of a template: text, variables, includes. Time is linear in the text."""
+"""The grammar of a template: text, variables, and includes. Parsing takes time linear in the length of the text."""
 
 from __future__ import annotations
 
@@ -8,54 +8,37 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, TypeAlias
 
-from ctxguard.errors import PromptError
 
+class Variable(str):
+    """A variable as written in the template, such as `{name}`. Its value is given when the prompt is loaded."""
 
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A variable: a value is given by name when the prompt is loaded."""
+    __slots__ = ()
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The name between the braces."""
+        return self[1:-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Include:
-    """An include: the path of another template as written, and the line of the directive, counted from 1."""
+    """An include directive, or something that looks like a directive.
 
-    path: str
-    line: int
+    Attributes:
+        path: Path of the included template as written; None if the directive is malformed, so that the template cannot
+            be used.
+        text: The first 60 characters of a malformed directive, up to the end of the line; empty for a valid one.
+        line: Line number of the directive, counted from 1.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Stray:
-    """A malformed directive, which makes the template unusable: its first 60 characters and its line."""
-
+    path: str | None
     text: str
     line: int
 
 
-Piece: TypeAlias = str | Variable | Include | Stray
+Piece: TypeAlias = str | Include
 
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A parsed template: its name in messages, its text, and its pieces in order."""
-
-    name: str
-    text: str
-    pieces: tuple[Piece, ...]
-
-    def place(self, piece: Include | Stray) -> str:
-        """Return `name:line` of a directive."""
-        return f"{self.name}:{piece.line}"
-
-    def refusal(self, stray: Stray) -> PromptError:
-        """Return the error for a malformed directive."""
-        remedy = "write {% include 'path.md' %}, or {{% … %}} where it is meant as text"
-        return PromptError(self.place(stray), f"{stray.text!r} is not a directive; {remedy}")
-
-
-# Possessive repeats, and classes that stop at the next brace: the search never backtracks.
+# Thanks to possessive repeats and classes that stop at the next brace, the search never backtracks.
 _TOKEN: Final = re.compile(
     r"""
     (?P<double>\{\{)
@@ -70,10 +53,10 @@ _TOKEN: Final = re.compile(
 _SINGLE: Final = -1
 
 
-def parse_template(text: str, name: str) -> Template:
-    """Return the pieces of a template; `name` is its name in error messages."""
+def parse_template(text: str) -> tuple[Piece, ...]:
+    """Split a template into texts, variables, and includes, in order."""
     pieces: list[Piece] = []
-    unclosed: list[int] = []  # the index in `pieces` of a doubled brace, or _SINGLE
+    unclosed: list[int] = []  # for each open brace: the index of a doubled brace in `pieces`, or _SINGLE
     at, line, counted = 0, 1, 0
     while found := _TOKEN.search(text, at):
         pieces.append(text[at : found.start()])
@@ -82,23 +65,23 @@ def parse_template(text: str, name: str) -> Template:
         counted = found.start()
         match found.lastgroup:
             case "variable":
-                pieces.append(Variable(found["variable"]))
+                pieces.append(Variable(found[0]))
             case "include":
-                pieces.append(Include(found["include"][1:-1], line))
+                pieces.append(Include(found["include"][1:-1], "", line))
             case "close":
                 at = _close(text, at, pieces, unclosed)
             case "stray":
-                pieces.append(Stray(text[counted : counted + 60].partition("\n")[0], line))
+                pieces.append(Include(None, text[counted : counted + 60].partition("\n")[0], line))
             case kind:
                 unclosed.append(len(pieces) if kind == "double" else _SINGLE)
                 pieces.append(found[0])
     pieces.append(text[at:])
-    return Template(name, text, tuple(_joined(pieces)))
+    return tuple(_join(pieces))
 
 
-def _joined(pieces: list[Piece]) -> Iterator[Piece]:
-    """Join adjacent texts into one."""
-    for is_text, run in groupby(pieces, lambda piece: isinstance(piece, str)):
+def _join(pieces: list[Piece]) -> Iterator[Piece]:
+    """Join adjacent texts into one, and leave out empty texts."""
+    for is_text, run in groupby(pieces, lambda piece: type(piece) is str):
         if not is_text:
             yield from run
         elif text := "".join(map(str, run)):
@@ -106,7 +89,17 @@ def _joined(pieces: list[Piece]) -> Iterator[Piece]:
 
 
 def _close(text: str, at: int, pieces: list[Piece], unclosed: list[int]) -> int:
-    """Parse one closing brace, or both of a doubled pair, which becomes a single pair; return the offset after it."""
+    """Parse a closing brace, or the two that close a doubled pair, which becomes a single pair.
+
+    Args:
+        text: The template.
+        at: Offset after the first closing brace.
+        pieces: The pieces so far, which are changed.
+        unclosed: The open braces so far, which are changed.
+
+    Returns:
+        The offset after the brace or braces.
+    """
     opened = unclosed.pop() if unclosed else _SINGLE
     pieces.append("}")
     if opened == _SINGLE:
@@ -114,5 +107,5 @@ def _close(text: str, at: int, pieces: list[Piece], unclosed: list[int]) -> int:
     if text.startswith("}", at):
         pieces[opened] = "{"
         return at + 1
-    unclosed.append(_SINGLE)  # `{{a}, {b}}`: two pairs that happen to begin together, and one is still open
+    unclosed.append(_SINGLE)  # as in `{{a}, {b}}`: two pairs begin at the same place, and the outer one is still open
     return at

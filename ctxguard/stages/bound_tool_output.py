@@ -110,6 +110,13 @@ class _Bounding(EachFollower):
         self.names: dict[str | None, str] = {}
         self.whole: dict[str, Artifact] = {}
 
+    def rewind(self, count: int) -> bool:
+        """Forget all but the first `count` artifacts."""
+        self.forget_after(count)
+        calls = next((artifact.calls for artifact in reversed(self.changed) if artifact.calls), ())
+        self.names = {call.id: call.name for call in calls}
+        return True
+
     def result(self, draft: Draft) -> StageResult:
         """Return the draft with long outputs bounded; with a store, a generator that saves the full texts."""
         result = self.revised(draft)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_not
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Action, Change, Draft, StageResult
@@ -30,14 +31,21 @@ class EachFollower:
         self.action: Action = action
         self.reason = reason
         self.changed: list[Artifact] = []
-        self._is_changed = False
+        self._first_change: int | None = None
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in the artifacts that are new in the draft."""
         # In order and once: the change of an artifact may depend on earlier artifacts, never on later ones.
         new = list(map(self.change, artifacts))
-        self._is_changed = self._is_changed or any(now is not was for now, was in zip(new, artifacts, strict=True))
+        if self._first_change is None and any(map(is_not, new, artifacts)):
+            self._first_change = len(self.changed) + list(map(is_not, new, artifacts)).index(True)
         self.changed += new
+
+    def forget_after(self, count: int) -> None:
+        """Forget all but the first `count` artifacts, for followers whose function can continue from there."""
+        del self.changed[count:]
+        if self._first_change is not None and self._first_change >= count:
+            self._first_change = None
 
     def result(self, draft: Draft) -> StageResult:
         """Return the draft with the changed artifacts."""
@@ -45,6 +53,6 @@ class EachFollower:
 
     def revised(self, draft: Draft) -> Draft:
         """Return the draft with the changed artifacts."""
-        if not self._is_changed:
+        if self._first_change is None:
             return draft
         return draft.changed(Change(draft.artifacts, tuple(self.changed), self.action, self.reason))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -67,6 +68,17 @@ class LexicalIndex:
     def add(self, document: Document) -> None:
         """Add one document."""
         self.documents.append(document)
+
+    def rewind(self, count: int) -> None:
+        """Forget all but the first `count` documents."""
+        for number in range(count, len(self._sizes)):
+            for term in set(chain.from_iterable(map(_terms, self.documents[number]))):
+                found = self._found[term]
+                del found[bisect_left(found, (count,)) :]
+                if not found:
+                    del self._found[term]
+        self._total -= sum(self._sizes[count:])
+        del self.documents[count:], self._sizes[count:]
 
     def matches(self, query: str) -> dict[int, float]:
         """Return the scores of the documents that share a word with the query, by their number; higher is better."""

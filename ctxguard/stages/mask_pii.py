@@ -125,6 +125,11 @@ class _Masking(EachFollower):
             self._known.take(artifact, draft)
             super().take((artifact,), draft)
 
+    def rewind(self, count: int) -> bool:
+        """Forget all but the first `count` artifacts, unless how a text is masked depends on earlier texts."""
+        self.forget_after(count)
+        return self._masker.is_stateless
+
     def result(self, draft: Draft) -> Draft:
         """Return the draft with everything masked, and the rules recorded for later stages and checks."""
         if self._vault is not None and self._vault.erasures() != self._erasures:

@@ -150,6 +150,10 @@ class RecallGate:
         near = _weighted(history, {number: score for score, number in best}, question)
         return LeftOut(history, int(self._stage.share * available), question, scores=near)
 
+    def rewind(self, count: int) -> None:
+        """Forget the texts of all but the first `count` exchanges."""
+        self._index.rewind(count)
+
     def within(self, wanted: LeftOut, tokens: int, state: WindowState) -> LeftOut:
         """Return what is recalled of the exchanges that are evicted now, in at most so many tokens.
 
@@ -174,6 +178,11 @@ class _Recalling:
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
         """Do nothing: evicted artifacts are not in the drafts of this stage."""
+
+    def rewind(self, count: int) -> bool:  # noqa: ARG002 - what was embedded is numbered by exchange, not by artifact
+        """Forget the texts that were embedded; their vectors are still known."""
+        self._meanings = self._latest = None
+        return True
 
     def result(self, draft: Draft) -> StageResult:
         """Return the draft with its blocks, or unchanged if nothing evicted matters for a question."""

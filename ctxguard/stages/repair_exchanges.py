@@ -72,6 +72,16 @@ class _Repairing:
         """Take in the artifacts that are new in the draft."""
         self._artifacts += artifacts
 
+    def rewind(self, count: int) -> bool:
+        """Forget all but the first `count` artifacts."""
+        del self._artifacts[count:]
+        if self._settled.length > count:
+            self._settled = self._nothing
+        # Copies are known by the `id()` of their originals, which may be given to other objects now.
+        left = set(map(id, self._artifacts))
+        self._copies = {key: copy for key, copy in self._copies.items() if key[0] in left}
+        return True
+
     def result(self, draft: Draft) -> Draft:
         """Return the repaired draft.
 

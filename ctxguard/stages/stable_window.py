@@ -9,9 +9,10 @@ between two cuts.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Action, Ask, Draft, FollowedStage, Follower, StageResult
@@ -67,6 +68,11 @@ class StableWindow(FollowedStage):
         return _Window(self, draft)
 
 
+_REMEMBERED: Final = 64
+"""States that a window remembers, one for each of the latest exchanges, to return to when the end of its history is
+replaced: enough for a turn with some dozens of tool calls."""
+
+
 class _Window:
     """Follow one conversation. The last exchange may still grow, so each call takes it in anew."""
 
@@ -79,15 +85,27 @@ class _Window:
         bounds_people = stage.settings.on_overflow == "bound"
         self._squeezer = Squeezer(self._ledger, bounds_people=bounds_people, handle=handle)
         self._gate = None if stage.recall is None else stage.recall.gate(self._history, draft)
-        self._state = WindowState(fixed=draft.overhead)
+        self._states = deque([WindowState(fixed=draft.overhead)], maxlen=_REMEMBERED)
         self._latest: tuple[WindowState, int, WindowState] | None = None
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Take in the artifacts that are new in the draft."""
         self._history.extend(artifacts)
         # Without the last exchange, which may still grow; `result` adds it to a copy of the state.
-        while self._state.seen < len(self._history) - 1:
-            self._state = self._taken(self._state)
+        while self._states[-1].seen < len(self._history) - 1:
+            self._states.append(self._taken(self._states[-1]))
+
+    def rewind(self, count: int) -> bool:
+        """Return to the state before artifacts that were replaced, if it is still remembered."""
+        closed = self._history.rewind(count)
+        while self._states and self._states[-1].seen > closed:
+            self._states.pop()
+        if self._ledger.task is not None and self._ledger.task >= closed:
+            self._ledger.task = None
+        if self._gate is not None:
+            self._gate.rewind(closed)
+        self._latest = None
+        return bool(self._states)
 
     def result(self, draft: Draft) -> StageResult:
         """Return the draft after the window's decisions, or a generator that also stores the texts it shortened.
@@ -113,7 +131,8 @@ class _Window:
 
     def _ended(self) -> WindowState:
         """Return the state with all exchanges, including the last one, and all later system and task artifacts."""
-        state = self._taken(self._state) if len(self._history) else self._state
+        state = self._states[-1]
+        state = self._taken(state) if len(self._history) else state
         state = self._with_authority(state, len(self._history.artifacts))
         if state.total > self._ledger.budget(state) and len(self._history):
             state = self._cut(state, len(self._history) - 1)

@@ -1,6 +1,6 @@
-"""Stores for full results, summaries, vault entries, and checkpoints.
+"""Stores for full tool results, summaries, vault entries, and checkpoints.
 
-The library works without a store. A store keeps results after the process ends, and shares them among processes.
+The library works without a store. With a store, results survive the end of the process and are shared among processes.
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ def open_store(
     """Open the store at a path or a URL.
 
     Args:
-        place: `:memory:`, the path of an SQLite file, `sqlite:///relative.db` (or `sqlite:////absolute.db`), or
-            `postgresql://user:password@host/database`, with any option that SQLAlchemy's psycopg dialect takes, or
-            `redis://user:password@host:6379/0` (`rediss://` for TLS), with any option that redis-py takes.
-        max_bytes: bytes of values, keys and namespaces to hold at most; the oldest are evicted first. None means no
-            limit.
-        clock: returns the time in seconds since 1970.
+        place: One of:
+
+            * the path of an SQLite file, `sqlite:///relative.db`, or `sqlite:////absolute.db`
+            * `:memory:` for a store in memory
+            * `postgresql://user:password@host/database`, with any option of SQLAlchemy's psycopg dialect
+            * `redis://user:password@host:6379/0` (`rediss://` for TLS), with any option of redis-py
+        max_bytes: Maximum size of the store in bytes: all values with their keys and namespaces. Beyond it, the oldest
+            values are evicted first. None means no limit.
+        clock: Function that returns the time in seconds since 1970.
 
     Raises:
-        StoreError: the place is not a path or a URL, cannot be opened, or the URL is of another kind.
-        ConfigError: `max_bytes` is not above 0.
-        ImportError: the URL is PostgreSQL's or Redis's, and the extra `postgres` or `redis` is not installed.
+        StoreError: If `place` is not a path or a URL, there is no store for such URLs, or the store cannot be opened.
+        ConfigError: If `max_bytes` is not above 0.
+        ImportError: If the extra `postgres` or `redis` that the URL requires is not installed.
     """
     if not isinstance(place, (str, os.PathLike)):
         raise StoreError(f"expected a path or a URL, got {type(place).__name__}; ':memory:' opens a store in memory")

@@ -1,4 +1,4 @@
-"""`ctxguard store`: inspect a store, and clean it up."""
+"""The command `ctxguard store`, which lists, shows, and deletes the records of a store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ app = command_group("store", "Inspect a store of results, summaries, and checkpo
 
 @contextmanager
 def existing_store(place: str, *, max_bytes: int | None = None) -> Iterator[ManagedStore]:
-    """Open an existing store."""
+    """Open a store, but never create one: a mistyped path must not leave an empty file behind."""
     path = place.removeprefix("sqlite:///")
     if "://" not in path and not (Path(path).is_file() and Path(path).stat().st_size):
         raise StoreError(f"{_without_password(place)}: no such store; name an SQLite file or a URL")
@@ -31,13 +31,14 @@ def existing_store(place: str, *, max_bytes: int | None = None) -> Iterator[Mana
 
 
 def _without_password(place: str) -> str:
-    """Hide everything before the last @: a mistyped URL may contain a password."""
+    """Hide everything before the last @ in a mistyped URL, because it may contain a password."""
     before, sign, after = place.rpartition("@")
     return f"…@{after}" if before else sign + after
 
 
 def _when(seconds: float) -> str:
-    with suppress(ValueError, OverflowError, OSError, TypeError):  # a clock that is off, or damage
+    """Format a time, even one that a wrong clock wrote or that was damaged."""
+    with suppress(ValueError, OverflowError, OSError, TypeError):
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     return f"no time ({seconds})"
 
@@ -48,7 +49,7 @@ def list_records(
     place: str,
     namespace: str | None = None,
 ) -> None:
-    """List the namespaces of a store, or the keys of one of them, the oldest first."""
+    """List the namespaces of a store, or the keys of one namespace, the oldest first."""
     with existing_store(place) as store:
         if namespace is not None:
             keys = list(store.keys(namespace))
@@ -68,12 +69,12 @@ def show_record(
     namespace: str,
     key: str,
 ) -> None:
-    """Write the value of a record to standard output: byte for byte, or as text to a terminal."""
+    """Write the value of a record to standard output: unchanged to a file or a pipe, as text to a terminal."""
     with existing_store(place) as store:
         value = store.get(namespace, key)
         if value is None:
             raise StoreError(f"no record {key!r} in namespace {namespace!r}; `ctxguard store ls` lists them")
-        if sys.stdout.isatty():  # a terminal would interpret escape sequences in the value
+        if sys.stdout.isatty():  # `out` removes escape sequences, which a terminal would interpret
             out(value.decode("utf-8", "replace"))
             return
         sys.stdout.buffer.write(value)

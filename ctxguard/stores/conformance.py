@@ -1,4 +1,4 @@
-"""The conformance tests for stores, public as `ctxguard.testing.StoreConformance`."""
+"""The conformance tests for stores, which users import as `ctxguard.testing.StoreConformance`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SAME_STORE = settings(deadline=None, max_examples=25, suppress_health_check=[He
 
 
 class StoppedClock:
-    """A clock that only a test advances.
+    """A clock that stands still until a test changes `now`.
 
     Attributes:
-        now: Seconds since 1970.
+        now: The time, in seconds since 1970.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class StoppedClock:
 
 
 class StoreConformance:
-    """Test a store against the `ManagedStore` protocol.
+    """Tests that a store implements the `ManagedStore` protocol.
 
-    Subclass it, and return an empty store from `open`:
+    Subclass it in a test module, and return an empty store from `open`:
 
     ```python
     class TestMyStore(StoreConformance):
@@ -45,22 +45,22 @@ class StoreConformance:
     clock: StoppedClock
 
     def open(self, *, clock: Clock, max_bytes: int | None = None) -> ManagedStore:
-        """Return an empty store that uses this clock."""
+        """Return an empty store that uses the given clock and size limit in bytes."""
         raise NotImplementedError(f"{type(self).__name__} must say in open() how an empty store is opened")
 
     @pytest.fixture
     def store(self, request: pytest.FixtureRequest) -> Iterator[ManagedStore]:
-        """Open an empty store; a test sets its limit in bytes by indirect parametrization."""
+        """Provide an empty store. A test sets its size limit in bytes by indirect parametrization."""
         self.clock = StoppedClock()
         with self.open(clock=self.clock, max_bytes=getattr(request, "param", None)) as store:
             yield store
 
     def test_it_has_every_method(self, store: ManagedStore) -> None:
-        """All methods are there."""
+        """The store has all methods of the protocol."""
         assert isinstance(store, ManagedStore)
 
     def test_a_value_comes_back_until_it_is_deleted(self, store: ManagedStore) -> None:
-        """Writing, reading, deleting."""
+        """A value can be read after it was written, until it is deleted."""
         assert store.get("a", "k") is None
         store.put("a", "k", b"value")
         assert store.get("a", "k") == b"value"
@@ -70,7 +70,7 @@ class StoreConformance:
         assert store.get("a", "k") is None
 
     def test_put_writes_over_and_put_new_does_not(self, store: ManagedStore) -> None:
-        """The last `put` and the first `put_new` win."""
+        """`put` replaces a value, and `put_new` keeps it."""
         store.put("a", "k", b"one")
         store.put("a", "k", b"two")
         assert store.put_new("a", "k", b"three") == b"two"
@@ -84,14 +84,14 @@ class StoreConformance:
         st.binary(max_size=5_000),
     )
     def test_any_name_and_any_bytes_come_back(self, store: ManagedStore, name: str, value: bytes) -> None:
-        """Names may contain any character but NUL, values any bytes."""
+        """Names may contain any character except NUL, and values any bytes."""
         store.put(name, name, value)
         assert store.get(name, name) == value
         assert name in set(store.keys(name))
 
     @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "x" * 1_025, "ä" * 513])
     def test_a_name_that_not_every_database_takes_is_refused(self, store: ManagedStore, name: str) -> None:
-        """Every call rejects such a name."""
+        """Every method rejects a name that some database cannot store."""
         calls: list[Callable[[], object]] = [
             lambda: store.get(name, "k"),
             lambda: store.get("n", name),
@@ -106,7 +106,7 @@ class StoreConformance:
                 call()
 
     def test_a_value_is_bytes_and_a_ttl_a_number_of_seconds(self, store: ManagedStore) -> None:
-        """Anything else is rejected, and nothing is written."""
+        """Other values and TTLs are rejected, and nothing is written."""
         for put in (store.put, store.put_new):
             with pytest.raises(StoreError, match="a value is bytes, not str"):
                 put("n", "k", "text")  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ class StoreConformance:
         assert list(store.keys("n")) == []
 
     def test_deleting_a_namespace_leaves_the_others(self, store: ManagedStore) -> None:
-        """Expired values are not counted."""
+        """`delete_namespace` counts the values that had not expired, and leaves other namespaces alone."""
         store.put("n", "a", b"1")
         store.put("n", "b", b"2")
         store.put("n", "short", b"2", ttl=1)
@@ -138,7 +138,7 @@ class StoreConformance:
         assert store.get("n2", "a") == b"3"
 
     def test_a_value_is_gone_when_its_time_is_over(self, store: ManagedStore) -> None:
-        """An expired value is absent from every call, and `put_new` replaces it."""
+        """Every method treats an expired value as absent, and `put_new` replaces it."""
         store.put("n", "k", b"short", ttl=10)
         store.put("n", "endless", b"v", ttl=float("inf"))
         self.clock.now += 9.9
@@ -184,7 +184,7 @@ class StoreConformance:
         assert list(store.keys("n")) == ["3", "4"]
 
     def test_usage_is_records_bytes_and_times_by_namespace(self, store: ManagedStore) -> None:
-        """Expired records are not counted."""
+        """`usage` counts records, bytes, and times for each namespace, without expired records."""
         store.put("b", "k", b"12345")
         self.clock.now += 5
         store.put("b", "kk", "ü".encode())

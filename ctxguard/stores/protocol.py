@@ -1,4 +1,4 @@
-"""The protocols that stores implement, and their usage statistics."""
+"""The protocols that stores implement, and the usage statistics that stores return."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 Clock: TypeAlias = Callable[[], float]
-"""Return the time in seconds since 1970; every process that shares a store must use the same one."""
+"""Function that returns the time in seconds since 1970. All processes that share a store must use the same time."""
 
 
 @runtime_checkable
 class Store(Protocol):
-    """A store of bytes by namespace and key. It is thread-safe, and safe for all processes that share it.
+    """A store of bytes by namespace and key. It must be safe for all threads and processes that share it.
 
-    An invalid record (its checksum does not match, or a newer ctxguard wrote it in an unknown format) is logged to
-    `ctxguard.stores` and treated as absent: `get` returns None, and `put` and `put_new` overwrite it.
+    A damaged record, whose checksum does not match, and a record in the unknown format of a newer ctxguard are logged
+    to `ctxguard.stores` and treated as absent: `get` returns None, and `put` and `put_new` overwrite the record.
     """
 
     def get(self, namespace: str, key: str) -> bytes | None:
-        """Return the value, or None if there is none or it has expired."""
+        """Return the value of a key, or None if there is none or it has expired."""
         ...
 
     def put(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> None:
-        """Write the value, replacing any earlier one; it expires after `ttl` seconds, None means never."""
+        """Write a value, replacing any earlier one. It expires after `ttl` seconds; None means never."""
         ...
 
     def put_new(self, namespace: str, key: str, value: bytes, *, ttl: float | None = None) -> bytes:
-        """Write the value unless there is one; return the value that is stored now (first writer wins)."""
+        """Write a value unless the key already has one, and return the value that is stored now."""
         ...
 
     def delete(self, namespace: str, key: str) -> bool:
-        """Delete one value; return whether there was one."""
+        """Delete the value of a key, and return whether there was one that had not expired."""
         ...
 
     def delete_namespace(self, namespace: str) -> int:
-        """Delete every value of a namespace; return how many there were."""
+        """Delete all values of a namespace, and return how many of them had not expired."""
         ...
 
     def keys(self, namespace: str) -> Iterator[str]:
-        """Yield a snapshot of the keys of a namespace, the least recently written first."""
+        """Return an iterator over a snapshot of the keys of a namespace, the least recently written first."""
         ...
 
 
@@ -49,11 +49,11 @@ class NamespaceUsage:
     """The number, size, and age of the values in one namespace.
 
     Attributes:
-        namespace: its name.
-        records: number of values, without expired ones.
-        size: bytes of the values, their keys, and the namespace.
-        oldest: when the oldest was written, in seconds since 1970.
-        newest: when the newest was written, in seconds since 1970.
+        namespace: Name of the namespace.
+        records: Number of values that have not expired.
+        size: Number of bytes of these values with their keys and namespaces.
+        oldest: Time at which the oldest of these values was written, in seconds since 1970.
+        newest: Time at which the newest of these values was written, in seconds since 1970.
     """
 
     namespace: str
@@ -68,8 +68,8 @@ class Swept:
     """The number of records that a sweep removed.
 
     Attributes:
-        expired: records that had expired.
-        evicted: the oldest records, evicted to stay within the size limit.
+        expired: Number of records that had expired.
+        evicted: Number of records that were evicted, oldest first, to keep the store within its size limit.
     """
 
     expired: int
@@ -78,23 +78,23 @@ class Swept:
 
 @runtime_checkable
 class ManagedStore(Store, AbstractContextManager["ManagedStore"], Protocol):
-    """A store with usage statistics, a size limit, and a `close` method: what `open_store` returns.
+    """A store with usage statistics, a size limit, and a `close` method, as `open_store` returns it.
 
-    It is a context manager that closes itself. `StoreConformance` in `ctxguard.testing` tests any store against this
-    protocol.
+    As a context manager, it closes itself at the end of the `with` block. `StoreConformance` in `ctxguard.testing`
+    tests any store against this protocol.
 
     Attributes:
-        max_bytes: bytes of values, keys and namespaces to hold at most; None means no limit.
+        max_bytes: Maximum size of the store in bytes: all values with their keys and namespaces. None means no limit.
     """
 
     max_bytes: int | None
 
     def usage(self) -> list[NamespaceUsage]:
-        """Return the usage of each namespace, sorted by name."""
+        """Return usage statistics of each namespace, sorted by its name."""
         ...
 
     def sweep(self) -> Swept:
-        """Remove expired records and the oldest beyond `max_bytes`."""
+        """Remove expired records and the oldest records beyond `max_bytes`, and return how many were removed."""
         ...
 
     def close(self) -> None:

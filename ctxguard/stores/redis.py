@@ -1,10 +1,10 @@
 """A store in Redis, for workers on many machines.
 
-A record is a hash. Sorted sets order the records of each namespace by their latest write, and those that expire by
-their expiry. Every change is an operation of one Lua script, `redis.lua`, and therefore atomic. All keys have the hash
-tag `{ctxguard}`: a cluster keeps them in one slot, where scripts may touch several
+Each record is a Redis hash. Sorted sets order the records of each namespace by their latest write, and expiring records
+by their expiry. Every change is an operation of the Lua script `redis.lua` and is therefore atomic. All keys have the
+hash tag `{ctxguard}`, so that a cluster keeps them in one slot and a script may change several of them
 (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags).
-The server's setting `appendonly` decides how much survives a crash of the server.
+The server's setting `appendonly` decides how much data survives a crash of the server.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from ctxguard.errors import StoreError
 from ctxguard.settings import extra
-from ctxguard.stores.database import RecordStore, StoredRecord, check_names
+from ctxguard.stores.database import RecordStore, StoredRecord, check_names, failure, invalid_url
 from ctxguard.stores.protocol import Clock, NamespaceUsage, Swept
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _PREFIX: Final = "{ctxguard}:"
 _FIELDS: Final = ("value", "expires", "format", "checksum")
 _BATCH: Final = 1_000
-"""Records that `usage` requests at once."""
+"""Number of records that `usage` requests at once."""
 
 
 class RedisStore(RecordStore):
@@ -36,15 +35,15 @@ class RedisStore(RecordStore):
 
     Args:
         url: `redis://user:password@host:6379/0`, `rediss://…` for TLS, or `unix://path?db=0`, with any option that
-            redis-py takes.
-        max_bytes: bytes of values, keys and namespaces to hold at most; the oldest are evicted first. None means no
-            limit.
-        clock: returns the time in seconds since 1970.
+            redis-py accepts.
+        max_bytes: Maximum size of the store in bytes: all values with their keys and namespaces. Beyond it, the oldest
+            values are evicted first. None means no limit.
+        clock: Function that returns the time in seconds since 1970.
 
     Raises:
-        StoreError: the server cannot be reached, or the URL is invalid.
-        ConfigError: `max_bytes` is not above 0.
-        ImportError: the extra `redis` is not installed.
+        StoreError: If the server cannot be reached or the URL is invalid.
+        ConfigError: If `max_bytes` is not above 0.
+        ImportError: If the extra `redis` is not installed.
     """
 
     def __init__(self, url: str, *, max_bytes: int | None = None, clock: Clock = time.time) -> None:
@@ -57,50 +56,50 @@ class RedisStore(RecordStore):
             self._client.ping()
 
     def get(self, namespace: str, key: str) -> bytes | None:
-        """Return the value, or None if there is none or it has expired.
+        """Return the value of a key, or None if there is none or it has expired.
 
         Raises:
-            StoreError: the server cannot be reached, or the name is invalid.
+            StoreError: If the server cannot be reached, or a name is invalid.
         """
         check_names(namespace, key)
         with self._doing("read"):
             return self._live(namespace, key, self._fields(namespace, key))
 
     def delete(self, namespace: str, key: str) -> bool:
-        """Delete one value; return whether there was one.
+        """Delete the value of a key, and return whether there was one that had not expired.
 
         Raises:
-            StoreError: the server cannot be reached, or the name is invalid.
+            StoreError: If the server cannot be reached, or a name is invalid.
         """
         check_names(namespace, key)
         with self._doing("written"):
             return self._live(namespace, key, self._run("drop", _member(namespace, key))) is not None
 
     def delete_namespace(self, namespace: str) -> int:
-        """Delete every value of a namespace; return how many there were.
+        """Delete all values of a namespace, and return how many of them had not expired.
 
         Raises:
-            StoreError: the server cannot be reached, or the name is invalid.
+            StoreError: If the server cannot be reached, or the name is invalid.
         """
         check_names(namespace)
         with self._doing("written"):
             return sum(not end or float(end) > self._clock() for end in self._run("clear", namespace))
 
     def keys(self, namespace: str) -> Iterator[str]:
-        """Yield a snapshot of the keys of a namespace, the least recently written first.
+        """Return an iterator over a snapshot of the keys of a namespace, the least recently written first.
 
         Raises:
-            StoreError: the server cannot be reached, or the name is invalid.
+            StoreError: If the server cannot be reached, or the name is invalid.
         """
         check_names(namespace)
         with self._doing("read"):
             return iter([key.decode() for key in self._run("keys", namespace, repr(self._clock()))])
 
     def usage(self) -> list[NamespaceUsage]:
-        """Return the usage of each namespace, sorted by name.
+        """Return usage statistics of each namespace, sorted by its name.
 
         Raises:
-            StoreError: the server cannot be reached.
+            StoreError: If the server cannot be reached.
         """
         found: dict[str, list[tuple[int, float]]] = {}
         with self._doing("read"):
@@ -119,13 +118,13 @@ class RedisStore(RecordStore):
         ]
 
     def sweep(self) -> Swept:
-        """Remove expired records and those beyond the size limit.
+        """Remove expired records and the oldest records beyond `max_bytes`.
 
         Raises:
-            StoreError: the server cannot be reached.
+            StoreError: If the server cannot be reached.
         """
         with self._doing("written"):
-            return Swept(*self._run("sweep", repr(self._clock()), self._limit))
+            return Swept(*self._run("sweep", repr(self._clock()), str(self.max_bytes or "")))
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
@@ -134,17 +133,13 @@ class RedisStore(RecordStore):
     def __repr__(self) -> str:
         return f"RedisStore({self._place!r})"
 
-    @property
-    def _limit(self) -> str:
-        return "" if self.max_bytes is None else str(self.max_bytes)
-
     def _put(self, record: StoredRecord) -> None:
         with self._doing("written"):
             self._write(record, b"*")
 
     def _put_new(self, record: StoredRecord) -> bytes:
         with self._doing("written"):
-            while True:  # retry if another process wrote in between
+            while True:  # try again if another process wrote between reading and writing
                 fields = self._fields(record.namespace, record.key)
                 stored = self._live(record.namespace, record.key, fields)
                 if stored is not None:
@@ -168,9 +163,9 @@ class RedisStore(RecordStore):
         fields = {**asdict(record), "expires": expires, "size": record.size}
         flat = [part for name, value in fields.items() for part in (name, value)]
         member = _member(record.namespace, record.key)
-        return bool(self._run("write", member, expected, repr(self._clock()), self._limit, *flat))
+        return bool(self._run("write", member, expected, repr(self._clock()), str(self.max_bytes or ""), *flat))
 
-    def _run(self, operation: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - each returns its own
+    def _run(self, operation: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - the type depends on the operation
         return self._change(keys=[f"{_PREFIX}all"], args=[operation, *arguments])
 
     @contextmanager
@@ -180,14 +175,11 @@ class RedisStore(RecordStore):
         try:
             yield
         except RedisError as error:
-            text = " ".join(str(error).split())
-            raise StoreError(
-                f"store {self._place} cannot be {done}: {text}; check the server, the user's rights and the URL"
-            ) from error
+            raise failure(self._place, done, error) from error
 
 
 def _member(namespace: str, key: str) -> str:
-    """Return one name for both; its length prefix distinguishes `a:b` + `c` from `a` + `b:c`."""
+    """Combine namespace and key to one name; the length keeps `a:b` and `c` apart from `a` and `b:c`."""
     return f"{len(namespace)}:{namespace}:{key}"
 
 
@@ -197,7 +189,4 @@ def _connect(url: str) -> Redis:
     try:
         return Redis.from_url(url)
     except ValueError as error:
-        raise StoreError(
-            "the store's URL cannot be read; it looks like redis://user:password@host:6379/0, with %40, %3A and "
-            "%2F for @, : and / in a password"
-        ) from error
+        raise invalid_url("redis://user:password@host:6379/0") from error

@@ -1,9 +1,10 @@
-"""The default store: one SQLite file, shared by threads and processes, with nothing to set up.
+"""The default store: one SQLite file that threads and processes share and that needs no setup.
 
 Write-ahead logging lets other processes read while one writes (https://sqlite.org/wal.html). A commit survives a crash
 of the process; a power failure may lose the last commits, but never leaves half of one (`synchronous=NORMAL`). Since
 stored values may be personal data, only the owner can read the file, and deleted values are overwritten with zeros
-(`secure_delete`), in the log too after `delete_namespace`, `sweep`, and the last `close`.
+(`secure_delete`). The write-ahead log is also cleared by `delete_namespace`, by `sweep`, and when the last connection
+is closed.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from ctxguard.errors import StoreError, reason_of
-from ctxguard.stores.database import DELETE, EXPIRE, SQLStore, StoredRecord
+from ctxguard.stores.database import DELETE, EXPIRE, SQLStore, StoredRecord, failure
 from ctxguard.stores.protocol import Clock, Swept
 
 if TYPE_CHECKING:
@@ -31,20 +32,29 @@ IN_MEMORY: Final = ":memory:"
 _SCHEMA: Final = files(__package__).joinpath("sqlite.sql").read_text(encoding="utf-8")
 _OBJECTS: Final = _SCHEMA.count("IF NOT EXISTS")
 _NO_RIGHT: Final = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
-"""Error codes of SQLite if the file, or the folder of its log, is not writable."""
+"""SQLite's error codes for a file that is not writable, or whose folder, in which SQLite keeps the log, is not."""
 _REMEDIES: Final = (
+    # words of SQLite's message, and the remedy
     (("locked", "busy"), "another process holds it for long; raise busy_timeout"),
     (("full",), "free some space on the disk, or set max_bytes"),
     (("readonly", "unable to open"), "its folder must be there, and both writable for this user"),
     (("not a database", "malformed"), "it is damaged or something else; move it away to start anew"),
 )
 _INHERITED: Final[list[sqlite3.Connection]] = []
-"""Connections that a forked child inherited; SQLite forbids the child even to close them."""
+"""Connections that a forked child inherited, kept so that they are never closed, which SQLite forbids in the child."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """The connection of one process, and the lock that its threads share."""
+    """The connection of one process.
+
+    Attributes:
+        connection: The connection, which all threads share.
+        file: Identity of the file, as `SQLiteStore._file` returns it.
+        is_read_only: Whether the file could only be opened for reading.
+        pid: The process that opened the connection.
+        lock: The lock that a thread holds while it uses the connection.
+    """
 
     connection: sqlite3.Connection
     file: tuple[object, ...]
@@ -56,19 +66,21 @@ class _Session:
 class SQLiteStore(SQLStore[sqlite3.Connection]):
     """A store in one SQLite file; safe for threads and processes, and across a fork.
 
+    If the file is deleted while the store is open, calls raise `StoreError`. If it is replaced by another file, the
+    store opens the new file.
+
     Args:
-        path: the file; it is created if missing (its folder is not). `:memory:` means no file. If this user cannot
-            write the file or its folder, the store is read-only, and writing raises `StoreError`.
-        max_bytes: bytes of values, keys and namespaces to hold at most, over all namespaces; beyond it, expired
-            values are removed first and then the oldest. Keep a vault, which must lose nothing, in a file of its own.
-            None means no limit.
-        busy_timeout: seconds to wait while another process writes.
-        clock: returns the time in seconds since 1970.
+        path: The file, which is created if it is missing (its folder is not). `:memory:` means no file. If the current
+            user cannot write the file or its folder, the store is read-only, and writing raises `StoreError`.
+        max_bytes: Maximum size of the store in bytes: all values with their keys and namespaces. Beyond it, expired
+            values are removed first and then the oldest. A vault must not lose any value, so give it a file of its own
+            without a limit. None means no limit.
+        busy_timeout: Number of seconds to wait while another process writes.
+        clock: Function that returns the time in seconds since 1970.
 
     Raises:
-        StoreError: the file cannot be opened, is not an SQLite database, or is empty or truncated; in later calls, the
-            file was deleted. If it was replaced by another file, that one is opened.
-        ConfigError: `max_bytes` is not above 0.
+        StoreError: If the file cannot be opened, is not an SQLite database, or is empty or truncated.
+        ConfigError: If `max_bytes` is not above 0.
     """
 
     def __init__(
@@ -88,41 +100,43 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
             pass
 
     def _put(self, record: StoredRecord) -> None:
-        with self._writing() as connection:
+        with self.together() as connection:
             self._write(connection, record)
 
     def _put_new(self, record: StoredRecord) -> bytes:
-        with self._reading() as connection:  # what is there needs no lock, unless this thread has it already
+        # first without the write lock, unless this thread is in a transaction and already has it
+        with self._using("read") as connection:
             stored = None if connection.in_transaction else self._live(connection, record.namespace, record.key)
         if stored is not None:
             return stored
-        with self._writing() as connection:
+        with self.together() as connection:
             if self._insert(connection, record, " ON CONFLICT DO NOTHING").rowcount:
                 self._enforce_limit(connection)
                 return record.value
             stored = self._live(connection, record.namespace, record.key)
-            if stored is None:  # expired, or damaged
+            if stored is None:  # the conflicting record has expired or is damaged
                 self._write(connection, record)
             return record.value if stored is None else stored
 
     def delete_namespace(self, namespace: str) -> int:
-        """Delete every value of a namespace and erase it from the disk; return how many there were.
+        """Delete all values of a namespace, erase them from the disk, and return how many of them had not expired.
 
         Raises:
-            StoreError: the file cannot be written, or another connection read for longer than `busy_timeout`, so that
-                the log still contains the deleted values.
+            StoreError: If the file cannot be written, or another connection was reading for longer than `busy_timeout`,
+                so that the log still contains the deleted values.
         """
         deleted = super().delete_namespace(namespace)
         self._shrink()
         return deleted
 
     def sweep(self) -> Swept:
-        """Remove expired records and those beyond the size limit, and shrink the file.
+        """Remove expired records and the oldest records beyond `max_bytes`, and shrink the file.
 
         Raises:
-            StoreError: the file cannot be written.
+            StoreError: If the file cannot be written, or the log still contains deleted values because another
+                connection was reading for longer than `busy_timeout`.
         """
-        with self._writing() as connection:
+        with self.together() as connection:
             swept = self._enforce_limit(connection)
         self._shrink()
         return swept
@@ -149,37 +163,37 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         return f"SQLiteStore({str(self.path)!r})"
 
     def _is_ours(self, session: _Session) -> bool:
-        """Return whether this process may use a connection: a forked child must not use its parent's."""
+        """Return whether this process may use a connection; a forked child must not use its parent's file."""
         return self._in_memory or session.pid == os.getpid()
 
     @contextmanager
     def _using(self, done: str) -> Iterator[sqlite3.Connection]:
         try:
             session = self._session
-            if (
-                session is not None
-                and self._is_ours(session)
-                and session.file != self._file(is_read_only=session.is_read_only)
+            if session is not None and not (
+                self._is_ours(session) and session.file == self._file(is_read_only=session.is_read_only)
             ):
-                self.close()  # the file was replaced, or a read-only file was changed
+                self.close()  # inherited by a fork, the file was replaced, or a read-only file was changed
                 session = None
-            if session is None or not self._is_ours(session):
-                session = self._open(session)
+            session = session or self._open()
             with session.lock:
                 yield session.connection
         except sqlite3.Error as error:
-            raise self._failure(done, error) from error
+            text = str(error)
+            known = (remedy for words, remedy in _REMEDIES if any(word in text for word in words))
+            raise failure(self.path, done, error, next(known, "see the cause")) from error
 
-    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        return self._using("read")
+    def _transaction(self, done: Literal["read", "written"]) -> AbstractContextManager[sqlite3.Connection]:
+        return self._using("read") if done == "read" else self.together()
 
     def _run(self, connection: sqlite3.Connection, statement: str, **parameters: object) -> sqlite3.Cursor:
         return connection.execute(statement, parameters)
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def together(self) -> Iterator[sqlite3.Connection]:
+        """Run all calls inside a `with` block in one transaction: it is committed as a whole, and much faster."""
         with self._using("written") as connection:
-            if connection.in_transaction:  # an outer one of this thread, which holds the lock
+            if connection.in_transaction:  # of an outer block in this thread
                 yield connection
                 return
             connection.execute("BEGIN IMMEDIATE")
@@ -187,39 +201,36 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                with suppress(sqlite3.Error):  # a full disk rolls back by itself; the first error matters
+                with suppress(sqlite3.Error):  # after a full disk, SQLite has already rolled back
                     connection.execute("ROLLBACK")
                 raise
 
-    together = _writing
-    """Read and write in one transaction: all of it is written or nothing, at a fraction of the time."""
-
-    def _open(self, earlier: _Session | None) -> _Session:
-        if earlier is not None:
-            _INHERITED.append(earlier.connection)
+    def _open(self) -> _Session:
         if not self._in_memory:
             self._create()
             self._make_private()
         is_read_only = False
         try:
-            connection = self._connected(os.fspath(self.path))
+            # an absolute path, because SQLite may take a relative one that begins with `file:` as a URI
+            connection = self._connect(IN_MEMORY if self._in_memory else str(self.path.absolute()))
         except sqlite3.Error as error:
             is_file = os.access(self.path, os.R_OK) and self.path.is_file()
             if error.sqlite_errorcode & 0xFF not in _NO_RIGHT or not is_file:
                 raise
-            # `immutable` is safe if there is no log: `_file` detects any change of the file itself
+            # `immutable` is safe without a log, because `_file` detects any change of the file itself
             frozen = "" if os.access(self._log, os.F_OK) else "&immutable=1"
-            connection, is_read_only = self._connected(f"{self.path.absolute().as_uri()}?mode=ro{frozen}"), True
+            place, is_read_only = f"{self.path.absolute().as_uri()}?mode=ro{frozen}", True
+            connection = self._connect(place, is_read_only=True)
         self._session = session = _Session(connection, self._file(is_read_only=is_read_only), is_read_only)
         return session
 
-    def _connected(self, place: str) -> sqlite3.Connection:
-        is_uri = place.startswith("file:")
+    def _connect(self, place: str, *, is_read_only: bool = False) -> sqlite3.Connection:
+        """Open and prepare a connection to a path or, for a read-only connection, to a URI with options."""
         connection = sqlite3.connect(
-            place, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False, uri=is_uri
+            place, timeout=self.busy_timeout, isolation_level=None, check_same_thread=False, uri=is_read_only
         )
         try:
-            self._prepare(connection, is_read_only=is_uri)
+            self._prepare(connection, is_read_only=is_read_only)
         except BaseException:
             connection.close()
             raise
@@ -230,8 +241,8 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         return Path(f"{self.path}-wal")
 
     def _create(self) -> None:
-        """Create a missing file under a temporary name first, so that an empty file always means a truncated store."""
-        has_log = os.access(self._log, os.F_OK)  # checked first: another process may be creating the file
+        """Create a missing file, under a temporary name first, so that an empty file always means a truncated store."""
+        has_log = os.access(self._log, os.F_OK)  # checked before the file, which another process may be creating
         if os.access(self.path, os.F_OK):
             return
         if has_log:
@@ -241,25 +252,25 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         try:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except OSError:
-            return  # SQLite reports the reason better when it opens the file
+            return  # opening the file fails next, with SQLite's clearer message
         try:
             with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-                # write-ahead logging is a property of the file: processes that open it need not agree on it later
+                # write-ahead logging is a property of the file, so set it before other processes open the file
                 settings = "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL;"
                 connection.executescript(f"{settings} BEGIN; {_SCHEMA} COMMIT;")
             try:
                 os.link(draft, place)
             except FileExistsError:
-                pass  # another process was faster
+                pass  # another process created the file first
             except OSError:  # the file system does not support hard links
                 draft.replace(place)
         finally:
             draft.unlink(missing_ok=True)
 
     def _make_private(self) -> None:
-        """Let only the owner read the file.
+        """Let only the owner access the file and its log.
 
-        It changes the mode by path: opening and closing the file would drop the locks of other connections
+        The mode is changed by path, because opening and closing the file would release the locks of other connections
         (https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).
         """
         for suffix in ("", "-wal", "-shm"):
@@ -268,7 +279,11 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
                 file.chmod(file.stat().st_mode & 0o600)  # a read-only file stays read-only
 
     def _file(self, *, is_read_only: bool) -> tuple[object, ...]:
-        """Return the identity of the file at the path, to notice when it was deleted or replaced."""
+        """Return the identity of the file at the path, by which a replaced file is noticed.
+
+        Raises:
+            StoreError: If the file was deleted.
+        """
         if self._in_memory:
             return ()
         try:
@@ -280,7 +295,7 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         return (found.st_ino, *state)
 
     def _prepare(self, connection: sqlite3.Connection, *, is_read_only: bool) -> None:
-        # one damaged name must not hide the other records
+        # a damaged name must not make the query for all records fail
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         if not self._in_memory and connection.execute("PRAGMA page_count").fetchone()[0] == 0:
             raise StoreError(f"store {self.path} is empty or cut off; restore it, or delete it to begin a new one")
@@ -294,11 +309,6 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         if found.fetchone()[0] < _OBJECTS:
             connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
 
-    def _failure(self, done: str, error: sqlite3.Error) -> StoreError:
-        text = " ".join(str(error).split())
-        remedy = next((remedy for words, remedy in _REMEDIES if any(word in text for word in words)), "see the cause")
-        return StoreError(f"store {self.path} cannot be {done}: {text}; {remedy}")
-
     def _write(self, connection: sqlite3.Connection, record: StoredRecord) -> None:
         self._run(connection, DELETE, namespace=record.namespace, key=record.key)
         self._insert(connection, record)
@@ -309,9 +319,9 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
         return Swept(expired, 0 if self.max_bytes is None else self._evict(connection, self.max_bytes))
 
     def _shrink(self) -> None:
-        """Shrink the file, and truncate the log, which still contains deleted values."""
+        """Shrink the file, and truncate the write-ahead log, which still contains deleted values."""
         with self._using("written") as connection:
-            # `execute` would run one step, which frees one page; `executescript` runs all of them
+            # `execute` would free a single page, because it runs only one step of the statement
             connection.executescript("PRAGMA incremental_vacuum;")
             is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if is_busy and not self._in_memory:
@@ -332,17 +342,17 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
 
 
 class MemoryStore(SQLiteStore):
-    """A store in this process's memory, empty again after `close`.
+    """A store in the memory of this process; `close` empties it.
 
-    It is an SQLite database without a file, so it behaves as `SQLiteStore` does.
+    It is an SQLite database without a file, and otherwise behaves like `SQLiteStore`.
 
     Args:
-        max_bytes: bytes of values, keys and namespaces to hold at most; the oldest are evicted first. None means no
-            limit.
-        clock: returns the time in seconds since 1970.
+        max_bytes: Maximum size of the store in bytes: all values with their keys and namespaces. Beyond it, the oldest
+            values are evicted first. None means no limit.
+        clock: Function that returns the time in seconds since 1970.
 
     Raises:
-        ConfigError: `max_bytes` is not above 0.
+        ConfigError: If `max_bytes` is not above 0.
     """
 
     def __init__(self, *, max_bytes: int | None = None, clock: Clock = time.time) -> None:

@@ -1,4 +1,4 @@
-"""The strategies of the requirement documents, all based on one stage: a function chooses the exchanges to keep."""
+"""Strategies for choosing the exchanges to keep, from the requirements documents. Most of them are `Keep` stages."""
 
 from ctxguard.settings import names_in_stub
 

@@ -1,4 +1,4 @@
-"""Continue from the end of a phase: keep the instructions, a summary of the phases, and the messages since."""
+"""Checkpoints: a summary replaces the messages of completed phases, such as a login or a checkout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from threading import Lock
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.errors import ConfigError
 from ctxguard.history import CHECKPOINT, write_record
 from ctxguard.history.records import records_in
-from ctxguard.settings import OfOneProcess, whole_number
+from ctxguard.settings import OfOneProcess, instance, settings_of, whole_number
 from ctxguard.strategies.keep import Choice, Keep, Past
 from ctxguard.strategies.sliding_window import Mentions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
@@ -32,23 +31,24 @@ _PHRASES: Final[Mapping[str, tuple[str, ...]]] = {
     "checkout": ("order completed", "order placed", "order confirmed", "checkout complete"),
 }
 REACHED: Final = "Previous phases completed. Current state:"
-"""First line of a checkpoint's text."""
+"""The first line of a checkpoint's text."""
 _COMPLETED: Final = re.compile(rf"\A{re.escape(REACHED)}\n\n(?:.*\n){{3}}Completed: (.+)")
-"""The phases that a checkpoint names."""
+"""Matches the text of a checkpoint; the group contains the names of the phases that it reports as completed."""
 _NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
-"""The time of a checkpoint in a context: its text does not name one, so it need not be known."""
+"""The timestamp of checkpoints that the stage writes. Stages read no clock, and the text does not contain the time."""
 _ENDINGS: Final = ("completed", "complete", "finished", "done", "succeeded")
+"""Words that end a phase if they follow its name."""
 _URL: Final = re.compile(r"^\W*(?:page )?url\W{0,4}(\S+)", re.IGNORECASE | re.MULTILINE)
 _TITLE: Final = re.compile(r"^\W*(?:page )?title\W{0,4}(.+)$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseRule:
-    """A rule that recognizes the end of a phase by an artifact: a tool output or a message of the model.
+    """A rule that recognizes the end of a phase by a tool output or an assistant message.
 
     Attributes:
-        name: the phase.
-        ends: takes an artifact, and returns whether it ends the phase.
+        name: Name of the phase.
+        ends: Function that takes an artifact and returns whether it ends the phase.
     """
 
     name: str
@@ -56,26 +56,30 @@ class PhaseRule:
 
 
 def phase_rules(names: Sequence[str]) -> tuple[PhaseRule, ...]:
-    """Return rules for phases by name: known phrases for `login`, `cart`, `checkout`; "<name> completed" for any."""
-    rules = []
-    for name in names:
-        spoken = name.replace("_", " ")
-        # The default argument binds `found` now; a plain closure would see the last one of the loop.
-        found = Mentions(*_PHRASES.get(name, ()), *(f"{spoken} {ending}" for ending in _ENDINGS))
-        rules.append(PhaseRule(name, lambda artifact, found=found: found(artifact, 0)))  # type: ignore[misc]
-    return tuple(rules)
+    """Return a rule for each phase.
+
+    A phase ends where an artifact says "<name> completed" or the like. For `login`, `cart`, and `checkout`, common
+    phrases such as "added to cart" are recognized as well.
+    """
+    endings = {name: [f"{name.replace('_', ' ')} {ending}" for ending in _ENDINGS] for name in names}
+    return tuple(PhaseRule(name, Mentions(*_PHRASES.get(name, ()), *endings[name])) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class PageState:
-    """The page that a browser shows: its address and its title, empty if there is none."""
+    """The page that a browser shows.
+
+    Attributes:
+        url: Address of the page; empty if unknown.
+        page_title: Title of the page; empty if unknown.
+    """
 
     url: str = ""
     page_title: str = ""
 
 
 BrowserState = PageState
-"""The name by which the design of the context manager calls it."""
+"""The name of `PageState` in the requirements document of the context manager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +87,12 @@ class Checkpoint:
     """The state reached at the end of a phase.
 
     Attributes:
-        phase: its name.
-        timestamp: when it was made, in UTC.
-        state: the page at that time.
-        completed_objectives: what was done by then.
-        summary: the same in a sentence or two, within the size limit.
-        messages: how many messages of the history it sums up; 0 if the caller did not say.
+        phase: Name of the phase.
+        timestamp: Time at which the checkpoint was created, in UTC.
+        state: The page that the browser showed at that time.
+        completed_objectives: The objectives that were completed by then.
+        summary: One or two sentences on the completed objectives, within the manager's `max_size`.
+        messages: Number of messages of the history that the checkpoint replaces; 0 if the caller did not give it.
     """
 
     phase: str
@@ -101,36 +105,35 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class _PhaseNote:
-    """The phases that end with an exchange, and those that a checkpoint in it names as completed."""
+    """What one exchange says about phases.
+
+    Attributes:
+        ended: Names of the phases that end with the exchange.
+        named: Names of the phases that a checkpoint in the exchange reports as completed.
+    """
 
     ended: tuple[str, ...]
     named: tuple[str, ...]
 
 
-@dataclass(slots=True, eq=False)
-class _Shown:
-    """The checkpoint that a conversation shows, and its text."""
-
-    text: str = ""
-    artifact: Artifact | None = None
-
-
 class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
-    """Make checkpoints, store them, and begin contexts from them. As a stage, it cuts where the last phase ended.
+    """Creates and stores checkpoints, and begins contexts from them.
 
-    The stage finds the ends of phases by the rules. One message replaces everything before the last of them, except for
-    mandatory messages. This depends on the history alone; stored checkpoints are for a program that resumes a task.
+    As a stage, it cuts the context where the last completed phase ended: one message replaces everything before,
+    except for mandatory messages. The stage recognizes the ends of phases in the history alone. Stored checkpoints are
+    for programs that resume a task.
 
     Args:
-        phases: rules for the ends of phases; None means `login`, `cart` and `checkout`, empty no automatic checkpoints.
-        max_size: tokens of a checkpoint's text.
-        store: where checkpoints are stored; None means in the memory of this process.
-        session: the name under which they are stored.
-        counter: as for `ctxguard.tokens.find_counter`.
-        clock: returns the current time.
+        phases: Rules that recognize the ends of phases. None means `login`, `cart`, and `checkout`; an empty sequence
+            means that only the caller creates checkpoints.
+        max_size: Maximum number of tokens of a checkpoint's text.
+        store: The store for checkpoints; None means the memory of this process.
+        session: Name under which the checkpoints are stored.
+        counter: The token counter, as for `ctxguard.tokens.find_counter`.
+        clock: Function that returns the current time.
 
     Raises:
-        ConfigError: `max_size` is below 1.
+        ConfigError: If `max_size` is below 1.
     """
 
     def __init__(
@@ -145,7 +148,7 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
     ) -> None:
         from ctxguard.stores import MemoryStore
 
-        super().__init__(self._since, self._ended, name="CheckpointManager")
+        super().__init__(self._choose, self._note_on, name="CheckpointManager")
         self.phases = phase_rules(tuple(_PHRASES)) if phases is None else tuple(phases)
         self.max_size = whole_number(max_size, "max_checkpoint_size", unit="tokens", least=1)
         self.session = session
@@ -158,12 +161,12 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
 
     @property
     def checkpoints(self) -> dict[str, Checkpoint]:
-        """The checkpoints of the session by phase, also those of an earlier process."""
-        with self._lock:
-            found = {key: self._store.get(NAMESPACE, key) for key in self._store.keys(NAMESPACE)}
+        """The checkpoints of the session by phase, including those that an earlier process stored."""
         prefix = self._key("")
-        # One store may serve many sessions; only the keys of this one are read.
-        return {k.removeprefix(prefix): _loaded(v) for k, v in found.items() if v and k.startswith(prefix)}
+        with self._lock:
+            keys = [key for key in self._store.keys(NAMESPACE) if key.startswith(prefix)]
+            found = {key.removeprefix(prefix): self._store.get(NAMESPACE, key) for key in keys}
+        return {phase: _load(record) for phase, record in found.items() if record}
 
     def create_checkpoint(
         self,
@@ -176,20 +179,21 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
         """Create and store a checkpoint, and make its phase the current one.
 
         Args:
-            phase: its name; a second one of that name replaces the first.
-            state: the page that the browser shows.
-            completed_objectives: what has been done.
-            messages: number of messages of the history that it sums up; contexts of this stage then begin after them.
+            phase: Name of the phase. A second checkpoint of the same phase replaces the first.
+            state: The page that the browser shows, as a `PageState` or a dict of its fields.
+            completed_objectives: The objectives that have been completed.
+            messages: Number of messages of the history that the checkpoint replaces: the contexts of this stage then
+                begin after these messages. 0 means that it replaces none.
 
         Raises:
-            ConfigError: `state` is neither a `PageState` nor a dict of its fields.
+            ConfigError: If `state` is neither a `PageState` nor a dict of its fields.
         """
-        state = _page_state(state)
+        state = settings_of(PageState, state) if isinstance(state, Mapping) else instance(state, PageState, "state")
         done = tuple(completed_objectives)
-        summary = self._sized(_summary(state, done))
+        summary = self._limit(_summary(state, done))
         checkpoint = Checkpoint(phase, self._clock(), state, done, summary, messages)
         record = json.dumps({**asdict(checkpoint), "timestamp": checkpoint.timestamp.isoformat()})
-        # Writing and noting the mark belong together: another thread must not see one without the other.
+        # One lock for both, so that no other thread sees the checkpoint in the store without its mark.
         with self._lock:
             self._store.put(NAMESPACE, self._key(phase), record.encode())
             self.current_phase = phase
@@ -198,11 +202,11 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
         return checkpoint
 
     def get_context_from_checkpoint(self, checkpoint: Checkpoint, original_instructions: str) -> list[Artifact]:
-        """Return the smallest context to continue from: the instructions, and the checkpoint."""
+        """Return a minimal context to continue from: the instructions as a user message, and the checkpoint's text."""
         return [Artifact(Kind.USER, original_instructions), Artifact(Kind.ASSISTANT, self._text(checkpoint))]
 
     def _key(self, phase: str) -> str:
-        """Return the key of a phase's checkpoint in the store; names of sessions may contain slashes, too."""
+        """Return the key of a phase's checkpoint in the store; the session is quoted, as it may contain slashes."""
         return f"{quote(self.session, safe='')}/{phase}"
 
     def _text(self, checkpoint: Checkpoint) -> str:
@@ -212,19 +216,19 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
             f"Completed: {', '.join(checkpoint.completed_objectives)}\n\n"
             f"{checkpoint.summary}\n\nContinuing with the next phase..."
         )
-        return self._sized(text)
+        return self._limit(text)
 
-    def _sized(self, text: str) -> str:
-        from ctxguard.compaction.transcript import head_and_tail  # imports pydantic, which the stages do not need
+    def _limit(self, text: str) -> str:
+        from ctxguard.compaction.transcript import head_and_tail  # imports pydantic, which stages do not need otherwise
 
         return head_and_tail(text, self.max_size, self._counter.text)
 
-    def _ended(self, past: Past[_PhaseNote], number: int) -> _PhaseNote:
-        """Record the phases that end with an exchange, and those that a checkpoint in it names."""
+    def _note_on(self, past: Past[_PhaseNote], number: int) -> _PhaseNote:
+        """Note the phases that end with an exchange, and those that a checkpoint in it reports as completed."""
         ended: list[str] = []
         named: list[str] = []
         for artifact in past.history.members(number):
-            # What users say never ends a phase, but a record of ours in their role says which phases are over.
+            # Users never end a phase, but messages in the user role may contain checkpoints that stages wrote.
             if artifact.kind is Kind.USER:
                 found = (names for record in records_in(artifact.text) for names in _COMPLETED.findall(record.body))
                 named += (phase for names in found for phase in names.split(", "))
@@ -232,8 +236,8 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
                 ended += (rule.name for rule in self.phases if rule.ends(artifact))
         return _PhaseNote(tuple(ended), tuple(named))
 
-    def _since(self, past: Past[_PhaseNote], _end: int) -> Choice | None:
-        """Choose the messages since the end of the last phase; a checkpoint sums up the others."""
+    def _choose(self, past: Past[_PhaseNote], _end: int) -> Choice | None:
+        """Choose the exchanges since the end of the last phase; a checkpoint replaces the others."""
         history = past.history
         named = dict.fromkeys(phase for note in past.notes for phase in note.named)
         over: dict[str, int] = {}
@@ -250,22 +254,12 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
         point = over[phase] + 1
         state = state_of(history.artifacts[: history.spans[point - 1].end])
         checkpoint = Checkpoint(phase, _NO_TIME, state, done, _summary(state, done))
-        shown, text = past.memory(_Shown), past.draft.mask(self._text(checkpoint))
-        # The same object each time keeps the prefix of the prompt, and what later stages remember of it.
-        if shown.artifact is None or shown.text != text:
-            shown.text, shown.artifact = text, Artifact(Kind.USER, write_record(CHECKPOINT, text))
-        return Choice((), point, "before the last checkpoint", record=shown.artifact, details={"reached": list(done)})
-
-
-def _page_state(state: object) -> PageState:
-    if isinstance(state, PageState):
-        return state
-    known = {field.name for field in fields(PageState)}
-    if not isinstance(state, Mapping):
-        raise ConfigError(f"state is a PageState or a dict of its fields, not {type(state).__name__}", setting="state")
-    if unknown := set(state) - known:
-        raise ConfigError(f"state has no {min(unknown)!r}; known are {', '.join(sorted(known))}", setting="state")
-    return PageState(**state)
+        text, records = past.draft.mask(self._text(checkpoint)), past.memory(dict)
+        # The same object in every call, so that later stages can reuse what they computed for it.
+        if text not in records:
+            records.clear()
+            records[text] = Artifact(Kind.USER, write_record(CHECKPOINT, text))
+        return Choice((), point, "before the last checkpoint", record=records[text], details={"reached": list(done)})
 
 
 def _summary(state: PageState, objectives: Sequence[str]) -> str:
@@ -274,9 +268,8 @@ def _summary(state: PageState, objectives: Sequence[str]) -> str:
 
 
 def state_of(artifacts: Sequence[Artifact]) -> PageState:
-    """Return the page named by the latest tool output that names one."""
+    """Return the latest address and the latest title that tool outputs contain."""
     state = PageState()
-    # From the newest on: the page that was seen last is the current one.
     for artifact in reversed(artifacts):
         if artifact.kind is not Kind.TOOL:
             continue
@@ -290,7 +283,7 @@ def state_of(artifacts: Sequence[Artifact]) -> PageState:
     return state
 
 
-def _loaded(record: bytes) -> Checkpoint:
+def _load(record: bytes) -> Checkpoint:
     data = json.loads(record)
     state, time = PageState(**data["state"]), datetime.fromisoformat(data["timestamp"])
     return Checkpoint(

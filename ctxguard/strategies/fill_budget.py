@@ -1,48 +1,41 @@
-"""Fill a budget: mandatory messages first, then whatever else still fits."""
+"""Fill a budget: keep the mandatory messages, then add other exchanges as long as they fit."""
 
 from __future__ import annotations
 
 from itertools import chain, repeat
-from typing import Literal, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, ExchangeSpan, History
-from ctxguard.settings import one_of, whole_number
-
-Order: TypeAlias = Literal["newest", "oldest"]
-Kept: TypeAlias = Literal["recent", "newest"]
+from ctxguard.settings import whole_number
 
 
 class FillBudget:
-    """Keep system, task, pins and the latest messages, then add other exchanges while they fit.
+    """Keeps system, task, pinned, and latest messages, and adds other exchanges as long as they fit.
 
-    The heuristics of the long-session document (FR3): simple and predictable, but the prompt prefix changes whenever
-    the selection does. `StableWindow` is the better choice if prompts are cached. A tool output is never mandatory by
-    itself: one that answers a mandatory call is replaced by a note of its size if it does not fit.
+    These are the heuristics of the long-session document (FR3): simple and predictable, but the prompt's prefix changes
+    whenever the selection does. `StableWindow` is the better choice if the provider caches prompts. A tool output is
+    not mandatory in itself: one that answers a mandatory call is replaced by a note of its size if it does not fit.
 
     Args:
-        order: `newest` adds the latest exchanges first, `oldest` the earliest.
-        strict: leave at least one token of the budget free while adding, as the walkthrough of the pattern does.
-        keep: `recent` keeps the latest messages and the user's last one; `newest` keeps the last artifact, of whatever
-            kind, as the pattern does, and the latest messages only if `keep_recent` asks for them.
+        as_pattern: Whether to fill the budget as the code of the context stabilizer pattern does. Exchanges are then
+            added from the oldest to the newest instead of the reverse, and at least one token is left free. The last
+            exchange is mandatory, whatever its kind, instead of the last user message.
 
     Raises:
-        ConfigError: `order` or `keep` is none of its values.
-        BudgetExceededError: (when called) the mandatory messages do not fit.
+        BudgetExceededError: When the stage is called, if the mandatory messages do not fit.
     """
 
     name = "FillBudget"
 
-    def __init__(self, *, order: Order = "newest", strict: bool = False, keep: Kept = "recent") -> None:
-        self.order = one_of(order, Order, "order")
-        self.strict = strict
-        self.keep = one_of(keep, Kept, "keep")
+    def __init__(self, *, as_pattern: bool = False) -> None:
+        self.as_pattern = as_pattern
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the new draft."""
-        if draft.tokens <= draft.budget - self.strict:
+        """Return the draft with the artifacts that are kept."""
+        limit = draft.budget - self.as_pattern
+        if draft.tokens <= limit:
             return draft
         history = History(draft.counter.artifact, draft.artifacts)
         found = history.spans
@@ -50,15 +43,15 @@ class FillBudget:
         authority = [a for a in draft.artifacts if a.kind in AUTHORITY]
         taken = draft.overhead + draft.counter.artifacts(authority) + sum(found[n].tokens for n in must)
         if taken > draft.budget:
-            bounded = _with_notes(draft, history, must, taken - draft.budget)
+            bounded = _shorten_outputs(draft, history, must, taken - draft.budget)
             if bounded is draft:
-                raise _exceeded(draft, found, must)
+                raise _budget_error(draft, found, must)
             return self(bounded)
         kept = set(must)
         rest = [n for n in range(len(found)) if n not in kept]
-        # One that does not fit is skipped, and smaller ones may still fit, as the document specifies.
-        for number in rest if self.order == "oldest" else reversed(rest):
-            if taken + found[number].tokens + self.strict <= draft.budget:
+        # An exchange that does not fit is skipped, and a smaller one may still fit, as the document specifies.
+        for number in rest if self.as_pattern else reversed(rest):
+            if taken + found[number].tokens <= limit:
                 kept.add(number)
                 taken += found[number].tokens
         gone = {p for n, u in enumerate(found) if n not in kept for p in range(u.start, u.end)}
@@ -67,9 +60,13 @@ class FillBudget:
         )
 
     def _mandatory(self, history: History, keep_recent: int) -> list[int]:
-        """Return the numbers of the mandatory exchanges, without the task: the document requires only the latest."""
+        """Return the numbers of the mandatory exchanges.
+
+        The first user message is not among them: the document makes only `task` artifacts and the latest messages
+        mandatory. Neither is a last exchange that is a bare tool output.
+        """
         last = len(history) - 1
-        if self.keep == "newest":
+        if self.as_pattern:
             return sorted(
                 {*history.pinned, *history.latest_messages(keep_recent, last + 1), *range(max(0, last), last + 1)}
             )
@@ -79,22 +76,29 @@ class FillBudget:
         return must[:-1] if is_bare else must
 
 
-def _with_notes(draft: Draft, history: History, must: list[int], excess: int) -> Draft:
-    """Replace outputs of mandatory exchanges by notes of their size, the largest first, until they fit."""
+def _shorten_outputs(draft: Draft, history: History, must: list[int], excess: int) -> Draft:
+    """Replace tool outputs of mandatory exchanges by notes of their size, the largest first.
+
+    Args:
+        draft: The draft to shorten.
+        history: The exchanges of the draft.
+        must: Numbers of the mandatory exchanges.
+        excess: Number of tokens that have to be saved.
+    """
     spans = (history.spans[number] for number in must)
     outputs = [p for span in spans for p in range(span.start + 1, span.end) if not history.artifacts[p].pinned]
     artifacts = list(draft.artifacts)
     for position in sorted(outputs, key=lambda p: -history.costs[p]):
         if excess <= 0:
             break
-        shorter = _left_out(draft, artifacts[position], history.costs[position])
+        shorter = _replace_by_note(draft, artifacts[position], history.costs[position])
         if (gain := history.costs[position] - draft.counter.artifact(shorter)) > 0:
             artifacts[position] = shorter
             excess -= gain
     return draft.revise(artifacts, action="bounded", reason="did not fit beside the messages that stay")
 
 
-def _exceeded(draft: Draft, found: list[ExchangeSpan], must: list[int]) -> BudgetExceededError:
+def _budget_error(draft: Draft, found: list[ExchangeSpan], must: list[int]) -> BudgetExceededError:
     parts = {BESIDE: draft.overhead}
     for kind in AUTHORITY:
         parts[kind.value] = draft.counter.artifacts(a for a in draft.artifacts if a.kind is kind)
@@ -104,12 +108,13 @@ def _exceeded(draft: Draft, found: list[ExchangeSpan], must: list[int]) -> Budge
 
 
 class DropVerboseOutput:
-    """Drop tool outputs above a limit that have no call in the history to pair with; the newest message stays.
+    """Drops large tool outputs, except for pinned ones and the last artifact of the context.
 
-    An output that answers a call cannot go alone; its text is replaced by a note of how much there was.
+    An output that answers a call in the context cannot be dropped without the call, so its text is replaced by a note
+    of its size.
 
     Args:
-        max_tokens: limit above which outputs are dropped, in tokens.
+        max_tokens: Number of tokens above which an output is dropped.
     """
 
     name = "DropVerboseOutput"
@@ -118,7 +123,7 @@ class DropVerboseOutput:
         self.max_tokens = whole_number(max_tokens, "max_tokens", unit="tokens", least=1)
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the new draft."""
+        """Return the draft without large tool outputs."""
         spans = History(draft.counter.artifact, draft.artifacts).spans
         paired = {p for span in spans for p in range(span.start + 1, span.end)}
         artifacts: list[Artifact] = []
@@ -127,14 +132,13 @@ class DropVerboseOutput:
             tokens = draft.counter.artifact(artifact)
             if artifact.kind is not Kind.TOOL or tokens <= self.max_tokens or artifact.pinned or position == newest:
                 artifacts.append(artifact)
-            # A result cannot be dropped without its call, but its text can.
             elif position in paired:
-                artifacts.append(_left_out(draft, artifact, tokens))
+                artifacts.append(_replace_by_note(draft, artifact, tokens))
         reason = f"a tool output of more than {self.max_tokens} tokens"
         return draft.revise(artifacts, action="bounded", reason=reason)
 
 
-def _left_out(draft: Draft, artifact: Artifact, tokens: int) -> Artifact:
-    """Return an output with a note of its size instead of its texts; media and signed parts stay, and are counted."""
+def _replace_by_note(draft: Draft, artifact: Artifact, tokens: int) -> Artifact:
+    """Return a tool output whose text is replaced by a note of its size; media and signed parts stay as they are."""
     notes = chain([draft.mask(f"[tool output of {tokens} tokens left out]")], repeat(""))
     return artifact.edit(lambda slot, text: next(notes) if slot == "content" else text)

@@ -1,4 +1,4 @@
-"""Score exchanges by kind, age, errors, later references, and relevance to the current question."""
+"""Score exchanges by the kind of their messages, recency, errors, later references, and relevance to the question."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "reuse": 0.25,
     "relevance": 0.25,
 }
-"""How much each part counts; they add up to 1."""
+"""The weight of each part of a score. The weights add up to 1."""
 _KINDS: Final = {Kind.USER: 1.0, Kind.ASSISTANT: 0.5, Kind.TOOL: 0.4}
 _TERM: Final = re.compile(r"[A-Za-z_][\w./-]{5,}|[A-Za-z]*+\d[\w-]{3,}")
-"""What a later message would name: identifiers, paths, numbers of orders and tickets, longer words."""
+"""Matches terms by which later messages refer to an exchange: identifiers, paths, order numbers, and longer words."""
 _REUSES: Final = 3
-"""Terms taken up later that make an exchange fully referenced."""
+"""Number of terms of an exchange that later messages must repeat for the highest value of the part `reuse`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """The score of one exchange, from 0 to 1, and its parts.
+    """The score of one exchange.
 
     Attributes:
-        score: the weighted sum.
-        parts: `kind`, `recency`, `error`, `reuse` (terms that later messages repeat) and `relevance`
-            (to the last user message), each from 0 to 1.
+        score: The weighted sum of the parts, from 0 to 1.
+        parts: The value of each part, from 0 to 1: `kind`, `recency`, `error`, `reuse` (whether later messages repeat
+            terms of the exchange), and `relevance` to the last user message.
     """
 
     score: float
@@ -43,13 +43,13 @@ class Importance:
 
 
 class ImportanceScorer:
-    """Score exchanges. Safe to share between threads and sessions: it has no state.
+    """Scores exchanges. It has no state, so threads and sessions may share it.
 
     Args:
-        weights: of the parts; None means `WEIGHTS`.
+        weights: The weight of each part of a score; None means `WEIGHTS`.
 
     Raises:
-        ConfigError: `weights` names an unknown part.
+        ConfigError: If `weights` names an unknown part.
     """
 
     def __init__(self, weights: Mapping[str, float] | None = None) -> None:
@@ -58,24 +58,32 @@ class ImportanceScorer:
             raise ConfigError(f"unknown part {min(unknown)!r}; known are {', '.join(WEIGHTS)}", setting="weights")
 
     def score(self, message: Artifact, messages: Sequence[Artifact]) -> float:
-        """Return the score of one message among all."""
+        """Return the score of one message.
+
+        Args:
+            message: The message, one of the objects in `messages`.
+            messages: All messages of the conversation, in order.
+
+        Raises:
+            ConfigError: If `message` is not one of `messages`.
+        """
         place = next((n for n, a in enumerate(messages) if a is message), None)
         if place is None:
             raise ConfigError("the message is not one of the messages", setting="message")
         return self.scores([(a,) for a in messages])[place].score
 
     def scores(self, exchanges: Sequence[Sequence[Artifact]]) -> list[Importance]:
-        """Return the scores of exchanges in their order; a function of these alone."""
+        """Return the scores of all exchanges of a conversation, in order. They depend on nothing else."""
         terms = Terms()
         for members in exchanges:
             terms.add(tuple(members))
         return self.scored(terms)
 
     def scored(self, terms: Terms) -> list[Importance]:
-        """Return the scores of the exchanges that were taken in."""
+        """Return the scores of the exchanges that were added to `terms`, in order."""
         question = terms.question
         found = terms.index.matches(question)
-        # Relevance to the last user message: the best exchange but that message itself has 1.0.
+        # The exchange that matches the last user message best, apart from that message itself, has relevance 1.
         highest = max((s for n, s in found.items() if question not in terms.index.documents[n]), default=0.0)
         last = max(len(terms.kinds) - 1, 1)
         scores = []
@@ -88,14 +96,14 @@ class ImportanceScorer:
 
 @dataclass(slots=True, eq=False)
 class Terms:
-    """The terms of exchanges, and which of them later exchanges repeat; exchanges are only ever added.
+    """The data from which the exchanges of a growing conversation are scored.
 
     Attributes:
-        index: ranks their texts.
-        kinds: the part `kind` of each.
-        errors: the part `error` of each.
-        reuse: the part `reuse` of each, so far.
-        question: the last user message.
+        index: Index of the words of all exchanges, which ranks them against the question.
+        kinds: The part `kind` of each exchange's score.
+        errors: The part `error` of each exchange's score.
+        reuse: The part `reuse` of each exchange's score, which grows as later exchanges repeat its terms.
+        question: Text of the last user message.
     """
 
     index: LexicalIndex = field(default_factory=LexicalIndex)
@@ -107,7 +115,7 @@ class Terms:
     _taken_up: dict[int, set[str]] = field(default_factory=dict)
 
     def add(self, members: Sequence[Artifact]) -> None:
-        """Take in one more exchange."""
+        """Add an exchange to the end of the conversation."""
         number = len(self.kinds)
         self.index.add(tuple(text for artifact in members for _, text in artifact.texts()))
         self.kinds.append(max(_KINDS.get(artifact.kind, 1.0) for artifact in members))
@@ -115,7 +123,7 @@ class Terms:
         self.reuse.append(0.0)
         if is_asked(members[0]):
             self.question = members[0].text
-        # What the model says comes first: a call that repeats its own result is not a reuse of it.
+        # Calls before results: terms that a call and its result have in common are not a reuse of the result.
         for artifact in members:
             if artifact.kind is not Kind.TOOL:
                 self._speak(number, artifact)
@@ -125,10 +133,10 @@ class Terms:
                     self._brought.setdefault(term, number)
 
     def _speak(self, number: int, artifact: Artifact) -> None:
-        """Record the earlier exchanges whose terms a message or a call repeats."""
+        """Find the earlier exchanges whose terms a message or its calls repeat, and raise their `reuse`."""
         for term in _terms("\n".join((artifact.text, *(call.arguments for call in artifact.calls)))):
             origin = self._brought.setdefault(term, number)
-            # Only distinct terms count, so that one id in a loop does not look like heavy use.
+            # Each term counts once, so that an id that a loop repeats does not look important.
             if origin != number and self.reuse[origin] < 1.0:
                 terms = self._taken_up.setdefault(origin, set())
                 terms.add(term)
@@ -138,4 +146,4 @@ class Terms:
 
 
 def _terms(text: str) -> frozenset[str]:
-    return frozenset(_TERM.findall(" ".join(set(text.split()))))  # terms contain no spaces: each word once
+    return frozenset(_TERM.findall(" ".join(set(text.split()))))  # each word once; terms contain no spaces

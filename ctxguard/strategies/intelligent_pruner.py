@@ -1,4 +1,4 @@
-"""Score every exchange, and drop those below a threshold."""
+"""Score all exchanges, and drop those whose score is below a threshold."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from ctxguard.strategies.sliding_window import DEFAULT_RULES, ERRORS, Preservati
 
 @dataclass(frozen=True, slots=True)
 class PruningRules:
-    """The rules of a pruner.
+    """The rules of an `IntelligentPruner`.
 
     Attributes:
-        importance_threshold: score from 0 to 1 below which an exchange is dropped.
-        merge_similar: merge consecutive exchanges that are similar.
-        keep_error_context: exchanges kept before and after one that reports an error; they explain the error.
-        keep_latest: latest messages that are not judged.
-        preserve: rules for artifacts that are kept whatever their score.
+        importance_threshold: Score, from 0 to 1, below which an exchange is dropped.
+        merge_similar: Whether consecutive similar exchanges are merged.
+        keep_error_context: Number of exchanges to keep before and after an exchange that reports an error, because they
+            explain the error.
+        keep_latest: Number of latest messages that are kept whatever their score.
+        preserve: Rules for artifacts that are kept whatever their score.
 
     Raises:
-        ConfigError: a setting is out of range.
+        ConfigError: If a setting is out of range.
     """
 
     importance_threshold: float = 0.3
@@ -48,7 +49,13 @@ class PruningRules:
 
 @dataclass(frozen=True, slots=True)
 class _PruningNote:
-    """Whether an exchange is kept by name, reports an error that is kept, and repeats the one before it."""
+    """The note on one exchange.
+
+    Attributes:
+        is_named: Whether a preservation rule other than `ERRORS` matches the exchange.
+        is_error: Whether the rule `ERRORS` applies and matches the exchange.
+        is_repeated: Whether similar exchanges are merged and the exchange is similar to the one before it.
+    """
 
     is_named: bool
     is_error: bool
@@ -57,7 +64,13 @@ class _PruningNote:
 
 @dataclass(slots=True, eq=False)
 class _Scores:
-    """The latest scores of the exchanges, and the data from which they are computed."""
+    """The latest scores of a conversation.
+
+    Attributes:
+        terms: The data from which the scores are computed.
+        scores: The scores of the judged exchanges.
+        details: The scores and their parts for the report.
+    """
 
     terms: Terms = field(default_factory=Terms)
     scores: list[Importance] = field(default_factory=list)
@@ -65,19 +78,21 @@ class _Scores:
 
 
 class IntelligentPruner(Keep[_PruningNote]):
-    """Drop the least important exchanges: scored by kind, recency, errors, reuse and relevance.
+    """Drops the least important exchanges.
 
-    Scores change with every message, so they are computed at every `every`-th exchange only and hold until the next
-    such point: between two points prompts only grow. The report's details hold the scores and their parts.
+    `ImportanceScorer` scores them by kind, recency, errors, reuse, and relevance. Scores change with every message, so
+    the stage computes them only after every `every` exchanges; in between, prompts only grow. The report's details
+    contain the scores and their parts.
 
     Args:
-        rules: the rules of the pruner; None means the defaults.
-        scorer: scores the exchanges; None means one with the default weights.
-        target_size: tokens up to which the best exchanges above the threshold are kept; None means all of them.
-        every: exchanges after which the scores are computed again; the step grows to two percent of the history.
+        rules: The rules of the pruner; None means `PruningRules()`.
+        scorer: The scorer; None means one with the default weights.
+        target_size: Number of tokens up to which the best exchanges above the threshold are kept, in addition to the
+            exchanges that are always kept. None means that all exchanges above the threshold are kept.
+        every: Number of new exchanges after which scores are computed again; see `Keep`.
 
     Raises:
-        ConfigError: a setting is out of range.
+        ConfigError: If a setting is out of range.
     """
 
     def __init__(
@@ -88,7 +103,7 @@ class IntelligentPruner(Keep[_PruningNote]):
         target_size: int | None = None,
         every: int = 10,
     ) -> None:
-        super().__init__(self._important, self._noted, every=every, name="IntelligentPruner")
+        super().__init__(self._choose, self._note_on, every=every, name="IntelligentPruner")
         self.rules = PruningRules() if rules is None else rules
         self.importance_scorer = ImportanceScorer() if scorer is None else scorer
         self.target_size = (
@@ -96,30 +111,30 @@ class IntelligentPruner(Keep[_PruningNote]):
         )
 
     def prune(self, messages: Iterable[Artifact], target_size: int | None = None) -> list[Artifact]:
-        """Return the artifacts to keep, in their order, as of now. The input is not changed.
+        """Score all messages now, and return those to keep, in order. The input is not changed.
 
         Args:
-            messages: the history.
-            target_size: tokens, see the class; None means the setting of the pruner.
+            messages: The history.
+            target_size: Number of tokens, as for the class; None means the pruner's own setting.
         """
         size = target_size or self.target_size
         return IntelligentPruner(self.rules, scorer=self.importance_scorer, target_size=size).apply(messages)
 
-    def _noted(self, past: Past[_PruningNote], number: int) -> _PruningNote:
+    def _note_on(self, past: Past[_PruningNote], number: int) -> _PruningNote:
         errors = [rule for rule in self.rules.preserve if rule == ERRORS]
         others = [rule for rule in self.rules.preserve if rule != ERRORS]
         is_named, is_error = (is_preserved(rules, past.history, number) for rules in (others, errors))
         return _PruningNote(is_named, is_error, self.rules.merge_similar and repeats(past.history, number))
 
-    def _important(self, past: Past[_PruningNote], end: int) -> Choice | None:
-        """Choose the exchanges that are kept whatever their score, and the best of those above the threshold."""
+    def _choose(self, past: Past[_PruningNote], end: int) -> Choice | None:
+        """Choose the exchanges that are kept whatever their score, and the best ones above the threshold."""
         if not end:
             return None
         history, mandatory = past.history, past.mandatory
         runs = similar_runs([n for n, note in enumerate(past.notes[:end]) if note.is_repeated], mandatory)
         gone = {number for run in runs for number in run[:-1]}
-        kept = self._spared(past, end) - gone
-        judged = self._scored(past, end)
+        kept = self._always_kept(past, end) - gone
+        judged = self._score(past, end)
         best = [
             number
             for number, one in enumerate(judged.scores)
@@ -128,17 +143,17 @@ class IntelligentPruner(Keep[_PruningNote]):
         if self.target_size is not None:
             # Exchanges that are always kept use up the target size first.
             available = self.target_size - sum(history.spans[n].tokens for n in kept.union(mandatory))
-            # The best first; of two that are equally good, the newer one.
+            # The highest score first; of equal scores, the newer exchange first.
             best.sort(key=lambda n: (-judged.scores[n].score, -n))
             sums = accumulate(history.spans[n].tokens for n in best)
             best = best[: sum(total <= available for total in sums)]
         reason = "matters less than the threshold"
         return Choice((*kept, *best), end, reason, runs, details=judged.details)
 
-    def _scored(self, past: Past[_PruningNote], end: int) -> _Scores:
+    def _score(self, past: Past[_PruningNote], end: int) -> _Scores:
         judged = past.memory(_Scores)
         if len(judged.scores) != end:
-            # An exchange before the point does not change any more, and the point only moves on.
+            # `end` only grows, and exchanges before it do not change any more.
             for number in range(len(judged.terms.kinds), end):
                 judged.terms.add(past.history.members(number))
             judged.scores = self.importance_scorer.scored(judged.terms)
@@ -148,14 +163,13 @@ class IntelligentPruner(Keep[_PruningNote]):
             ]
         return judged
 
-    def _spared(self, past: Past[_PruningNote], end: int) -> set[int]:
-        """Return the exchanges kept whatever their score: the latest, errors with neighbors, those matched by rules."""
+    def _always_kept(self, past: Past[_PruningNote], end: int) -> set[int]:
+        """Return the exchanges that are kept whatever their score: by a rule, near an error, or among the latest."""
         kept, around, spans = set(), self.rules.keep_error_context, past.history.spans
         for number, note in enumerate(past.notes[:end]):
             if note.is_named:
                 kept.add(number)
             if note.is_error:
-                # An error is only understandable with the steps before and after it.
                 kept.update(range(max(0, number - around), min(end, number + around + 1)))
         first = end
         while first and spans[first - 1].end > spans[end - 1].end - self.rules.keep_latest:

@@ -1,7 +1,7 @@
-"""The stage that all strategies share: a function chooses the exchanges to keep.
+"""The stage on which all strategies are based: a function chooses the exchanges to keep.
 
-The function judges the exchanges up to a point that moves in steps. Later exchanges are kept, so between two steps
-prompts only grow at their end.
+The function judges the exchanges before a point that moves forward in steps. All later exchanges are kept, so between
+two steps prompts only grow at their end.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from ctxguard.stages.repair_exchanges import RepairExchanges
 from ctxguard.tokens import ArtifactCounter, find_counter
 
 _WIDENING: Final = 100
-"""Steps after which the step doubles, as the history does: judging all exchanges again then costs the same share of a
-call however long the history is, and at most two exchanges in a hundred wait to be judged."""
-_UNLIMITED: Final = 1 << 40  # a budget that nothing exceeds
+"""Number of steps in which the step size is `every`; afterwards it doubles whenever the history does. So judging all
+exchanges again costs the same share of a call however long the history is, and at most 2% of the exchanges wait."""
+UNLIMITED: Final = 1 << 40
+"""A budget, in tokens, that no conversation exceeds."""
 Note = TypeVar("Note")
 Memory = TypeVar("Memory")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The choice of a strategy.
+    """The choice of a strategy. Exchanges are named by their number in `Past.history`.
 
     Attributes:
-        stays: numbers of the exchanges before `point` that are kept in addition to the mandatory ones.
-        point: number of the first exchange that was not judged; it and all later ones are kept.
-        reason: why the others are dropped, for the report.
-        runs: runs of similar exchanges. The last one of a run is kept, with a note of how many there were.
-        record: a message that summarizes the dropped exchanges, placed at the point; not used if nothing is dropped.
-        details: figures for the report; None means none.
+        stays: The exchanges before `point` that are kept in addition to the mandatory ones.
+        point: The first exchange that was not judged. It and all later exchanges are kept.
+        reason: The reason for dropping the other exchanges, for the report.
+        runs: Runs of similar exchanges. The last exchange of each run is kept, with a note of how many there were.
+        record: A message that summarizes the dropped exchanges and takes their place before `point`; None means no
+            message. It is not used if nothing is dropped.
+        details: Figures for the report; None means none.
     """
 
     stays: Iterable[int]
@@ -48,12 +50,12 @@ class Choice:
 
 
 class Past(Generic[Note]):
-    """A conversation in which a strategy chooses; it lives as long as the history only grows.
+    """The growing conversation in which a strategy chooses the exchanges to keep.
 
     Attributes:
-        draft: the draft of the current call.
-        history: its exchanges.
-        notes: the strategy's notes on each exchange but the last one, which may still grow.
+        draft: The draft of the current call.
+        history: The exchanges of the conversation so far.
+        notes: The strategy's note on each exchange except the last one, which may still grow.
     """
 
     def __init__(self, stage: Keep[Note], draft: Draft) -> None:
@@ -65,7 +67,7 @@ class Past(Generic[Note]):
 
     @property
     def task(self) -> int | None:
-        """Number of the user message that is kept as the task."""
+        """Number of the user message that is kept as the task, or None."""
         return self.history.task(self.draft.budget) if self.draft.keep_task else None
 
     @property
@@ -74,46 +76,47 @@ class Past(Generic[Note]):
         return self.history.must_stay(self.draft.keep_recent, self.task, len(self.history))
 
     def memory(self, kind: type[Memory]) -> Memory:
-        """Return the one object of a class that belongs to this conversation, created when first requested."""
+        """Return the state that a strategy keeps for this conversation: an instance of `kind`, created on first use."""
         if kind not in self._memory:
             self._memory[kind] = kind()
         return cast("Memory", self._memory[kind])
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in the new artifacts, and make notes on the exchanges that cannot grow any more."""
+        """Take in new artifacts, and make a note on each exchange that cannot grow any more."""
         self.draft = draft
         self.history.extend(artifacts)
         self.note(len(self.history) - 1)
 
     def note(self, end: int) -> None:
-        """Make a note on each of the first `end` exchanges that has none yet."""
+        """Make a note on each of the first `end` exchanges that does not have one."""
         for number in range(len(self.notes), end):
             self.notes.append(self._stage.note(self, number))
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft with the exchanges kept at the latest step."""
+        """Return the draft with the exchanges that are kept if those before the latest step are judged."""
         self.draft = draft
         return self.chosen(_step(len(self.notes), self._stage.every))
 
     def chosen(self, end: int) -> Draft:
-        """Return the draft with the exchanges kept if the first `end` are judged."""
+        """Return the draft with the exchanges that are kept if the first `end` exchanges are judged."""
         choice = self._stage.choose(self, end)
-        return self.draft if choice is None else _kept(choice, self, self._stage.name)
+        return self.draft if choice is None else _keep_chosen(choice, self, self._stage.name)
 
 
 class Keep(FollowedStage, Generic[Note]):
-    """Keep the exchanges that a function chooses, the mandatory ones, and those since the last step.
+    """Keeps the exchanges that a function chooses, the mandatory ones, and all exchanges since the latest step.
 
     Args:
-        choose: takes the conversation and how many exchanges to judge, and returns a `Choice`; None keeps everything.
-            It must depend on the history alone.
-        note: takes the conversation and the number of an exchange; its results are in `Past.notes`. It is called once
-            for each exchange, in order, so a choice need not look at all texts again.
-        every: exchanges from one choice to the next; the number grows to two percent of the history.
-        name: the name of the stage in reports.
+        choose: Function that takes the conversation and the number of exchanges to judge, and returns a `Choice`, or
+            None to keep everything. It must depend on the history alone.
+        note: Function that takes the conversation and the number of an exchange, and returns the strategy's note on it.
+            It is called once for each exchange, in order, so that `choose` does not have to read all texts again.
+        every: Number of new exchanges after which `choose` is called for a new step. In long histories, the number
+            doubles as the history does, up to 2% of its exchanges.
+        name: Name of the stage in reports.
 
     Raises:
-        ConfigError: `every` is not a whole number or below 1.
+        ConfigError: If `every` is not a whole number of at least 1.
     """
 
     def __init__(
@@ -130,9 +133,9 @@ class Keep(FollowedStage, Generic[Note]):
         self.name = name
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
-        """Return the artifacts that are kept if all are judged now. Calls are repaired; the input is not changed."""
+        """Judge all messages now, and return those that are kept. Tool calls are repaired; the input is not changed."""
         history = tuple(messages)
-        settings = CallSettings(_UNLIMITED, ArtifactCounter(find_counter("auto")), keep_recent=1)
+        settings = CallSettings(UNLIMITED, ArtifactCounter(find_counter("auto")), keep_recent=1)
         draft = cast("Draft", RepairExchanges()(Draft(history, settings, history=history)))
         past = self.begin(draft)
         past.take(draft.artifacts, draft)
@@ -140,21 +143,21 @@ class Keep(FollowedStage, Generic[Note]):
         return list(past.chosen(len(past.history)).artifacts)
 
     def begin(self, draft: Draft, /) -> Past[Note]:
-        """Return the follower that chooses in one conversation."""
+        """Return an empty `Past` for a new conversation."""
         return Past(self, draft)
 
 
 def _step(end: int, every: int) -> int:
-    """Return how many of `end` exchanges are judged: a whole number of steps, which double as the history does."""
+    """Return how many of `end` exchanges are judged: a multiple of the step size, which doubles as the history does."""
     step = every << max(0, (end // (_WIDENING * every)).bit_length() - 1)
     return end // step * step
 
 
-def _kept(choice: Choice, past: Past[Note], name: str) -> Draft:
-    """Return the draft with the chosen exchanges."""
+def _keep_chosen(choice: Choice, past: Past[Note], name: str) -> Draft:
+    """Return the draft with the chosen and the mandatory exchanges."""
     draft, history = past.draft, past.history
     kept = {*choice.stays, *past.mandatory, *range(choice.point, len(history))}
-    # A context has to begin with a user message: the one that opened the turn.
+    # A context has to begin with a user message, so the message that opened the turn is kept as well.
     first = min(kept, default=None)
     if first is not None and not history.spans[first].has_user_role:
         opener = history.opener(first)
@@ -169,17 +172,17 @@ def _kept(choice: Choice, past: Past[Note], name: str) -> Draft:
         result = result.revise(artifacts, action="summarised", reason="stands for what is gone")
     if choice.runs:
         lasts = {id(draft.artifacts[history.spans[run[-1]].end - 1]): len(run) for run in choice.runs}
-        noted = [_noted(a, lasts[id(a)], draft) if id(a) in lasts else a for a in result.artifacts]
+        noted = [_add_count(a, lasts[id(a)], draft) if id(a) in lasts else a for a in result.artifacts]
         result = result.revise(noted, action="bounded", reason="stands for several alike")
     return result if choice.details is None else replace(result, details={**result.details, name: choice.details})
 
 
-def _noted(artifact: Artifact, times: int, draft: Draft) -> Artifact:
-    """Return the last artifact of a run with a note of how many similar exchanges the run had."""
+def _add_count(artifact: Artifact, times: int, draft: Draft) -> Artifact:
+    """Return the last artifact of a run with a note of how many similar exchanges the run contains."""
     note = draft.mask(f"[the same {times} times in a row, the last one shown]")
     if isinstance(artifact.content, str):
         return artifact.revised(content=f"{artifact.content}\n{note}")
-    # Parts of assistant messages may be signed, and a note would be inserted into the model's own text.
+    # Content parts of assistant messages may be signed, and the note would become part of the model's own text.
     if artifact.kind is Kind.ASSISTANT:
         return artifact
     after = count(1 - sum(part.text is not None and part.editable for part in artifact.content))

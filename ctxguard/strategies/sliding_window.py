@@ -1,4 +1,4 @@
-"""Keep the latest messages, and older ones that match a rule."""
+"""Keep the latest messages, and the older messages that match a preservation rule."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from ctxguard.strategies.keep import Choice, Keep, Past
 
 @dataclass(frozen=True, slots=True)
 class PreservationRule:
-    """A rule for artifacts that are kept although they are older than the window.
+    """A rule that keeps artifacts although they are older than the window.
 
     Attributes:
-        name: the name of the rule.
-        keeps: takes an artifact and its number among the messages, counted from 0; returns whether it is kept.
+        name: Name of the rule.
+        keeps: Function that takes an artifact and its index among the messages (system and task artifacts do not
+            count), and returns whether the artifact is kept.
     """
 
     name: str
@@ -43,20 +44,21 @@ def _reports_error(artifact: Artifact, _number: int) -> bool:
 
 @lru_cache(maxsize=2)
 def _folded(text: str) -> str:
-    """Return a text normalized for comparison; several rules in a row request that of the same text."""
+    """Return a text in a form for case-insensitive search, cached because several rules search the same text."""
     return text.casefold()
 
 
 class Mentions:
-    """A predicate: the artifact's text contains one of these phrases, as whole words in any case."""
+    """A predicate that is true if an artifact's text contains one of several phrases, as whole words in any case."""
 
     def __init__(self, *phrases: str) -> None:
         self._phrases = [phrase.casefold() for phrase in phrases]
         self._pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, self._phrases)) + r")(?!\w)")
 
-    def __call__(self, artifact: Artifact, _number: int) -> bool:
-        """Look for the phrases: as substrings first, which is far cheaper and nearly always enough."""
+    def __call__(self, artifact: Artifact, _number: int = 0) -> bool:
+        """Return whether the artifact's text contains one of the phrases."""
         text = _folded(artifact.text)
+        # substrings first: that is far cheaper than the pattern, and nearly always enough
         return any(phrase in text for phrase in self._phrases) and bool(self._pattern.search(text))
 
 
@@ -65,10 +67,10 @@ def _is_first_instruction(artifact: Artifact, number: int) -> bool:
 
 
 def _holds_screenshot(artifact: Artifact, _number: int) -> bool:
-    """Return whether an artifact contains an image, or names the file that a screenshot was saved to."""
+    """Return whether an artifact contains an image, or names the file in which a screenshot was saved."""
     if not isinstance(artifact.content, str) and any(part.kind == "image" for part in artifact.content):
         return True
-    # The name of a tool often contains "screenshot" although its output is only a file name.
+    # "screenshot" may occur only in the name of the tool, whose output is just the name of the file.
     text = f"{artifact.name or ''} {artifact.text}" if artifact.kind is Kind.TOOL else artifact.text
     return _SAVED_SCREENSHOT.search(text) is not None
 
@@ -82,13 +84,13 @@ ERRORS: Final = PreservationRule("errors", _reports_error)
 STATE_CHANGES: Final = PreservationRule("state changes", Mentions("logged in", "cart updated", "order completed"))
 SCREENSHOTS: Final = PreservationRule("screenshots", _holds_screenshot)
 RECORDS: Final = PreservationRule("records", _is_record)
-"""Summaries and checkpoints: what they sum up is nowhere else in the context."""
+"""The rule for summaries and checkpoints that stages wrote. The context contains their information nowhere else."""
 DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS, RECORDS)
-"""What a window keeps of older messages by default."""
+"""The rules by which a window keeps older messages by default."""
 
 
 def is_preserved(rules: Sequence[PreservationRule], history: History, number: int) -> bool:
-    """Return whether an exchange contains an artifact that a rule keeps. System and task artifacts are not messages."""
+    """Return whether an exchange contains an artifact that one of the rules keeps."""
     ahead = bisect_left(history.authority, history.start(number))
     members = enumerate(history.members(number), history.start(number) - ahead)
     return any(rule.keeps(artifact, place) for place, artifact in members for rule in rules)
@@ -96,17 +98,21 @@ def is_preserved(rules: Sequence[PreservationRule], history: History, number: in
 
 @dataclass(frozen=True, slots=True)
 class _WindowNote:
-    """The notes of a sliding window on an exchange.
+    """The note of a sliding window on an exchange.
+
+    Exchanges older than the window wait until `every` of them can be dropped at once. The opener of a turn, its user
+    message, is the last exchange of the turn to be dropped, so it starts to wait when the next turn begins.
 
     Attributes:
-        stays: whether it is kept when it is older than the window.
-        counts: whether it is counted among the exchanges to drop; a stage's message is not.
-        end: how many messages there are up to its end; those that stages wrote do not count.
-        opener: number of the user message that opened its turn. It does not count as waiting until the turn is over,
-            and is kept as long as the whole turn is.
-        opened: number of exchanges before that turn that may be dropped.
-        leaving: the exchange that may be dropped once this one is counted: itself, or the opener of the previous turn.
-        total: number of exchanges that may be dropped up to here.
+        stays: Whether the exchange is kept when it is older than the window.
+        counts: Whether the exchange counts as one that waits. Exchanges that stay, messages that stages wrote, and the
+            conversation's first user message do not count.
+        end: Number of messages in the conversation up to the end of the exchange, without those that stages wrote.
+        opener: Number of the user message that opened the turn of the exchange; None if it does not count.
+        opened: Number of exchanges that had started to wait when the turn began.
+        leaving: The exchange that starts to wait with this one: the exchange itself or, at the beginning of a turn, the
+            opener of the previous turn. None if there is none.
+        total: Number of exchanges that have started to wait up to this one.
     """
 
     stays: bool = False
@@ -119,19 +125,19 @@ class _WindowNote:
 
 
 class SlidingWindow(Keep[_WindowNote]):
-    """Keep the latest messages and, of the older ones, the exchanges that match a rule; in order, each once.
+    """Keeps the latest messages, and the older exchanges that match a rule.
 
-    An exchange that begins before the window and extends into it is kept whole. As a stage, the window collects some
-    exchanges before it drops them at once: between two such moves the prompt's prefix stays the same. `apply` returns
-    the window as of now.
+    An exchange that begins before the window and extends into it is kept whole. As a stage, the window lets older
+    exchanges wait and drops `every` of them at once, so that the prompt's prefix stays the same in between. `apply`
+    lets nothing wait.
 
     Args:
-        window_size: messages in the window, including tool results; never fewer are kept.
-        rules: rules for older messages to keep.
-        every: exchanges that are dropped at once; 1 moves the window with each, None means a third of `window_size`.
+        window_size: Number of messages in the window, including tool results. Never fewer are kept.
+        rules: Rules for older messages to keep.
+        every: Number of exchanges that are dropped at once. None means a third of `window_size`.
 
     Raises:
-        ConfigError: a setting is not a whole number or below 1.
+        ConfigError: If `window_size` or `every` is not a whole number of at least 1.
     """
 
     def __init__(
@@ -140,13 +146,13 @@ class SlidingWindow(Keep[_WindowNote]):
         self.window_size = whole_number(window_size, "window_size", unit="messages", least=1)
         self.rules = tuple(rules)
         every = max(1, window_size // 3) if every is None else every
-        super().__init__(self._latest, self._noted, every=every, name="SlidingWindow")
+        super().__init__(self._choose, self._note_on, every=every, name="SlidingWindow")
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
-        """Return the artifacts that are kept as of now. The input is not changed."""
+        """Return the messages of the window as of now, and the older ones to keep. The input is not changed."""
         return Keep.apply(SlidingWindow(self.window_size, rules=self.rules, every=1), messages)
 
-    def _noted(self, past: Past[_WindowNote], number: int) -> _WindowNote:
+    def _note_on(self, past: Past[_WindowNote], number: int) -> _WindowNote:
         history, span = past.history, past.history.spans[number]
         before = past.notes[number - 1] if number else _WindowNote()
         is_written = span.has_user_role and not span.is_asked
@@ -155,30 +161,30 @@ class SlidingWindow(Keep[_WindowNote]):
         itself = number if counts else None
         opener, leaving = before.opener, itself
         if span.is_asked:
-            opener, leaving = itself, self._released(before)
+            opener, leaving = itself, self._opener_to_release(before)
         end = before.end if is_written else before.end + span.end - span.start
         total = before.total + (leaving is not None)
         return _WindowNote(stays, counts, end, opener, total if span.is_asked else before.opened, leaving, total)
 
-    def _released(self, last: _WindowNote) -> int | None:
-        """Return the message that opened a turn that is over; None if it was dropped with a part of the turn."""
+    def _opener_to_release(self, last: _WindowNote) -> int | None:
+        """Return the opener of the turn that ends with a note's exchange, or None if it was already dropped."""
         return last.opener if last.total - last.opened <= last.total % self.every else None
 
-    def _latest(self, past: Past[_WindowNote], _end: int) -> Choice | None:
-        """Choose the older exchanges to keep: those that match a rule, and those that still wait to be dropped."""
+    def _choose(self, past: Past[_WindowNote], _end: int) -> Choice | None:
+        """Choose the older exchanges to keep: those that stay, and those that still wait to be dropped."""
         history, notes = past.history, past.notes
         if not notes:
             return None
-        last = notes[-1] if len(notes) == len(history) else self._noted(past, len(notes))
+        last = notes[-1] if len(notes) == len(history) else self._note_on(past, len(notes))
         outside = bisect_right(notes, last.end - self.window_size, key=attrgetter("end"))
         if not outside:
             return None
         newest = notes[outside - 1]
-        released = self._released(newest) if history.spans[outside].is_asked else None
+        released = self._opener_to_release(newest) if history.spans[outside].is_asked else None
         waiting = (newest.total + (released is not None)) % self.every
         newest_first = chain([released], (notes[n].leaving for n in range(outside - 1, -1, -1)))
         waits = list(islice((n for n in newest_first if n is not None), waiting + 1))
-        # The exchange that was dropped last: older messages that do not count were dropped with it.
+        # The last exchange that was dropped. Older exchanges that do not count were dropped with it.
         edge = waits.pop() if len(waits) > waiting else -1
         chosen = (
             n

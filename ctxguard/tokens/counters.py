@@ -178,9 +178,11 @@ class ToktokCounter:
         self._encoding = encoding
         self.name = f"toktok {encoding}"
         self.accuracy = f"the text exactly by {encoding}; {NO_MODEL}"
+        if encoding in ENCODINGS:  # compiled in, and loaded at the first count: loading takes as long as all imports
+            return
         try:
             self.count("probe")
-        except ValueError as error:
+        except (KeyError, ValueError) as error:
             raise TokenizerError(f"toktok-rs has no vocabulary {encoding!r}: {error}") from error
 
     def count(self, text: str) -> int:

@@ -145,12 +145,36 @@ def audio_media(data: str) -> Media:
 
 
 def document_part(url: str) -> Part:
-    """Convert a document to a content part: a text document to its text, any other to its number of pages."""
+    """Convert a document to a content part: a text document to its text, any other to its number of pages.
+
+    Args:
+        url: A `data:` URL, or base64. A string that is not base64 is itself the text of the document.
+    """
     head, _, payload = url.partition(",") if url.startswith("data:") else ("", "", url)
+    data = _decode(payload)
     if head.startswith(("data:text/", "data:application/json")):
-        return Part("text", _decode(payload).decode("utf-8", "replace"))
-    pages, characters = _pdf(payload)
+        return Part("text", data.decode("utf-8", "replace"))
+    text = None if data.startswith(_PDF) else _text_of(data) or (None if _BASE64.match(payload) else payload)
+    if text:
+        return Part("text", text)
+    pages, characters = _pdf(data)
     return Part("file", media=Media("file", length=len(payload), pages=pages, characters=characters))
+
+
+_PDF: Final = b"%PDF"
+_BASE64: Final = re.compile(r"[\w+/\r\n-]{64}", re.ASCII)
+"""The beginning of base64; no document is shorter than this."""
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+"""Control characters that do not occur in text. The escape character does, in colored logs."""
+
+
+def _text_of(data: bytes) -> str | None:
+    """Return data as text if it is valid UTF-8 without control characters; otherwise None."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROL.search(text) else text
 
 
 def inner_media(text: str) -> Part | None:
@@ -188,14 +212,14 @@ _SHOWN: Final = re.compile(rb"\((?:[^()\\]|\\.)*\)|<([0-9A-Fa-f\s]+)>")
 _MOST_BYTES: Final = 20_000_000  # maximum number of bytes of a PDF that are searched
 
 
-def _pdf(payload: str) -> tuple[int | None, int | None]:
+def _pdf(data: bytes) -> tuple[int | None, int | None]:
     """Return the number of pages and the number of characters in a PDF, from its page objects and strings.
 
     Both are None if the data is not a PDF. If page objects are compressed, only the number of pages is None.
     """
-    data = _decode(payload)[:_MOST_BYTES]
-    if not data.startswith(b"%PDF"):
+    if not data.startswith(_PDF):
         return None, None
+    data = data[:_MOST_BYTES]
     streams = (match[1] for match in _STREAM.finditer(data))
     return len(_PAGE_OBJECT.findall(data)) or None, sum(map(_shown_characters, streams))
 

@@ -96,15 +96,16 @@ class Prompt:
         self._caches, self._kind, self._opened = caches, kind, opened
         members, opening = _opened(kind, body)
         fixed = {key: body.get(key) for key in (*kind.taken, *kind.system, *kind.billed)}
-        chain = blake2b(opened + caches.bytes([model, fixed, members[:opening]]), digest_size=16)
+        chain = blake2b(caches.bytes([model, fixed, members[:opening]]), digest_size=16)
         self._fixed, self._members = chain.digest(), members[opening:]
         self._prefixes = [self._fixed, *(self._extended(chain, member) for member in self._members)]
-        self._known = [caches.answered.get(prefix) for prefix in self._prefixes]
+        self._known = [caches.answered.get(opened + prefix) for prefix in self._prefixes]
         self._continued = next(filter(None, reversed(self._known)), None)
         self._extends = self._continued is not None and self._continued.is_latest
         self._before = self._continued if self._extends else caches.answered.get(opened)
         self._age = 0.0 if self._before is None else monotonic() - self._before.at
         self.is_expired = self._is_cut = False
+        # whoever sends it: a header that changes with each request must not make each cut count again
         self.is_first = not any(map(caches.sent.get, self._prefixes[:-1]))
 
     def _extended(self, chain: blake2b, member: object) -> bytes:
@@ -147,7 +148,7 @@ class Prompt:
         now = Answered(monotonic(), usage["input"], held, self._fixed)
         if self._continued is not None:
             self._continued.is_latest = False
-        self._caches.answered.put(self._prefixes[-1], now)
+        self._caches.answered.put(self._opened + self._prefixes[-1], now)
         self._caches.answered.put(self._opened, now)
 
     def _reason(self) -> str:

@@ -213,7 +213,9 @@ def summary(metrics: Metrics, *, observed: bool = False) -> Iterator[str]:
         each, rest = whole / held, (billed - whole) / max(1, others)
         yield f"held out: {counted(held, 'request')} of {each:,.0f} input tokens each, the others {rest:,.0f}"
     if rebilled := metrics.get("rebilled.tokens"):
-        yield f"saved: {came - sent - rebilled:,} input tokens, net of {rebilled:,} billed again after changes"
+        net = came - sent - rebilled
+        told = "saved" if net >= 0 else "sending the whole histories would have cost less"
+        yield f"{told}: {abs(net):,} input tokens, net of {rebilled:,} billed again after changes"
     masked, cuts = metrics.get("masked_requests"), metrics.get("cuts")
     told = "nothing was changed; enforced, personal data would be" if observed else "personal data was"
     yield f"{told} masked in {counted(masked, 'request')}; {counted(cuts, 'cut')}"

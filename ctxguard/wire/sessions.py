@@ -34,9 +34,10 @@ NO_CREDENTIAL: Final[Mapping[str, str]] = {
     "priority proxy-connection range te trailer transfer-encoding upgrade user-agent",
     # `x-forwarded-user` and similar headers name a person, so they separate sessions
     "proxies on the way": "forwarded via x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-proto x-real-ip",
-    "tracing and ids of single requests": "amz-sdk-invocation-id amz-sdk-request b3 baggage idempotency-key request-id "
-    "sentry-trace traceparent tracestate uber-trace-id x-amzn-trace-id x-client-request-id x-cloud-trace-context "
-    "x-correlation-id x-idempotency-key x-ms-client-request-id x-request-id",
+    "tracing, ids of single requests, and their attempts": "amz-sdk-invocation-id amz-sdk-request b3 baggage cf-ray "
+    "elastic-apm-traceparent idempotency-key langsmith-trace newrelic request-id sentry-trace traceparent tracestate "
+    "uber-trace-id x-amzn-trace-id x-client-request-id x-cloud-trace-context x-correlation-id x-idempotency-key "
+    "x-ms-client-request-id x-request-id x-request-start x-retry-attempt x-retry-count x-span-id x-trace-id",
     "versions and telemetry of SDKs": "anthropic-beta anthropic-dangerous-direct-browser-access anthropic-version "
     "openai-beta originator version x-app x-codex-turn-metadata x-codex-turn-state x-goog-api-client x-ms-useragent "
     "x-title",

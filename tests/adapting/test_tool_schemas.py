@@ -269,7 +269,10 @@ def test_every_recorded_call_validates_against_what_was_sent():
             done = shortened_tools(tools, 1_000)
             shortened += done is not tools
             was, now = (
-                {t["function"]["name"]: t["function"].get("parameters") or {} for t in listed}
+                {
+                    t["function"]["name"]: jsonschema.Draft202012Validator(t["function"].get("parameters") or {})
+                    for t in listed
+                }
                 for listed in (tools, done)
             )
             assert list(was) == list(now)
@@ -278,10 +281,7 @@ def test_every_recorded_call_validates_against_what_was_sent():
                 if function["name"] not in was:
                     continue
                 before, after = (
-                    jsonschema.Draft202012Validator(by_name[function["name"]]).is_valid(
-                        json.loads(function["arguments"])
-                    )
-                    for by_name in (was, now)
+                    by_name[function["name"]].is_valid(json.loads(function["arguments"])) for by_name in (was, now)
                 )
                 calls += before
                 assert after or not before, (file.name, record["id"], function["name"])

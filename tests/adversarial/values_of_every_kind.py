@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import string
-import sys
 import unicodedata
 
 import phonenumbers
@@ -25,11 +24,10 @@ from stdnum.it import codicefiscale
 from stdnum.kr import rrn
 from stdnum.no import fodselsnummer
 
-DASHES = [chr(code) for code in range(sys.maxunicode) if unicodedata.category(chr(code)) == "Pd"] + ["\u2212"]
-SPACES = [chr(code) for code in range(0x80, sys.maxunicode) if unicodedata.category(chr(code)) == "Zs"]
-BRACKETS = [
-    chr(code) for code in range(0x80, sys.maxunicode) if unicodedata.category(chr(code)) in ("Ps", "Pe", "Pi", "Pf")
-]
+_SIGNS = [chr(code) for code in range(0x20000)]  # the planes beyond hold ideographs, tags, and private use
+DASHES = [sign for sign in _SIGNS if unicodedata.category(sign) == "Pd"] + ["\u2212"]
+SPACES = [sign for sign in _SIGNS[0x80:] if unicodedata.category(sign) == "Zs"]
+BRACKETS = [sign for sign in _SIGNS[0x80:] if unicodedata.category(sign) in ("Ps", "Pe", "Pi", "Pf")]
 SIGNS = list(string.punctuation)
 WRITTEN_HYPHENS = ["-", "\u2010", "\u2011", "\u2012", "\u2013", "\u2212", "\uff0d"]
 """What people and word processors write for a hyphen within a number."""

@@ -124,7 +124,7 @@ def test_values_are_hidden_in_what_joins_and_by_the_strategy_of_the_chain():
         ([HISTORY[1], "hello"], {}, HistoryError, "Artifact"),
         (HISTORY, {"budget": 0}, ConfigError, "must be 100 or more tokens"),
         (HISTORY, {"budget": "80%"}, ConfigError, "whole number of tokens"),
-        (HISTORY, {"for_": 7}, ConfigError, "in words"),
+        (HISTORY, {"for_": 7}, ConfigError, "says the purpose"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(history, settings, error, said):

@@ -50,15 +50,18 @@ def test_the_documented_flow():
 
 def test_each_run_tells_its_compression_ratio_and_its_tokens_by_kind():
     manager = ContextManager(ContextConfig())
-    for turns in (2, 30):
-        asyncio.run(manager.process_messages(talk(turns)))
-    first, second = manager.metrics.runs
-    assert first.compression_ratio == 1
-    assert 0 < second.compression_ratio == second.output_tokens / second.input_tokens < 1
-    assert second.strategy == "sliding_window"
-    assert set(second.tokens_by_kind) == {"system", "user", "assistant"}
-    assert second.tokens_by_kind["system"][0] == second.tokens_by_kind["system"][1] > 0
-    assert second.tokens_by_kind["user"][0] > second.tokens_by_kind["user"][1]
+    asyncio.run(manager.process_messages(talk(2)))
+    assert manager.report.tokens_before == manager.report.tokens_after
+    assert manager.metrics.compression_events == ()
+    asyncio.run(manager.process_messages(talk(30)))
+    report, (event,) = manager.report, manager.metrics.compression_events
+    assert (event.input_tokens, event.output_tokens) == (report.tokens_before, report.tokens_after)
+    assert event.reduction_percent == (1 - report.tokens_after / report.tokens_before) * 100
+    assert event.strategy == "sliding_window"
+    by_kind = report.tokens_by_kind()
+    assert set(by_kind) == {"system", "user", "assistant"}
+    assert by_kind["system"][0] == by_kind["system"][1] > 0
+    assert by_kind["user"][0] > by_kind["user"][1]
 
 
 def test_levels_of_compression_differ_for_snapshots_too():

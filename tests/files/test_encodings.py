@@ -9,8 +9,8 @@ import pytest
 from languages import ENCODINGS, OTHERS, WESTERN
 
 from ctxguard.config import ContextConfig
-from ctxguard.files import read_file
 from ctxguard.files.encodings import decode, find_encoding
+from ctxguard.files.reader import read_file
 
 SIZES = (20, 60, 150, 500, 1_000, 5_000, 100_000)
 

@@ -55,7 +55,7 @@ def test_langchain_tool_describes_and_runs_the_function(report, saved):
     assert HANDLE in tool.invoke({"city": "Rome"})
     read = recall_tool(saved)
     assert read.name == "recall"
-    assert read.args["handle"]["description"] == "the handle that the shortened result names."
+    assert read.args["handle"]["description"] == "The handle that the shortened result names."
     assert read.invoke({"handle": HANDLE, "first_line": 7, "last_line": 8}).endswith("line 7\nline 8")
 
 

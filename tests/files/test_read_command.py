@@ -58,7 +58,7 @@ def test_lines_and_rows_together_are_bad_usage(run):
 def test_rows_of_what_is_no_table_are_one_line_and_exit_code_2(run):
     done = run("a.txt", "--rows", "1:3")
     assert done.returncode == 2
-    assert done.stderr == "ctxguard: a.txt: is text, and rows are those of a table; ask for lines, or for all of it\n"
+    assert done.stderr == "ctxguard: a.txt: is text, which has no rows; ask for lines, or for all of it\n"
 
 
 def test_nothing_is_read_outside_of_the_root(run, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,6 +45,21 @@ def test_small_file_comes_back_as_it_is_with_its_metadata(write):
     assert result.metadata.mime_type == "text/plain"
     assert result.metadata.encoding == "utf-8"
     assert abs((datetime.now(UTC) - result.metadata.modified).total_seconds()) < 3600
+
+
+def test_text_is_read_where_the_extra_for_documents_is_not_installed(monkeypatch, write):
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    assert read_file(write("a.txt", "one\n"), CONFIG, counter="estimate").content == "one\n"
+
+
+def test_error_is_one_line_whatever_the_path_is(tmp_path):
+    for path in (tmp_path / "a\nb.zip", tmp_path / "no such folder\n" / "a.txt"):
+        if path.parent.exists():
+            path.write_bytes(b"PK\3\4broken")
+        result = read(path)
+        assert not result.success
+        assert "\n" not in result.error
+        assert len(read(tmp_path.joinpath(*["x" * 99] * 9)).error) < 500
 
 
 def test_empty_file_is_an_empty_content(write):
@@ -148,7 +164,7 @@ def test_range_of_lines_after_the_last_says_how_many_there_are(write, encoding):
 def test_rows_are_read_of_tables_only(write, name, content):
     result = read(write(name, content), rows=(1, 3))
     assert not result.success
-    assert "rows are those of a table" in result.error
+    assert "which has no rows" in result.error
 
 
 def test_lines_are_not_read_of_what_has_none(write, tmp_path):
@@ -407,7 +423,7 @@ def test_spreadsheet_shows_every_sheet(tmp_path):
     assert result.truncation_info.rows_total == 500
 
 
-def test_converted_document_is_remembered_by_its_content(tmp_path):
+def test_converted_document_is_remembered_by_its_content(tmp_path, monkeypatch):
     openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
     book = openpyxl.Workbook()
     book.active.append(["a"])
@@ -419,6 +435,8 @@ def test_converted_document_is_remembered_by_its_content(tmp_path):
     (tmp_path / "a.xlsx").rename(tmp_path / "b.xlsx")
     assert "from the cache" in read_file(tmp_path / "b.xlsx", CONFIG, cache_dir=cache).content
     assert "from the cache" not in first.content
+    monkeypatch.chdir(cache)
+    assert "from the cache" in read_file(tmp_path / "b.xlsx", CONFIG, cache_dir=".").content
 
 
 def test_image_is_scaled_by_sides_and_bytes(tmp_path):

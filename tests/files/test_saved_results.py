@@ -70,7 +70,7 @@ def test_what_is_not_a_handle_is_answered_in_one_line(tmp_path, handle):
 def test_lines_that_are_not_numbers_are_answered_in_one_line(tmp_path):
     context_result(workspace=tmp_path)(lambda: LARGE)()
     (file,) = tmp_path.iterdir()
-    assert "numbers of lines" in recall(file.stem, "first", workspace=tmp_path)
+    assert "line numbers" in recall(file.stem, "first", workspace=tmp_path)
 
 
 def test_a_workspace_that_cannot_be_used_is_a_store_error(tmp_path):

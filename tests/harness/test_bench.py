@@ -143,7 +143,7 @@ def test_absent_libraries_are_named_and_unknown_names_refused(monkeypatch):
     with pytest.raises(CtxguardError, match="no contestant 'nobody'"):
         contestants(["nobody"])
     assert cli("bench", "--only", "nobody").returncode == 2
-    assert cli("bench", "--budgets", "much").returncode == 2
+    assert cli("bench", "--budget", "much").returncode == 2
 
 
 def test_a_module_in_the_working_directory_adds_contestants(tmp_path, monkeypatch):

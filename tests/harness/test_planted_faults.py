@@ -170,6 +170,27 @@ def test_a_trail_that_tells_of_something_else_is_found():
     assert "none of" in found[0].message
 
 
+@pytest.mark.parametrize("tool", ["f", "ls", "搜索", None])
+@pytest.mark.parametrize(
+    "answer", ["a " * 150, "... " * 150, "🎉 " * 80, "请帮我查询订单状态并且告诉我结果" * 9, "abcdef0123456789" * 40]
+)
+def test_a_trail_tells_of_messages_without_a_single_long_word(tool, answer):
+    told = [{"role": "user", "content": "..."}]
+    for n in range(12):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": tool, "arguments": "{}"}}
+        if tool is None:
+            told += [{"role": "assistant", "content": answer}, {"role": "user", "content": "go on"}]
+        else:
+            told += [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": f"c{n}", "content": answer},
+            ]
+    told.append({"role": "assistant", "content": "done"})
+    done = replay(parse_session(told), Stabilizer(700))
+    assert done.figures.cuts
+    assert done.places == []
+
+
 def test_a_trail_with_nothing_but_a_price_tells_of_what_has_left():
     def tells_a_price(draft):
         return _telling(draft, lambda lines: f"{lines[1]}\n- user: $137")

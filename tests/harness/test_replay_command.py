@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -19,6 +20,7 @@ from ctxguard.harness.pricing import RollingWindow, price_model
 from ctxguard.harness.recordings import Recording, recordings
 from ctxguard.harness.replay import served_contexts
 from ctxguard.harness.settings import parse_sweep
+from ctxguard.harness.summary import saved_by
 from ctxguard.stabilizer import Stabilizer
 
 TALK = [m for m in MESSAGES if m["role"] != "system"]
@@ -139,6 +141,46 @@ def test_the_report_is_what_the_published_schema_says(session):
     published = (Path(ctxguard.harness.__file__).parent / "replay-report.schema.json").read_text()
     assert published == schema_json() == cli("replay", "--schema").stdout
     jsonschema.validate(json.loads(run.stdout), json.loads(published))
+
+
+def clerk(turns):
+    told = [{"role": "system", "content": "You are a clerk. " + "Keep the rule. " * 250}]
+    for n in range(turns):
+        told.append({"role": "user", "content": f"Question {n} of a@b.co"})
+        told.append({"role": "assistant", "content": f"Answer {n}: " + "the heron of the mill flew. " * 20})
+    return told
+
+
+def test_what_was_saved_is_the_sum_of_what_was_removed_and_added(tmp_path):
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(clerk(12)))
+    _, made = report_of(path, "--budget", 1_500)
+    own = made.runs[0].figures
+    assert own.saved_by["masked"] < 0 < own.saved_by["dropped"]
+    removed, _, added = saved_by(own).partition("; added: ")
+    assert "masked" in added
+    assert "trail" in added
+    total = [sum(int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*\b", text)) for text in (removed, added)]
+    assert total[0] - total[1] == own.tokens_before - own.tokens_after
+
+
+def test_a_bill_above_that_of_the_whole_history_is_said_in_words(tmp_path):
+    path, page = tmp_path / "session.json", tmp_path / "page.html"
+    path.write_text(json.dumps(clerk(12)))
+    said = "sending the whole history would have cost less here"
+    dear = cli("replay", path, "--budget", 1_500, "--output", page)
+    assert dear.returncode == 0
+    assert f"policy default, budget 1,500: {said} (" in dear.stderr
+    assert said in page.read_text(encoding="utf-8")
+    assert said not in cli("replay", path, "--budget", 100_000).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "budgets"),
+    [(["--budgets", "600"], [600]), (["--budget", "600, 2k"], [600, 2_000]), (["-b", "2k"], [2_000])],
+)
+def test_one_budget_or_several_are_replayed_by_either_name(session, words, budgets):
+    assert [run.setting["budget"] for run in report_of(session, *words)[1].runs] == budgets
 
 
 def test_the_same_replay_holds_against_its_baseline_and_a_worse_one_does_not(session, tmp_path):

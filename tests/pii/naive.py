@@ -19,8 +19,8 @@ def naive(rules, text):
         found = list(_found_in(rules, view.text))
         found.sort(key=lambda one: one[1].start)
         found = sorted(_apart(view.text, found), key=lambda one: one[0])
-        more = resolve(view.originals(span for _, span in found))
-        spans, first = (more, view) if first is None else (joined(first, spans, more), first)
+        more = view.originals(resolve((span for _, span in found), view.text))
+        spans, first = (more, view) if first is None else (joined(text, first, spans, more), first)
     return spans
 
 

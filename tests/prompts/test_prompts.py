@@ -368,8 +368,8 @@ def test_check_says_what_each_template_needs_and_costs(prompts: Path) -> None:
     report = check_prompts(prompts, EstimateCounter())
     assert report.ok
     first, second = report.templates
-    assert (first.name, first.variables, first.includes) == ("a.md", ("x", "y"), ("shared/b.md", "shared/b.md"))
-    assert (second.name, second.variables, second.includes) == ("shared/b.md", ("y",), ())
+    assert (first.name, first.variables) == ("a.md", ("x", "y"))
+    assert (second.name, second.variables) == ("shared/b.md", ("y",))
     assert first.tokens == EstimateCounter().count("{x} {y} two words {y} two words")
 
 

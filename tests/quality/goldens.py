@@ -15,7 +15,7 @@ from written import SESSIONS, record
 
 from ctxguard.artifacts import Artifact
 from ctxguard.harness import parse_session, replay
-from ctxguard.harness.replay import served
+from ctxguard.harness.replay import served_contexts
 from ctxguard.stabilizer import Stabilizer
 
 FOLDER = Path(__file__).parent / "goldens"
@@ -27,7 +27,7 @@ def golden(name: str) -> str:
     session = parse_session(record(name))
     last: list[Artifact] = []
     cuts: list[str] = []
-    for number, context in served(session, Stabilizer(budget, counter="estimate")):
+    for number, context in served_contexts(session, Stabilizer(budget, counter="estimate")):
         last, report = context.artifacts, context.report
         if report.cut is not None and report.cut.fresh:
             cuts.append(f"cut at call {number}: {report.tokens_before:,} -> {report.tokens_after:,} tokens")

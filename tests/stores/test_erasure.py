@@ -48,14 +48,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, clock: StoppedClock) -
 
 def rows(store: ManagedStore) -> list[tuple[str, bytes]]:
     """Return what lies in the table, whether or not a store would still read it."""
-    with store._reading() as connection:
+    with store._transaction("read") as connection:
         found = store._run(connection, "SELECT key, value FROM ctxguard_records WHERE length(namespace) = 70")
         return [(str(key), bytes(value)) for key, value in found]
 
 
 def change(store: ManagedStore, old: bytes, **to: object) -> None:
     """Alter the record with these bytes behind the store's back."""
-    with store._writing() as connection:
+    with store._transaction("written") as connection:
         for column, new in to.items():
             statement = f"UPDATE ctxguard_records SET {column} = :new WHERE value = :old"
             store._run(connection, statement, new=new, old=old)

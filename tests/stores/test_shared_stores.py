@@ -104,7 +104,7 @@ def test_a_writer_killed_at_any_time_leaves_whole_values(shared_place: str, dela
 
 
 def stop_in_a_write(place: str, ready: Connection) -> None:
-    with SQLiteStore(place)._writing() as connection:
+    with SQLiteStore(place).together() as connection:
         connection.execute("DELETE FROM ctxguard_records")
         ready.send("inside")
         time.sleep(600)

@@ -193,6 +193,16 @@ def test_a_file_that_is_gone_while_its_log_is_there_is_no_new_store(path: Path) 
         assert store.get("n", "k") == b"v"
 
 
+@pytest.mark.parametrize("name", ["file:store.db", "file:store.db?mode=memory", "100%25.db"])
+def test_a_name_that_looks_like_a_uri_is_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SQLiteStore(name) as store:
+        store.put("n", "k", b"value")
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    with SQLiteStore(name) as store:
+        assert store.get("n", "k") == b"value"
+
+
 def test_a_new_store_leaves_no_draft_behind(path: Path) -> None:
     SQLiteStore(path).close()
     assert [file.name for file in path.parent.iterdir()] == [path.name]
@@ -326,7 +336,7 @@ def test_a_file_without_rights_is_one_clear_line(path: Path, in_child: Callable[
 
 
 def test_a_writer_that_does_not_end_is_named(path: Path) -> None:
-    with SQLiteStore(path) as store, SQLiteStore(path, busy_timeout=0.05) as waiting, store._writing():
+    with SQLiteStore(path) as store, SQLiteStore(path, busy_timeout=0.05) as waiting, store.together():
         with pytest.raises(StoreError, match="locked; another process holds it for long; raise busy_timeout"):
             waiting.put("n", "k", b"v")
         assert waiting.get("n", "k") is None
@@ -341,7 +351,7 @@ def test_a_forked_child_opens_the_file_itself(path: Path, in_child: Callable[[Ca
         store.put("n", "child", b"v")
         store.close()
 
-    with store._writing():  # the child must not wait for a lock that only its parent's thread can let go
+    with store.together():  # the child must not wait for a lock that only its parent's thread can let go
         in_child(lambda: store.get("n", "parent"))
     in_child(use)
     assert store.get("n", "child") == b"v"

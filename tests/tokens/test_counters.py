@@ -155,6 +155,20 @@ def test_a_damaged_vocabulary_is_refused(tmp_path, monkeypatch):
         TiktokenCounter("o200k_base")
 
 
+def test_a_vocabulary_that_is_compiled_in_is_loaded_by_the_first_count(monkeypatch):
+    asked = []
+    monkeypatch.setattr("toktok.truncate", lambda text, *_: asked.append(text) or (text, 1))
+    counter = ToktokCounter("o200k_base")
+    assert not asked
+    assert counter.count("hello") == 1
+    assert asked == ["hello"]
+
+
+def test_a_vocabulary_that_toktok_does_not_have_is_refused():
+    with pytest.raises(TokenizerError, match="has no vocabulary 'p50k_base'"):
+        ToktokCounter("p50k_base")
+
+
 def test_counting_opens_no_connection(tmp_path):
     script = (
         "import socket, sys\n"

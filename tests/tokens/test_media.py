@@ -61,6 +61,19 @@ def test_a_text_document_is_counted_as_its_text():
     assert document_part(url) == Part("text", "word " * 100)
 
 
+@pytest.mark.parametrize("text", ["hello", "document", "two words", "größer\n", "\x1b[31mred\x1b[0m", "{}"])
+def test_a_text_is_recognized_without_a_media_type_and_without_base64(text):
+    encoded = base64.b64encode(text.encode()).decode()
+    for data in (encoded, encoded.rstrip("="), f"data:application/octet-stream;base64,{encoded}", text):
+        assert document_part(data) == Part("text", text)
+
+
+def test_control_characters_are_of_no_text():
+    part = document_part(base64.b64encode(b"PK\x03\x04" + b"word " * 40).decode())
+    assert part.text is None
+    assert part.media.kind == "file"
+
+
 @pytest.mark.parametrize("data", ["", "!!!", "data:application/pdf;base64,JVBERi0", "data:;base64,===", "x" * 1_000])
 def test_damaged_data_costs_something_and_raises_nothing(data):
     for model in ("gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro", "mistral-large"):

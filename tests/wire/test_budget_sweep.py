@@ -6,11 +6,13 @@ import gzip
 import json
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from ctxguard import Stabilizer
+from ctxguard.checks.no_pii import scan
 from ctxguard.errors import BudgetExceededError, CtxguardError
 from ctxguard.formats.registry import format_of
 from ctxguard.formats.requests import count_sent
@@ -27,11 +29,16 @@ STEP = 1.05
 ALL = os.environ.get("CTXGUARD_REPLAY_ALL")
 
 
+FOUND = TextCache()
+SCANNED = cache(scan)
+
+
 @pytest.fixture(autouse=True)
 def found_once(monkeypatch):
-    """Let the guards of all budgets share what the rules find: they search the same texts."""
-    found = TextCache()
-    monkeypatch.setattr("ctxguard.wire.masking.TextCache", lambda: found)
+    """Let the guards of all budgets share what the rules find and what the checks have seen: it is the same texts."""
+    monkeypatch.setattr("ctxguard.wire.masking.TextCache", lambda: FOUND)
+    for module in ("ctxguard.wire.checking", "ctxguard.checks.no_pii"):
+        monkeypatch.setattr(f"{module}.scan", SCANNED)
 
 
 def text_of(message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from test_budget_sweep import asked, made_up
 from test_readback import AGAIN, LOOK, at, filled, read_log, tool
 
 from ctxguard import Stabilizer
+from ctxguard.report.telemetry import Metrics
 from ctxguard.tokens import count_request
 from ctxguard.wire import Guard, Transport
 from ctxguard.wire.run import summary
@@ -89,6 +91,33 @@ def test_a_request_that_is_sent_once_more_came_in_once(api):
     assert guard.metrics.get("retries") == 1
     assert guard.metrics.get("requests") == guard.metrics.get("masked_requests") == 1
     assert abs(guard.metrics.get("input.tokens", side="received") - counted(api, body)) <= 2
+
+
+def test_a_loss_is_called_one():
+    metrics = Metrics()
+    metrics.add("requests", 2)
+    metrics.add("input.tokens", 5_000, side="received")
+    metrics.add("input.tokens", 4_000, side="sent")
+    metrics.add("rebilled.tokens", 400)
+    assert "saved: 600 input tokens, net of 400 billed again after changes" in list(summary(metrics))
+    metrics.add("rebilled.tokens", 900)
+    told = "sending the whole histories would have cost less: 300 input tokens, net of 1,300 billed again after changes"
+    assert told in list(summary(metrics))
+
+
+@pytest.mark.parametrize("api", SESSIONS)
+def test_a_header_that_changes_with_each_request_makes_no_cuts(api):
+    messages, tools = made_up(20, 30)
+    ends = [n for n in range(1, len(messages) + 1) if messages[n - 1]["role"] != "assistant"]
+    sums = []
+    for header in (None, "x-our-attempt"):
+        guard = Guard(Stabilizer(4_000))
+        for end in ends:
+            headers = {} if header is None else {header: str(end)}
+            guard.prepare(replace(asked(api, messages[:end], tools), headers=headers))
+        sums.append([guard.metrics.get(name) for name in ("cuts", "rebilled.tokens")])
+    assert sums[0] == sums[1]
+    assert 1 < sums[0][0] < len(ends) / 2
 
 
 @pytest.mark.parametrize("budget", [4_000, 8_000])

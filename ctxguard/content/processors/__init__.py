@@ -1,1 +1,1 @@
-"""One processor a module: each reads a source of its type once and shows it in any size."""
+"""The processors, one per module. Each parses a source of its type once and shows it in any size."""

@@ -1,4 +1,4 @@
-"""Show source code: whole definitions from the top while they fit, the first line of the others."""
+"""Shorten source code: the first definitions are shown in full while they fit, the others by their first lines."""
 
 from __future__ import annotations
 
@@ -6,69 +6,67 @@ import re
 from dataclasses import dataclass
 
 from ctxguard.content.processors.text import TextProcessor, shorten
-from ctxguard.content.views import Limits, Source, TruncationInfo, View
+from ctxguard.content.views import Limits, Source, View
 
 _OPENS = re.compile(
     r"(?:@\w|(?:export |public |private |protected |static |final |abstract |async |pub(?:\(\w+\))? |unsafe |default )*"
     r"(?:def|class|function|fn|func|impl|struct|enum|trait|interface|type|module|namespace|const|let|var|package)\b)"
     r"|[A-Za-z_][\w<>\[\],*& ]* [*&]?\w+\([^;]*$"
 )
-_WHOLE = 300_000  # characters up to which code is read as a whole
+_WHOLE = 300_000  # longer code, in characters, is shown as plain text
 
 
 @dataclass(frozen=True, slots=True)
 class _CodeBlock:
-    """Lines that belong together: a definition with its decorators, or the lines between two definitions."""
+    """A definition with its decorators, or the lines between two definitions; `size` is in characters."""
 
-    lines: tuple[str, ...]
+    lines: list[str]
     size: int
 
     @property
     def title(self) -> str:
-        """The line that names the block: the first that is not a decorator."""
+        """The line that names the block: the first one that is not a decorator or a comment."""
         return next((line for line in self.lines if line.strip() and line[0] not in "@#"), self.lines[0])
 
 
-class CodeProcessor:
-    """Show source code; of the limits, `lines` and `line_length` count."""
+class CodeProcessor(TextProcessor):
+    """Shows source code. Of the `Limits`, it applies `lines` and `line_length`.
+
+    Code with fewer than three blocks, and code of which not even the first lines fit, is shown as text.
+    """
 
     def __init__(self, source: Source, limits: Limits) -> None:
-        self._source, self._limits = source, limits
-        self._plain = TextProcessor(source, limits)
+        super().__init__(source, limits)
+        self._limits = limits
         whole = source.gap is None and len(source.text) <= _WHOLE
-        self._blocks = list(_blocks(source.text)) if whole else []
-        self._total = source.line_count()
+        self._blocks = _blocks(source.text) if whole else []
 
     def view(self, available: int) -> View:
-        """Return whole blocks and first lines that fit; head and tail if there are too few blocks."""
+        """Return the blocks that fit in full, and the first lines of the others."""
         text, limit = self._source.text, self._limits.lines
         if len(self._blocks) < 3 or (len(text) <= available and (limit is None or self._total <= limit)):
-            return self._plain.view(available)
-        marker = f"[{self._source.note(f'{self._total} of {self._total} lines shown')}]"
+            return super().view(available)
+        marker = self._marker(f"{self._total} of {self._total} lines shown")
         free = available - len(marker) - 1
         chosen = self._whole_blocks(free, limit)
-        return self._plain.view(available) if chosen is None else self._drawn(chosen)
-
-    def fallbacks(self) -> tuple[str, ...]:
-        """Return the text processor's last fallbacks."""
-        return self._plain.fallbacks()
+        return super().view(available) if chosen is None else self._draw(chosen)
 
     def _whole_blocks(self, available: int, lines: int | None) -> set[int] | None:
-        """Choose the blocks to show whole; None if not even their first lines fit."""
+        """Return the indexes of the blocks to show in full; None if not even the first lines of all blocks fit."""
         available -= sum(min(len(block.title), 200) + 24 for block in self._blocks)
-        left = None if lines is None else lines - 1 - 2 * len(self._blocks)
-        if available < 0 or (left is not None and left < 0):
+        left = (1 << 40 if lines is None else lines) - 1 - 2 * len(self._blocks)
+        if available < 0 or left < 0:
             return None
         whole: set[int] = set()
         for index, block in enumerate(self._blocks):
             cost = block.size - min(len(block.title), 200) - 24
-            if cost <= available and (left is None or len(block.lines) - 2 <= left):
+            if cost <= available and len(block.lines) - 2 <= left:
                 whole.add(index)
                 available -= cost
-                left = None if left is None else left - (len(block.lines) - 2)
+                left -= len(block.lines) - 2
         return whole
 
-    def _drawn(self, whole: set[int]) -> View:
+    def _draw(self, whole: set[int]) -> View:
         out: list[str] = []
         shown = 0
         length = self._limits.line_length or 1 << 30
@@ -80,12 +78,12 @@ class CodeProcessor:
             out.append(shorten(block.title, min(200, length)))
             out.append(f"    [… {len(block.lines) - 1} lines]")
             shown += 1
-        out.append(f"[{self._source.note(f'{shown} of {self._total} lines shown')}]")
-        return View("\n".join(out), cut=True, info=TruncationInfo(lines_shown=shown, lines_total=self._total))
+        out.append(self._marker(f"{shown} of {self._total} lines shown"))
+        return View("\n".join(out), cut=True, info=self._info(shown))
 
 
 def _blocks(text: str) -> list[_CodeBlock]:
-    """Cut a text before every definition that starts at the margin."""
+    """Split a text before every definition that is not indented."""
     blocks: list[list[str]] = [[]]
     decorated = False
     for line in text.rstrip("\n").split("\n"):
@@ -94,4 +92,4 @@ def _blocks(text: str) -> list[_CodeBlock]:
             blocks.append([])
         decorated = opens and line.startswith("@")
         blocks[-1].append(line)
-    return [_CodeBlock(tuple(lines), sum(map(len, lines)) + len(lines)) for lines in blocks if lines]
+    return [_CodeBlock(lines, sum(map(len, lines)) + len(lines)) for lines in blocks if lines]

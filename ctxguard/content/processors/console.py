@@ -1,4 +1,4 @@
-"""Show console messages: errors word for word, everything else grouped by type with counts."""
+"""Group the messages of a browser console by type: errors in full, the first messages and a count of other types."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _NUMBERS = re.compile(r"\d+")
 
 
 def compress_console(text: str, *, max_line: int = 200, max_messages: int = 5) -> str:
-    """Return console messages by type: errors word for word, of the others the first `max_messages` distinct ones.
+    """Return console messages grouped by type, or the text itself if that is not shorter.
 
-    Messages that differ in numbers alone count as the same, unless they are errors. A message that is not an error is
-    shortened to `max_line` characters.
+    All distinct errors are quoted in full. Of every other type, the first `max_messages` distinct messages are shown,
+    each shortened to `max_line` characters; two of these that differ only in numbers are not distinct.
     """
     out: list[str] = []
     for kind, messages in sorted(_by_kind(text).items(), key=lambda item: (_ORDER.get(item[0], 9), item[0])):
@@ -44,7 +44,7 @@ def compress_console(text: str, *, max_line: int = 200, max_messages: int = 5) -
 
 
 def _by_kind(text: str) -> dict[str, list[str]]:
-    """Return the messages of each type; a line that names no type continues the message above it."""
+    """Return the messages of each type; a line without a type continues the message above it."""
     kinds: dict[str, list[str]] = {}
     above: list[str] | None = None
     for line in text.splitlines():

@@ -1,6 +1,6 @@
-"""Find the lines of a text that report an error.
+"""Find the lines in a text that report an error, and rank them by how clearly they do.
 
-Lines that differ only in their numbers are of one kind, and each kind is judged once: a log of a million lines has few.
+Lines that differ only in numbers are of one kind. Each kind is ranked once: even a log of a million lines has few.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 _MENTIONED: Final = ("error", "fail", "exception", "fatal", "critical", "panic", "severe", "emerg")
 _WORDS: Final = (*_MENTIONED, "traceback", "warn", "exit code", "exit status", "return code", "[crit]", "[alert]")
-"""A line without any of these, in lower case, has rank 0: patterns are tried on the others only."""
+"""A line that contains none of these words, in any case, has rank 0; the patterns are tried only on the others."""
 _ERROR: Final = 4  # the rank of a line that reports an error
-_MANY: Final = 5_000  # kinds of lines, after which only errors are recorded
-_LATEST: Final = 1_000  # repeated lines that are recorded
+_MANY: Final = 5_000  # kinds of lines that are recorded; of further kinds, only those with errors
+_LATEST: Final = 1_000  # repeated lines that are recorded, from the end of the text
 _LINE: Final = 2_000
-"""Characters of a line that are judged."""
+"""Characters from the start of a line that its rank is based on."""
 
-# Each pattern starts with a letter or a set, by which the engine skips; a leading `\b` would be tried everywhere.
+# Each pattern starts with a character or a set, so the engine can skip ahead; a leading `\b` would be tried everywhere.
 _STRONG: Final = (
     re.compile(r"[EFCSPT](?<!\w.)(?:RROR|ATAL|RITICAL|EVERE|MERG(?:ENCY)?|ANIC|AILED|AILURE|raceback)\b"),
     re.compile(r"""level"?\s{0,9}[=:]\s{0,9}"?(?:error|fatal|crit|panic|emerg)"""),
@@ -35,7 +35,7 @@ _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
 class LineSpan(NamedTuple):
-    """A line of a text: where it starts and ends (its line break excluded), and its number, counted from 0."""
+    """The offsets at which a line starts and ends, without its line break, and its number, counted from 0."""
 
     start: int
     end: int
@@ -44,11 +44,11 @@ class LineSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ErrorLine:
-    """A line that reports something.
+    """A line that reports an error or a warning.
 
     Attributes:
-        span: the line.
-        rank: its importance, as returned by `error_rank`.
+        span: Where the line is.
+        rank: How clearly the line reports an error, as returned by `error_rank`.
     """
 
     span: LineSpan
@@ -57,12 +57,12 @@ class ErrorLine:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The findings in a text.
+    """The lines in a text that report errors and warnings.
 
     Attributes:
-        lines: number of lines in the text.
-        firsts: the first line of each kind, in the order of the text; after 5,000 only errors (rank 4).
-        repeats: the latest 1,000 of the others.
+        lines: Number of lines in the text.
+        firsts: The first line of each kind, in order. After 5,000 kinds, only lines of rank 4 are added.
+        repeats: The last 1,000 of the lines that are not in `firsts`.
     """
 
     lines: int
@@ -71,7 +71,11 @@ class Findings:
 
 
 def error_rank(line: str) -> int:
-    """Return 4 for a line that reports an error, 3 names one, 2 mentions it, 1 for a warning, 0 for any other."""
+    """Return how clearly a line reports an error.
+
+    The rank is 4 for a line that reports an error, 3 for one that names an exception, 2 for one that contains a word
+    such as "fail", 1 for a warning, and 0 for any other line.
+    """
     if any(pattern.search(line) for pattern in _STRONG) or _OPENS.match(line):
         return 4
     if _NAMED.search(line) or (line[:1] == "E" and line[1:2].isspace()):
@@ -83,18 +87,18 @@ def error_rank(line: str) -> int:
 
 
 def line_template(line: str) -> str:
-    """Return the template of a line: the same for lines that differ from it only in numbers."""
+    """Replace the numbers in a line by zeros, so that lines of one kind have the same template."""
     return _NUMBERS.sub("0", line[:400]).strip()
 
 
 def find_errors(text: str) -> Findings:
-    """Find the lines that report something, in time linear in the text."""
+    """Find the lines that report an error or a warning. The time is linear in the length of the text."""
     firsts: list[ErrorLine] = []
     repeats: deque[ErrorLine] = deque(maxlen=_LATEST)
     ranks: dict[str, int] = {}
     templates: set[str] = set()
     start = number = 0
-    for number, zeroed in enumerate(_zeroed(text).split("\n")):
+    for number, zeroed in enumerate(_zero_digits(text).split("\n")):
         end = start + len(zeroed)
         rank, is_first = ranks.get(zeroed), False
         if rank is None:
@@ -109,7 +113,7 @@ def find_errors(text: str) -> Findings:
     return Findings(number + bool(text) - text.endswith("\n"), firsts, list(repeats))
 
 
-def _zeroed(text: str) -> str:
+def _zero_digits(text: str) -> str:
     for digit in "123456789":  # replacing one character by another is many times faster than `translate`
         text = text.replace(digit, "0")
     return text

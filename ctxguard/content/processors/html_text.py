@@ -1,8 +1,9 @@
-"""Show a web page as readable text: headings, lists, table rows and links stay, scripts and styles go."""
+"""Shorten a web page to its readable text with headings, lists, table rows, and links; scripts are left out."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.content.processors.text import TextProcessor
@@ -23,38 +24,31 @@ _HEADINGS: Final = {f"h{level}": f"\n\n{'#' * level} " for level in range(1, 7)}
 _OTHER_LINKS: Final = ("#", "javascript:", "data:")
 
 
-class HtmlProcessor:
-    """Show the first 120,000 characters of an HTML page as text; of the limits, `lines` and `line_length` count."""
+class HtmlProcessor(TextProcessor):
+    """Shows the first 120,000 characters of an HTML page as text. Of the `Limits`, it applies those of lines."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         end = min(source.head_end, _SAMPLE)
         partial = end < source.total
         text = page_text(source.text[:end])
         size = round(len(text) * source.total / max(1, end)) if partial else len(text)
-        self._source = source
-        self._text = TextProcessor(
-            Source(text, gap=len(text) if partial else None, size=size, handle=source.handle), limits
-        )
+        self._page = source
+        super().__init__(Source(text, gap=len(text) if partial else None, size=size, handle=source.handle), limits)
 
     def view(self, available: int) -> View:
-        """Return head and tail of the readable text."""
-        if self._source.gap is None and len(self._source.text) <= available:
-            return View(self._source.text, cut=False)
-        view = self._text.view(available)
-        return View(view.text, cut=True, info=view.info)
-
-    def fallbacks(self) -> tuple[str, ...]:
-        """Return the text processor's fallbacks."""
-        return self._text.fallbacks()
+        """Return the page itself if it fits, else the head and tail of its readable text."""
+        if self._page.gap is None and len(self._page.text) <= available:
+            return View(self._page.text, cut=False)
+        return replace(super().view(available), cut=True)
 
 
 def page_text(page: str) -> str:
-    """Return the readable text of an HTML page, read as browsers read it.
+    """Return the readable text of an HTML page, which is parsed as browsers parse it.
 
-    Left out: scripts, styles, comments, images, and the values of form fields.
+    Scripts, styles, comments, images, and the values of form fields are left out.
 
     Raises:
-        ImportError: the extra `files` is not installed.
+        ImportError: If the extra `files` is not installed.
     """
     with extra("files", "reading web pages needs an extra"):
         from selectolax.lexbor import LexborHTMLParser
@@ -63,7 +57,7 @@ def page_text(page: str) -> str:
     tree.strip_tags(_HIDDEN)
     parts: list[str] = []
     node = tree.root
-    while node is not None:  # a walk without recursion: pages nest as deep as they like
+    while node is not None:  # no recursion, because the nesting of a page is unlimited
         parts.append(_opening(node))
         if node.child is not None:
             node = node.child

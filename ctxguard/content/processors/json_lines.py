@@ -1,4 +1,4 @@
-"""Show lines of JSON: whole lines where they fit, errors first, every line of the result valid JSON."""
+"""Shorten JSON lines as a log is shortened, with errors first; every line of the view is valid JSON."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ from ctxguard.content.views import NO_LIMITS
 
 
 class JsonLinesProcessor(LogProcessor):
-    """Show lines of JSON like a log, with long lines shrunk as trees and signs written as objects under the key `…`."""
-
-    def _with_short_lines(self, text: str, length: int | None) -> str:
-        if length is None:
-            return text
-        return "\n".join(self._short(line, length) for line in text.split("\n"))
+    """Shows JSON lines. Long lines are shortened as JSON trees, and signs are objects with the key `…`."""
 
     def _short(self, line: str, length: int) -> str:
         if len(line) <= length:
@@ -27,7 +22,7 @@ class JsonLinesProcessor(LogProcessor):
         except ValueError:
             return json.dumps(shorten(line, max(8, length - 2)), ensure_ascii=False)
         sizes, short = Sizes(), line
-        for available in (length, length * 3 // 4, length // 2):  # what a shrunk tree takes is known only roughly
+        for available in (length, length * 3 // 4, length // 2):  # the size of a shrunk tree is known only roughly
             short = render(shrink(tree, available, NO_LIMITS, sizes=sizes)[0])
             if len(short) <= length:
                 break
@@ -37,5 +32,5 @@ class JsonLinesProcessor(LogProcessor):
         return json.dumps({MARK: text}, ensure_ascii=False)
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the marker, then only the total, then nothing, each as an object."""
+        """Return the marker, then only the number of lines, then an empty object, each as JSON."""
         return self._marker(0), self._sign(f"{self._total} lines"), "{}"

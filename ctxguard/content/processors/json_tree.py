@@ -1,4 +1,4 @@
-"""Show JSON as smaller JSON: the outermost array or object stays one, and the result parses."""
+"""Shorten JSON to smaller JSON that parses and whose outermost value is still an array or an object."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import cast
 from ctxguard.content.processors.tree import MARK, Cuts, Number, Sizes, Tree, mark_key, render, shrink
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
-_WHOLE = 600_000  # characters up to which JSON is parsed as a whole
-_SAMPLE = 131_072  # characters of a larger text that are parsed
-_MAX_OPEN = 200  # nesting that can be closed; deeper text is refused
+_WHOLE = 600_000  # longer JSON, in characters, is parsed only in part
+_SAMPLE = 131_072  # characters from the start of longer JSON that are parsed
+_MAX_OPEN = 200  # open brackets that can be closed; of deeper JSON, only what comes before is read
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+|"', re.DOTALL)
 
 
 def parse_json(text: str) -> Tree:
-    """Parse JSON with numbers as they are spelled; a ValueError says also that it is nested too deep."""
+    """Parse JSON, with numbers as they are spelled.
+
+    Raises:
+        ValueError: If the text is not JSON, or is nested too deep.
+    """
     try:
         return cast("Tree", json.loads(text, parse_int=Number, parse_float=Number))
     except RecursionError:
@@ -24,10 +28,10 @@ def parse_json(text: str) -> Tree:
 
 
 def parse_start(text: str) -> Tree:
-    """Parse as much as there is of a JSON text that was cut off: what is complete, with open brackets closed.
+    """Parse the complete part of a JSON text that was cut off; brackets that are still open are closed.
 
     Raises:
-        ValueError: not even the start is JSON.
+        ValueError: If the text starts with no complete value, or is not JSON.
     """
     closers: list[str] = []
     safe: tuple[int, str] | None = None
@@ -41,7 +45,7 @@ def parse_start(text: str) -> Tree:
         elif sign in "]}":
             if not closers or closers.pop() != sign:
                 break
-        elif sign == '"':  # a string that the cut went through
+        elif sign == '"':  # a string that was cut off
             break
         elif sign == "," and last:
             safe = (match.start(), "".join(reversed(closers)))
@@ -55,7 +59,7 @@ def parse_start(text: str) -> Tree:
 
 
 class JsonProcessor:
-    """Show a JSON text; of the limits, `depth`, `items`, `keys` and `string` count."""
+    """Shows a JSON text. Of the `Limits`, it applies `depth`, those of items, `keys`, and `string`."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source, self._limits, self._sizes = source, limits, Sizes()
@@ -66,21 +70,21 @@ class JsonProcessor:
         return parse_start(text[:_SAMPLE]) if self._partial else parse_json(text)
 
     def view(self, available: int) -> View:
-        """Return the tree within the available characters, with a note on its outermost level if something is cut."""
+        """Return the tree within the available characters, with a note on its outermost level if anything is cut."""
         longest = self._note(Cuts(top_total=99999, top_shown=99999))
         tree, cuts = shrink(self._tree, available, self._limits, sizes=self._sizes, reserve=len(longest) + 10)
         is_whole = self._is_whole(cuts, available)
-        text = self._source.text if is_whole else self._written(tree, cuts)
+        text = self._source.text if is_whole else self._write(tree, cuts)
         return View(text, cut=not is_whole, info=self._info(cuts))
 
-    def _is_whole(self, cuts: Cuts, available: int) -> bool:  # noqa: ARG002 - YAML needs it
+    def _is_whole(self, cuts: Cuts, available: int) -> bool:  # noqa: ARG002 - the subclass for YAML needs it
         return not cuts.any and not self._partial
 
-    def _written(self, tree: Tree, cuts: Cuts) -> str:
-        return render(self._noted(tree, cuts))
+    def _write(self, tree: Tree, cuts: Cuts) -> str:
+        return render(self._add_note(tree, cuts))
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the note alone in a container of the same kind, then the empty container."""
+        """Return an array or object with only a short mark, then an empty one; for other values, the like."""
         short = f"{MARK} {self._source.handle or ''}".strip()
         if isinstance(self._tree, dict):
             return render({MARK: short}), "{}"
@@ -97,12 +101,13 @@ class JsonProcessor:
             shown = f"{cuts.top_shown} of {cuts.top_total} {self._kind()} shown; "
         return self._source.note(f"{shown}{self._source.total} characters in all")
 
-    def _noted(self, tree: Tree, cuts: Cuts) -> Tree:
+    def _add_note(self, tree: Tree, cuts: Cuts) -> Tree:
         text = self._note(cuts)
         if isinstance(tree, dict):
             return {**tree, mark_key(cast("dict[str, Tree]", self._tree)): text}
-        if isinstance(tree, list):
-            return _with_item(tree, f"{MARK} {text}")
+        if isinstance(tree, list):  # the note replaces the mark that counts the missing items
+            place = next((index for index, item in enumerate(tree) if _is_mark(item)), len(tree))
+            return [*tree[:place], f"{MARK} {text}", *tree[place + 1 :]]
         return f"{tree} {MARK} {text}" if isinstance(tree, str) and not isinstance(tree, Number) else tree
 
     def _info(self, cuts: Cuts) -> TruncationInfo:
@@ -117,8 +122,3 @@ class JsonProcessor:
 
 def _is_mark(item: Tree) -> bool:
     return isinstance(item, str) and item.startswith(MARK) and item.endswith("items not shown")
-
-
-def _with_item(tree: list[Tree], text: str) -> Tree:
-    place = next((index for index, item in enumerate(tree) if _is_mark(item)), len(tree))
-    return [*tree[:place], text, *tree[place + 1 :]]

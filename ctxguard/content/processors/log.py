@@ -1,4 +1,8 @@
-"""Show a log or a program's output: every error with its trace, the last lines, the first lines, repeats collapsed."""
+"""Shorten a log or a program's output: errors with their traces first, then the last and the first lines.
+
+Lines that differ only in numbers are repeats, which are shown last. Between the chosen lines, a sign in brackets says
+how many are missing.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from ctxguard.content.processors.error_lines import LineSpan, find_errors, line_template
-from ctxguard.content.processors.text import shorten, shorten_lines
+from ctxguard.content.processors.text import shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
 _TRACE = re.compile(
@@ -15,11 +19,11 @@ _TRACE = re.compile(
 )
 _MAX_TRACE = 60  # lines of a trace that are shown with its error
 _GAP = 18
-"""Characters of a sign that counts the lines of a gap."""
+"""Usual length of a sign that says how many lines are missing, in characters."""
 
 
 class LogProcessor:
-    """Show a log; of the limits, `lines` and `line_length` count."""
+    """Shows a log. Of the `Limits`, it applies `lines` and `line_length`."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source, self._limits, self._text = source, limits, source.text
@@ -27,21 +31,23 @@ class LogProcessor:
         self._total = self._found.lines if source.gap is None else source.line_count()
 
     def view(self, available: int) -> View:
-        """Return the chosen lines in their order, with what is missing between them counted."""
+        """Return the most informative lines in order, with signs that say how many are missing between them."""
         text, limits = self._text, self._limits
         fits = self._source.gap is None and len(text) <= available
         if fits and (limits.lines is None or self._total <= limits.lines):
-            shown = self._with_short_lines(text, limits.line_length)
+            length = limits.line_length
+            shown = text if length is None else "\n".join(self._short(line, length) for line in text.split("\n"))
             return View(shown, cut=shown != text, info=self._info(self._total))
         marker = self._marker(self._total)
-        chosen = self._chosen(max(0, available - len(marker) - 1))
-        return self._written(sorted(chosen), _length(available, limits))
+        chosen = self._choose(max(0, available - len(marker) - 1))
+        return self._join(chosen, _length(available, limits))
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the marker, then only the handle or the total."""
+        """Return the marker, then only the handle or the number of lines, then `…`."""
         return self._marker(0), f"[{self._source.handle or f'{self._total} lines'}]", "…"
 
-    def _chosen(self, available: int) -> set[LineSpan]:
+    def _choose(self, available: int) -> list[LineSpan]:
+        """Return the lines to show, in order. What is picked first is shown for certain; the rest if it fits."""
         picker = _Picker(available, self._limits)
         firsts, repeats = self._found.firsts, self._found.repeats
         errors = [hit.span for hit in firsts if hit.rank == 4]
@@ -55,10 +61,10 @@ class LogProcessor:
         picker.take(hit.span for hit in repeats if hit.rank == 4)
         picker.take(self._ends(available))
         picker.fill()
-        return picker.spans
+        return picker.spans()
 
     def _ends(self, available: int) -> Iterator[LineSpan]:
-        """Yield the lines from the end and from the start in turn, two of the end for one of the start."""
+        """Yield lines from both ends of the log in turn, two from the end and one from the start."""
         tail = _backward(self._text, self._source.tail_start, self._found.lines)
         head = _forward(self._text, self._source.head_end)
         while available > 0:
@@ -70,7 +76,7 @@ class LogProcessor:
                 yield span
 
     def _trace(self, error: LineSpan) -> Iterator[LineSpan]:
-        """Yield the lines after an error that belong to it, and its last line, which names the exception."""
+        """Yield the lines of the trace that follows an error, including the last one, which names the exception."""
         start, inside = error.end + 1, False
         for number in range(error.number + 1, error.number + 1 + _MAX_TRACE):
             if start >= len(self._text):
@@ -83,7 +89,7 @@ class LogProcessor:
                 return
             inside, start = True, end + 1
 
-    def _written(self, spans: list[LineSpan], length: int) -> View:
+    def _join(self, spans: list[LineSpan], length: int) -> View:
         lines: list[str] = []
         before = LineSpan(-1, -1, -1)
         for span in spans:
@@ -108,7 +114,7 @@ class LogProcessor:
         return self._sign(f"… {missing} line{'s' if missing != 1 else ''}{alike}")
 
     def _is_repeated(self, before: LineSpan, after: LineSpan) -> bool:
-        """Return whether all missing lines are like the line before them."""
+        """Return whether all missing lines differ only in numbers from the line before them."""
         if before.end < 0 or after.start - before.end > 20_000:
             return False
         template = line_template(self._text[before.start : before.end])
@@ -118,9 +124,6 @@ class LogProcessor:
     def _marker(self, shown: int) -> str:
         about = "" if self._source.exact else "about "
         return self._sign(self._source.note(f"{shown} of {about}{self._total} lines shown"))
-
-    def _with_short_lines(self, text: str, length: int | None) -> str:
-        return shorten_lines(text, length)
 
     def _short(self, line: str, length: int) -> str:
         return shorten(line, length)
@@ -133,44 +136,40 @@ class LogProcessor:
 
 
 class _Picker:
-    """Take spans while they and the signs for the gaps between them fit."""
+    """Picks lines while they fit, together with the signs for the gaps between them."""
 
     def __init__(self, available: int, limits: Limits) -> None:
-        self.spans: set[LineSpan] = set()
-        self._room = available
+        self._taken: dict[int, LineSpan] = {}
+        self._available = available
         self._length = _length(available, limits)
-        self._lines = None if limits.lines is None else limits.lines - 2
-        self._numbers: set[int] = set()
+        self._lines = 1 << 40 if limits.lines is None else limits.lines - 2
+
+    def spans(self) -> list[LineSpan]:
+        return sorted(self._taken.values())
 
     def cost(self, span: LineSpan) -> int:
         return min(span.end - span.start, self._length) + 1
 
     def take(self, spans: Iterable[LineSpan]) -> None:
         for span in spans:
-            if self._room <= 0:
+            if self._available <= 0:
                 return
-            if span.number in self._numbers:
+            if span.number in self._taken:
                 continue
-            joined = (span.number - 1 in self._numbers) + (span.number + 1 in self._numbers)
+            joined = (span.number - 1 in self._taken) + (span.number + 1 in self._taken)
             cost = self.cost(span) + _GAP * (1 - joined)
             lines = 2 - joined
-            if cost > self._room or (self._lines is not None and lines > self._lines):
-                continue
-            self._add(span, cost, lines)
+            if cost <= self._available and lines <= self._lines:
+                self._taken[span.number] = span
+                self._available -= cost
+                self._lines -= lines
 
     def fill(self) -> None:
-        """Take the lines of gaps that cost no more than the sign that counts them."""
-        spans = sorted(self.spans)
-        for before, after in pairwise(spans):
-            if after.number == before.number + 2 and after.start - before.end < 2 * _GAP:
-                self._add(LineSpan(before.end + 1, after.start - 1, before.number + 1), 0, 0)
-
-    def _add(self, span: LineSpan, cost: int, lines: int) -> None:
-        self.spans.add(span)
-        self._numbers.add(span.number)
-        self._room -= cost
-        if self._lines is not None:
-            self._lines -= lines
+        """Take every single line that is no longer than the sign that would stand in its place."""
+        for before, after in pairwise(self.spans()):
+            number = before.number + 1
+            if after.number == number + 1 and after.start - before.end < 2 * _GAP:
+                self._taken[number] = LineSpan(before.end + 1, after.start - 1, number)
 
 
 def _length(available: int, limits: Limits) -> int:

@@ -1,4 +1,4 @@
-"""Show a browser snapshot: a tree of elements as Playwright and browser agents print it, interactive elements first."""
+"""Shorten a browser snapshot, a tree of elements as Playwright and browser agents print it; links and buttons stay."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from ctxguard.content.processors.text import resorts, shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
-_SAMPLE = 200_000  # characters of a snapshot that are read
-_LINE = 1_000  # characters of a line that are drawn
-_NARROW = 48  # characters of a shortened line
+_SAMPLE = 200_000  # characters of a snapshot that are read, half from each end
+_LINE = 1_000  # longer lines, in characters, are shortened
+_NARROW = 48  # characters of a line where many elements must fit
 _ROLES = (
     "link|button|textbox|searchbox|combobox|checkbox|radio|switch|slider|spinbutton|option|menuitem|menuitemcheckbox"
     "|menuitemradio|tab|treeitem|listbox|input|select|textarea|a"
@@ -37,9 +37,9 @@ class _Line:
 
 
 class SnapshotProcessor:
-    """Show a snapshot as deep as fits; if no depth fits, only interactive elements; then only the first of them.
+    """Shows a snapshot down to the deepest level that fits. If none fits, it shows interactive elements only.
 
-    Of the limits, `depth`, `lines` and `line_length` count.
+    Of the `Limits`, it applies `depth`.
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
@@ -47,10 +47,11 @@ class SnapshotProcessor:
         self._source, self._limits = source.sampled(_SAMPLE), limits
         self._lines = _read(self._source.text)
         self._acting = sum(line.acts for line in self._lines)
+        self._deepest = max((line.level for line in self._lines), default=0)
         self._drawn: dict[int, list[str]] = {}
 
     def view(self, available: int) -> View:
-        """Return the deepest view that fits."""
+        """Return the view with the most levels that fits."""
         text = self._whole.text
         if len(text) <= available and self._limits.depth is None and self._whole.gap is None:
             return View(text, cut=False, info=self._info(len(self._lines)))
@@ -58,28 +59,25 @@ class SnapshotProcessor:
         for depth in self._depths():
             drawn = self._down_to(depth)
             if sum(map(len, drawn)) + len(drawn) <= free:
-                return self._view(drawn, whole=depth >= self._deepest())
+                return self._view(drawn, whole=depth >= self._deepest)
         return self._only_acting(max(0, free))
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the marker, then only the handle or the total."""
+        """Return the marker, then only the handle or the number of interactive elements, then `…`."""
         return resorts(self._source, f"{self._acting} interactive elements")
 
-    def _deepest(self) -> int:
-        return max((line.level for line in self._lines), default=0)
-
     def _depths(self) -> Iterable[int]:
-        deepest = self._deepest()
-        limit = deepest if self._limits.depth is None else min(deepest, self._limits.depth)
+        """Return the levels to try, the deepest one first."""
+        limit = self._deepest if self._limits.depth is None else min(self._deepest, self._limits.depth)
         return sorted({limit, *(depth for depth in (12, 9, 7, 5, 4, 3, 2, 1, 0) if depth < limit)}, reverse=True)
 
     def _down_to(self, depth: int) -> list[str]:
-        if depth not in self._drawn:  # a fitting view is looked for in several sizes
-            self._drawn[depth] = _drawn(self._lines, depth, _LINE)
+        if depth not in self._drawn:  # `view` is called several times until its tokens fit
+            self._drawn[depth] = _draw(self._lines, depth, _LINE)
         return self._drawn[depth]
 
     def _only_acting(self, available: int) -> View:
-        """Show interactive elements alone; their names are shortened before any element is omitted."""
+        """Show only interactive elements and landmarks, or only interactive ones; long lines are shortened first."""
         acting = [line for line in self._lines if line.acts or line.marks]
         only = [line for line in acting if line.acts] or acting
         for lines, length in ((acting, 200), (only, 200), (only, 80), (only, _NARROW)):
@@ -111,21 +109,21 @@ class SnapshotProcessor:
 
 
 def compress_snapshot(text: str, *, max_depth: int, preserve_interactive: bool = True) -> str:
-    """Return a snapshot of at most `max_depth` levels, the outermost counting as the first.
+    """Return a snapshot with at most `max_depth` levels; the outermost elements are level 1.
 
-    Interactive elements stay with their refs at any depth, unless `preserve_interactive` is False.
+    Interactive elements stay with their refs at any level, unless `preserve_interactive` is False.
     """
     lines = _read(text)
     if not preserve_interactive:
         lines = [_Line(line.text, line.level, acts=False, marks=False) for line in lines]
-    drawn = _drawn(lines, max_depth - 1, _LINE)
+    drawn = _draw(lines, max_depth - 1, _LINE)
     if drawn == [line.text for line in lines]:
         return text
     return "\n".join(drawn) + ("\n" if text.endswith("\n") else "")
 
 
 def _read(text: str) -> list[_Line]:
-    """Read the lines with their level: the rank of their indentation among those above them."""
+    """Return the lines with their levels, which are counted from 0 and follow from the indentation."""
     lines, indents = [], [0]
     for raw in text.splitlines():
         if not raw.strip():
@@ -140,8 +138,8 @@ def _read(text: str) -> list[_Line]:
     return lines
 
 
-def _drawn(lines: list[_Line], depth: int, length: int) -> list[str]:
-    """Draw lines down to a depth, and interactive elements below it; omissions in one place are counted there."""
+def _draw(lines: list[_Line], depth: int, length: int) -> list[str]:
+    """Return the lines down to a level and the interactive elements below; signs say how many elements are missing."""
     out: list[str] = []
     hidden, indent = 0, ""
     for line in lines:
@@ -170,7 +168,7 @@ _REF = re.compile(r"\[ref=[\w-]+\]")
 
 
 def _short(text: str, length: int) -> str:
-    """Shorten a line but keep its ref, by which an action names the element."""
+    """Shorten a line but keep its ref, with which an action names the element."""
     if len(text) <= length:
         return text
     ref = _REF.search(text)

@@ -1,4 +1,7 @@
-"""Show a table: header always, head and tail rows, wide cells and columns cut; the result parses like the whole."""
+"""Shorten a table to its header and rows from both ends; wide cells are shortened and columns left out if necessary.
+
+The view has the same separator as the table, and all its rows have the same number of cells.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,15 @@ from itertools import islice
 from ctxguard.content.processors.text import shorten
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
-_WHOLE = 600_000  # characters up to which a table is read as a whole
-_WINDOW = 131_072  # characters that are read at either end of a larger one
+_WHOLE = 600_000  # longer tables, in characters, are read only in part
+_WINDOW = 131_072  # characters that are read from each end of a longer table
 _DELIMITERS = ",\t;|"
-_CELLS = (500, 200, 80, 40, 20, 10)
+_CELLS = (500, 200, 80, 40, 20, 10)  # lengths of cells that are tried, in characters
 
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """One record: its text without the line's end, and its cells."""
+    """One record of a table: its text as written, without the line break, and its cells."""
 
     raw: str
     cells: list[str]
@@ -27,7 +30,7 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """How a view is drawn: columns shown, characters of a cell (None: all)."""
+    """The number of columns in a view, and the maximum length of its cells in characters (None means no limit)."""
 
     columns: int
     cell: int | None
@@ -38,14 +41,14 @@ class Table:
     """The records of a table.
 
     Attributes:
-        header: its first record.
-        head: the records after it, from the start.
-        tail: records from the end, if the middle was not read; else empty.
-        total: number of records, without the header.
-        delimiter: between cells.
-        end: between records.
+        header: The first record.
+        head: The records after the header; only those from the start if the middle was not read.
+        tail: The records from the end if the middle was not read; else empty.
+        total: Number of records without the header.
+        delimiter: The character that separates cells.
+        end: The line break that separates records.
         exact: False if `total` is an estimate.
-        first: number of the first record after the header, if these are some rows of a larger table; else None.
+        first: If these are rows from a larger table, the number of the first one in that table; else None.
     """
 
     header: TableRecord
@@ -59,10 +62,10 @@ class Table:
 
 
 class TableProcessor:
-    """Show a table; of the limits, `columns`, `cell`, `rows_head` and `rows_tail` count.
+    """Shows a table. Of the `Limits`, it applies `columns`, `cell`, `rows_head`, and `rows_tail`.
 
-    If rows are missing, the marker is a row of its own, as wide as the table, that starts with `#`. A view that omits
-    nothing is `text`, the table as it was written.
+    The marker is a row that starts with `#` and has as many cells as the others. A view from which nothing is missing
+    is `text`, the table as it was written.
     """
 
     def __init__(self, table: Table, limits: Limits, *, text: str, handle: str | None = None) -> None:
@@ -72,7 +75,7 @@ class TableProcessor:
         self._columns = max(len(self._header.cells), *(len(row.cells) for row in self._rows[:50]), 1)
 
     def view(self, available: int) -> View:
-        """Return the header and as many rows as fit, two from the head for one from the tail."""
+        """Return the header and as many rows as fit, two from the head for each one from the tail."""
         everything = _Frame(self._columns, None)
         if self._is_allowed() and len(self._text) <= available:
             return View(self._text, cut=False, info=self._info(self._total, everything, 0))
@@ -82,7 +85,7 @@ class TableProcessor:
         head, tail = self._fill(free, frame)
         shown = len(head) + len(tail)
         missing = shown < self._total
-        cells = self._shortened([*head, *tail], frame)
+        cells = self._count_shortened([*head, *tail], frame)
         if not missing and not cells and self._head_line(frame) == self._header.raw:
             return View(self._text, cut=False, info=self._info(shown, frame, 0))
         lines = [self._head_line(frame), *(self._line(row, frame) for row in head)]
@@ -91,7 +94,7 @@ class TableProcessor:
         return View(self._end.join(lines) + self._end, cut=True, info=self._info(shown, frame, cells))
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the first column's name with the total, then only the handle or the total."""
+        """Return the first column's name with a marker, then shorter markers."""
         name = shorten(self._header.cells[0] if self._header.cells else "", 20)
         first = write_row([name], self._delimiter)
         rows = f"# 0 of {self._total} rows"
@@ -100,7 +103,7 @@ class TableProcessor:
         return f"{first}\n{long}\n", f"{first}\n# {handle or f'{self._total} rows'}\n", rows, "#"
 
     def _frame(self, available: int) -> _Frame:
-        """Narrow the cells, then the columns, until the header and two rows fit; names of columns stay whole."""
+        """Shorten the cells, then leave out columns, until the header and two rows fit. Column names stay whole."""
         limit = self._limits.columns
         frame = _Frame(self._columns if limit is None else min(self._columns, limit), self._limits.cell)
         sample = [*self._rows[:1], *(self._table.tail or self._rows)[-1:]]
@@ -136,22 +139,22 @@ class TableProcessor:
         return head, tail[::-1]
 
     def _is_allowed(self) -> bool:
-        """Return whether the table was read whole and is within the limits."""
+        """Return whether the table was read in full and is within the limits."""
         limits = self._limits
         if self._total > len(self._rows) or self._columns > (limits.columns or self._columns):
             return False
         if limits.rows_head is not None and self._total > limits.rows_head + (limits.rows_tail or 0):
             return False
-        return not self._shortened([self._header, *self._rows], _Frame(self._columns, limits.cell))
+        return not self._count_shortened([self._header, *self._rows], _Frame(self._columns, limits.cell))
 
     def _line(self, row: TableRecord, frame: _Frame) -> str:
-        if frame.columns >= len(row.cells) and not self._shortened([row], frame):
+        if frame.columns >= len(row.cells) and not self._count_shortened([row], frame):
             return row.raw
         cells = row.cells[: frame.columns]
         return write_row([c if frame.cell is None else shorten(c, frame.cell) for c in cells], self._delimiter)
 
-    def _shortened(self, rows: Sequence[TableRecord], frame: _Frame) -> int:
-        """Count the cells that a frame shortens."""
+    def _count_shortened(self, rows: Sequence[TableRecord], frame: _Frame) -> int:
+        """Return how many cells of the rows a frame shortens."""
         if frame.cell is None:
             return 0
         return sum(len(cell) > frame.cell for row in rows for cell in row.cells[: frame.columns])
@@ -188,7 +191,11 @@ def _rows(first: int, count: int) -> str:
 
 
 def read_table(source: Source, limits: Limits) -> TableProcessor:
-    """Read a CSV or TSV text; if it exceeds 600,000 characters, only its first and last 131,072."""
+    """Return the processor for a CSV or TSV text; if that is longer than 600,000 characters, only its ends are read.
+
+    Raises:
+        ValueError: If the text cannot be read as a table.
+    """
     plain = _with_line_feeds(source)
     delimiter = find_delimiter(plain.text[:65_536])
     try:
@@ -205,21 +212,21 @@ def read_table(source: Source, limits: Limits) -> TableProcessor:
 
 
 def _read(source: Source, delimiter: str) -> tuple[list[TableRecord], list[TableRecord]]:
-    """Read all rows, or the first and the last of a large text."""
+    """Return all records of a table and an empty list, or the first and the last records of a long table."""
     text = source.text
     if source.gap is None and len(text) <= _WHOLE:
         return [*_records(text, delimiter)], []
     end = text.rfind("\n", 0, min(_WINDOW, source.head_end))
     if end < 0:
-        raise ValueError("the first row is longer than what is read of a large table")
+        raise ValueError("the first row is longer than the part of a large table that is read")
     head = [*_records(text[: end + 1], delimiter)]
     head = head[:-1] if len(head) > 1 else head
     start = max(len(text) - _WINDOW, source.tail_start, end + 1)
-    return head, _aligned(text[start:], delimiter, len(head[0].cells)) if head else []
+    return head, _read_aligned(text[start:], delimiter, len(head[0].cells)) if head else []
 
 
 def _count(source: Source, head: Sequence[TableRecord]) -> int:
-    """Count the rows: line breaks outside quotes; if not everything was read, by the length of the first rows."""
+    """Return the number of rows without the header; if the source has a gap, it is estimated from the first rows."""
     if source.gap is not None:
         if source.lines is not None:
             return source.lines - 1
@@ -231,7 +238,10 @@ _OTHERS = bytes(code for code in range(256) if code not in b'"\n')
 
 
 def _line_breaks(text: str) -> int:
-    """Count line breaks outside quotes: all other characters are removed from the text, then pairs of quotes."""
+    """Return the number of line breaks outside quotes.
+
+    To be fast, it removes all characters but quotes and line breaks first, then doubled quotes.
+    """
     if '"' not in text:
         return text.count("\n")
     signs = text.encode("utf-8", "replace").translate(None, _OTHERS).replace(b'""', b"")
@@ -239,7 +249,7 @@ def _line_breaks(text: str) -> int:
 
 
 def find_delimiter(text: str) -> str:
-    """Return the separator under which the first rows have the same number of cells, the most of them."""
+    """Return the separator that splits most of the first rows into the same number of cells, and into more cells."""
     best, score = ",", 0.0
     lines = text.splitlines(keepends=True)[:60]
     for delimiter in _DELIMITERS:
@@ -255,7 +265,7 @@ def find_delimiter(text: str) -> str:
 
 
 def _records(text: str, delimiter: str) -> Iterator[TableRecord]:
-    """Read the records of a text, each with the very characters it is written in; empty lines are left out."""
+    """Yield the records of a table with their original text; empty lines are left out."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -268,8 +278,11 @@ def _records(text: str, delimiter: str) -> Iterator[TableRecord]:
             yield TableRecord(raw, cells)
 
 
-def _aligned(text: str, delimiter: str, columns: int) -> list[TableRecord]:
-    """Read the records of a text that may start inside one, from the first line that gives the right width."""
+def _read_aligned(text: str, delimiter: str, columns: int) -> list[TableRecord]:
+    """Return the records of a text that may start inside a record.
+
+    They start with the first of 40 lines after which the records have the right number of columns.
+    """
     at = text.find("\n")
     for _ in range(40):
         if at < 0:
@@ -285,14 +298,14 @@ def _aligned(text: str, delimiter: str, columns: int) -> list[TableRecord]:
 
 
 def _with_line_feeds(source: Source) -> Source:
-    """Turn the line ends of old Macs, which `csv` does not read, into line feeds."""
+    """Replace the line breaks of old Macs, which are carriage returns alone, because `csv` does not read them."""
     text = source.text
     is_old = "\r" in text[:_WINDOW] and "\n" not in text[:_WINDOW]
     return replace(source, text=text.replace("\r", "\n")) if is_old else source
 
 
 def write_row(cells: Sequence[str], delimiter: str = ",") -> str:
-    """Write one record without its line's end."""
+    """Return one record as CSV, without a line break at its end."""
     out = io.StringIO()
     # A writer quotes only the line breaks that its own line end has.
     csv.writer(out, delimiter=delimiter, lineterminator="\r\n").writerow(cells)

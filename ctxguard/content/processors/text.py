@@ -1,20 +1,20 @@
-"""Show plain text: head and tail, cut at line breaks if possible, long lines shortened."""
+"""Shorten plain text to its head and tail, split at line breaks where possible, with long lines shortened."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 
-from ctxguard.content.views import Limits, Source, TruncationInfo, View
+from ctxguard.content.views import Limits, Source, TruncationInfo, View, count_lines
 
 _HEAD_SHARE = 0.5  # half of a view is the head, half the tail
 _MIN_LINE = 24  # characters below which a shortened line is not informative
 _COUNTED = 60
-"""Available characters from which a shortened text also states its original length."""
+"""Minimum number of available characters at which a shortened string also states its original length."""
 
 
 def shorten(text: str, available: int) -> str:
-    """Return the text within `available` characters: `start…`, or `start… [1234 characters]` from 60 on."""
+    """Shorten a string to `available` characters: to `start…`, or to `start… [1234 characters]` if 60 are available."""
     if len(text) <= available:
         return text
     sign = f"… [{len(text)} characters]"
@@ -24,23 +24,23 @@ def shorten(text: str, available: int) -> str:
 
 
 def shorten_lines(text: str, length: int | None) -> str:
-    """Shorten every line above `length` characters."""
+    """Shorten every line of more than `length` characters; None means no limit."""
     if length is None or len(text) <= length:
         return text
     return re.sub(rf"[^\n]{{{length + 1},}}", lambda match: shorten(match[0], length), text)
 
 
 class TextProcessor:
-    """Show the head and the tail of a text; of the limits, those of lines count."""
+    """Shows the head and the tail of a text. It applies those of the `Limits` that concern lines."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source = _with_short_lines(source, limits.line_length)
-        self._shortened = self._source.text is not source.text
+        self._shortened = self._source.text != source.text
         self._lines, self._first, self._last = _lines_shown(limits)
         self._total = source.line_count()
 
     def view(self, available: int) -> View:
-        """Return head and tail with a marker between."""
+        """Return the head and the tail with the marker between them, or the text if it fits."""
         text = self._source.text
         whole = self._source.gap is None and len(text) <= available
         if whole and (self._lines is None or self._total <= self._lines):
@@ -49,10 +49,10 @@ class TextProcessor:
         free = max(0, available - spare)
         head = self._head(int(free * _HEAD_SHARE))
         tail = self._tail(min(free - len(head), len(text) - len(head)))
-        return self._joined(head, tail)
+        return self._join(head, tail)
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the marker with the handle, then without."""
+        """Return the marker, then only the handle or the number of lines, then `…`."""
         return resorts(self._source, f"{self._total} lines")
 
     def _head(self, available: int) -> str:
@@ -71,8 +71,8 @@ class TextProcessor:
         at_line = len(tail) < len(text) and text[-len(tail) - 1] == "\n"
         return tail[start:] if not at_line and 0 < start < len(tail) // 2 else tail
 
-    def _joined(self, head: str, tail: str) -> View:
-        first, last = _lines_of(head), _lines_of(tail)
+    def _join(self, head: str, tail: str) -> View:
+        first, last = count_lines(head), count_lines(tail)
         text = self._source.text
         clean = (not head or head.endswith("\n")) and (
             len(tail) == len(text) or text[len(text) - len(tail) - 1] == "\n"
@@ -93,7 +93,7 @@ class TextProcessor:
 
 
 def _lines_shown(limits: Limits) -> tuple[int | None, int | None, int | None]:
-    """Return the lines of a view, the marker's included, and how many of them are of the start and of the end."""
+    """Return the maximum number of lines in a view with its marker, from the start, and from the end."""
     lines, first, last = limits.lines, limits.lines_head, limits.lines_tail
     if lines is None:
         return None, first, last
@@ -106,18 +106,17 @@ def _with_short_lines(source: Source, length: int | None) -> Source:
     if length is None:
         return source
     length = max(length, _MIN_LINE)
-    if source.gap is None:
-        text = shorten_lines(source.text, length)
-        return (
-            source if text == source.text else replace(source, text=text, size=source.total, lines=source.line_count())
-        )
-    head = shorten_lines(source.text[: source.gap], length)
-    tail = shorten_lines(source.text[source.gap :], length)
-    return replace(source, text=head + tail, gap=len(head), lines=source.lines or source.line_count())
+    head = shorten_lines(source.text[: source.head_end], length)
+    tail = shorten_lines(source.text[source.head_end :], length)
+    gap = None if source.gap is None else len(head)
+    return replace(source, text=head + tail, gap=gap, size=source.total, lines=source.line_count())
 
 
 def resorts(source: Source, total: str) -> tuple[str, ...]:
-    """Return fallbacks for a source of which nothing fits: the marker, then only the handle or the total."""
+    """Return the fallbacks of a processor: a marker in brackets, then only the handle or the total, then `…`.
+
+    `total` says how much there is, such as `12 lines`.
+    """
     return (f"[{source.note('0 of ' + total)}]", f"[{source.handle or total}]", "…")
 
 
@@ -128,10 +127,6 @@ def _ranges(first: int, last: int, total: int, *, exact: bool) -> str:
     head = f"1-{first}" if first else ""
     tail = (f"{total - last + 1}-{total}" if exact else f"the last {last}") if last else ""
     return f"lines {' and '.join(part for part in (head, tail) if part)} of {about}{total} shown"
-
-
-def _lines_of(text: str) -> int:
-    return text.count("\n") + (text != "" and not text.endswith("\n"))
 
 
 def _first_lines(text: str, lines: int) -> str:

@@ -1,6 +1,6 @@
-"""Show a tree of objects, arrays and values in a number of characters: the recursion that JSON, YAML and XML share.
+"""Shrink a tree of objects, arrays, and values to a number of characters, for JSON, YAML, and in part XML.
 
-Each value gets an equal share of the characters; a small value leaves what it does not need to the others. Objects keep
+Each value gets an equal share of the characters; what a small value does not need is left to the others. Objects keep
 their first keys, arrays their head and tail, strings their start and end.
 """
 
@@ -11,19 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ctxguard.content.processors.text import shorten
+
 if TYPE_CHECKING:
     from ctxguard.content.views import Limits
 
 MARK = "…"
-"""Key of the entry that states what an object does not show; doubled until the object has no such key."""
-_MAX_DEPTH = 64  # levels that are drawn: each takes a few frames of Python's stack
-_COLLECTION = 24  # keys from which on an object is a collection rather than a record
-_MARKER_ROOM = 30  # characters for the note on omitted entries
-_COUNTED = 60  # characters from which on a shortened string states its length
+"""The key, or the start of the item, that says how much of an object or array is missing. See `mark_key`."""
+_MAX_DEPTH = 64  # levels that are shown: each takes a few frames of Python's stack
+_COLLECTION = 24  # objects with more keys than this may be collections rather than records
+_MARKER_SIZE = 30  # characters that are reserved for the note on missing entries
+_ENDS = 160  # characters of a long string at which its end is shown, too
 
 
 class Number(str):
-    """A number with its original spelling, so that showing it changes nothing."""
+    """A number as it was spelled in the text, so that it can be written again without a change."""
 
     __slots__ = ()
 
@@ -33,7 +35,14 @@ Tree = dict[str, "Tree"] | list["Tree"] | str | float | bool | None
 
 @dataclass(slots=True)
 class Cuts:
-    """The omissions made while shrinking."""
+    """What was left out while a tree was shrunk.
+
+    Attributes:
+        values: Number of shortened strings and numbers.
+        nodes: Number of items and keys that were left out.
+        top_shown: Number of items or keys shown from the outermost array or object.
+        top_total: Number of items or keys in the outermost array or object.
+    """
 
     values: int = 0
     nodes: int = 0
@@ -47,7 +56,7 @@ class Cuts:
 
 
 class Sizes:
-    """Measure trees, and cache the sizes: containers by identity, which must stay alive meanwhile."""
+    """Measures trees and caches the sizes of objects and arrays by identity, so these must stay alive meanwhile."""
 
     __slots__ = ("_measured",)
 
@@ -55,14 +64,14 @@ class Sizes:
         self._measured: dict[int, tuple[int, bool]] = {}
 
     def of(self, node: Tree, cap: int) -> int:
-        """Return the characters of a tree written compactly, or a number above `cap` if it is known to be more."""
-        known = self._known(node, cap)
+        """Return the approximate length of a tree as compact JSON, or some number above `cap` if it exceeds `cap`."""
+        known = self._cached(node, cap)
         if known is not None:
             return known
         size, stack = 0, [node]
         while stack and size <= cap:
             part = stack.pop()
-            known = self._known(part, cap - size)
+            known = self._cached(part, cap - size)
             if known is not None:
                 size += known
             elif isinstance(part, dict):
@@ -80,7 +89,7 @@ class Sizes:
             self._measured[id(node)] = size, size <= cap
         return size
 
-    def _known(self, node: Tree, cap: int) -> int | None:
+    def _cached(self, node: Tree, cap: int) -> int | None:
         size, is_exact = self._measured.get(id(node), (0, False))
         return size if is_exact or size > cap else None
 
@@ -101,17 +110,17 @@ def _scalar_size(node: Tree) -> int:
 
 
 def render(node: Tree) -> str:
-    """Write a tree as compact JSON; numbers as they were spelled, any text valid UTF-8."""
+    """Return a tree as compact JSON, with numbers as they were spelled and lone surrogates escaped."""
     if isinstance(node, Number):
         return str(node)
     if isinstance(node, dict):
-        return "{" + ",".join(f"{_quoted(key)}:{render(value)}" for key, value in node.items()) + "}"
+        return "{" + ",".join(f"{_quote(key)}:{render(value)}" for key, value in node.items()) + "}"
     if isinstance(node, list):
         return "[" + ",".join(map(render, node)) + "]"
-    return _quoted(node) if isinstance(node, str) else json.dumps(node)
+    return _quote(node) if isinstance(node, str) else json.dumps(node)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -122,14 +131,14 @@ def _quoted(text: str) -> str:
 def shrink(
     node: Tree, available: int, limits: Limits, *, sizes: Sizes | None = None, reserve: int = 0
 ) -> tuple[Tree, Cuts]:
-    """Return a copy of a tree of about `available` characters, written compactly, and the omissions.
+    """Return a copy of a tree that has about `available` characters as compact JSON, and what was left out.
 
     Args:
-        node: the tree.
-        available: characters it may take.
-        limits: `depth`, `items`, `keys` and `string` count.
-        sizes: caches sizes, for a tree that is shrunk more than once.
-        reserve: characters to keep free for a note on the outermost level, if something is omitted.
+        node: The tree.
+        available: Number of characters that the copy may have.
+        limits: Further limits; `depth`, those of items, `keys`, and `string` are applied.
+        sizes: Cache of sizes, for a tree that is shrunk more than once.
+        reserve: Number of characters to keep free for a note on the outermost level if the tree does not fit.
     """
     job = _Job(limits, sizes or Sizes())
     if isinstance(node, dict | list):
@@ -165,10 +174,8 @@ def _shrink_string(node: str, available: int, job: _Job) -> str:
     job.cuts.values += 1
     sign = f"… [{len(node)} characters]"
     free = available - len(sign)
-    if available < _COUNTED:
-        return node[: max(0, available - 1)] + "…"
-    if free < 160:
-        return node[:free] + sign
+    if free < _ENDS:
+        return shorten(node, max(1, min(available, len(node) - 1)))
     return node[: free * 2 // 3] + sign + node[len(node) - (free - free * 2 // 3) + 1 :]
 
 
@@ -176,10 +183,10 @@ def _shrink_array(node: list[Tree], available: int, depth: int, job: _Job) -> Tr
     if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
         job.cuts.nodes += len(node)
         return f"{MARK} array of {len(node)} items"
-    head, tail = _chosen(node, available, job)
+    head, tail = _choose_items(node, available, job)
     skipped = len(node) - head - tail
     kept = [*node[:head], *node[len(node) - tail :]]
-    shares = _shares(kept, available - 2 - len(kept) - (_MARKER_ROOM if skipped else 0), job.sizes)
+    shares = _shares(kept, available - 2 - len(kept) - (_MARKER_SIZE if skipped else 0), job.sizes)
     items = [_shrink(item, share, depth + 1, job) for item, share in zip(kept, shares, strict=True)]
     if skipped:
         job.cuts.nodes += skipped
@@ -189,8 +196,8 @@ def _shrink_array(node: list[Tree], available: int, depth: int, job: _Job) -> Tr
     return items
 
 
-def _chosen(node: list[Tree], available: int, job: _Job) -> tuple[int, int]:
-    """Choose how many items to show from the head and from the tail."""
+def _choose_items(node: list[Tree], available: int, job: _Job) -> tuple[int, int]:
+    """Return how many items to show from the head and from the tail."""
     most = most_entries(len(node) - sum(map(_is_mark, node)), job.limits)
     if sum(most) + sum(map(_is_mark, node)) >= len(node) and job.sizes.of(node, available) <= available:
         return len(node), 0
@@ -198,12 +205,15 @@ def _chosen(node: list[Tree], available: int, job: _Job) -> tuple[int, int]:
 
 
 def _is_mark(entry: Tree) -> bool:
-    """Return whether an earlier view wrote an entry; it counts toward no limit, so a view of a view is itself."""
+    """Return whether an entry is the mark of an earlier view.
+
+    No limit counts such an entry, so a view of a view is the same view.
+    """
     return isinstance(entry, str) and entry.startswith(MARK)
 
 
 def most_entries(count: int, limits: Limits) -> tuple[int, int]:
-    """Return how many items of an array of this length may be shown from its head and from its tail."""
+    """Return how many items the limits allow from the head and from the tail of an array with `count` items."""
     head, tail = limits.items_head, limits.items_tail
     if head is not None and tail is not None and head + tail < count:
         return head, tail
@@ -211,24 +221,26 @@ def most_entries(count: int, limits: Limits) -> tuple[int, int]:
 
 
 def split_limit(count: int, limit: int | None) -> tuple[int, int]:
-    """Split a limit on entries between head and tail, two to one."""
+    """Split a limit on the number of entries between head and tail in the ratio of two to one."""
     if limit is None or limit >= count:
         return count, 0
     return limit - limit // 3, limit // 3
 
 
 def head_and_tail(count: int, available: int, most: tuple[int, int], size: Callable[[int], int]) -> tuple[int, int]:
-    """Return how many entries to show from the head and from the tail: two to one, at least three if they fit.
+    """Return how many entries to show from the head and from the tail, in the ratio of two to one.
 
     Args:
-        count: entries there are.
-        available: characters for all of them; one entry is assumed to need at most a third.
-        most: limits for the head and for the tail; if the head may have all, so may the tail.
-        size: returns the characters of an entry by its index.
+        count: Number of entries.
+        available: Number of characters for all entries. An entry is assumed to take a third of them at most, because
+            large entries are shrunk.
+        most: Maximum number of entries from the head and from the tail. If the head may have all of them, so may the
+            tail.
+        size: Function that returns the length of the entry at an index, in characters.
     """
     widest = max(24, available // 3)
     most_head, most_tail = (count, count) if most[0] >= count else most
-    head, tail, left = 0, 0, available - _MARKER_ROOM
+    head, tail, left = 0, 0, available - _MARKER_SIZE
     while head + tail < min(count, most_head + most_tail):
         from_tail = head >= most_head or (tail < most_tail and tail < head // 2)
         left -= min(size(count - 1 - tail if from_tail else head), widest) + 1
@@ -242,10 +254,10 @@ def _shrink_object(node: dict[str, Tree], available: int, depth: int, job: _Job)
     if node and depth >= (_MAX_DEPTH if job.limits.depth is None else job.limits.depth):
         job.cuts.nodes += len(node)
         return f"{MARK} object of {len(node)} keys"
-    keys = _chosen_keys(node, available, job)
+    keys = _choose_keys(node, available, job)
     skipped = len(node) - len(keys)
     values = [node[key] for key in keys]
-    free = available - 2 - sum(len(key) + 4 for key in keys) - (_MARKER_ROOM if skipped else 0)
+    free = available - 2 - sum(len(key) + 4 for key in keys) - (_MARKER_SIZE if skipped else 0)
     pairs = zip(keys, values, _shares(values, free, job.sizes), strict=True)
     shown = {key: _shrink(value, share, depth + 1, job) for key, value, share in pairs}
     if skipped:
@@ -256,8 +268,8 @@ def _shrink_object(node: dict[str, Tree], available: int, depth: int, job: _Job)
     return shown
 
 
-def _chosen_keys(node: dict[str, Tree], available: int, job: _Job) -> list[str]:
-    """Choose the keys to show: as many as possible of a record, head and tail of an object used as a collection."""
+def _choose_keys(node: dict[str, Tree], available: int, job: _Job) -> list[str]:
+    """Return the keys to show: as many as fit from a record, the head and tail of an object that is a collection."""
     keys = list(node)
     marks = sum(map(_is_mark, keys))
     most = split_limit(len(keys) - marks, job.limits.keys)
@@ -281,7 +293,7 @@ def _keys_that_fit(node: dict[str, Tree], keys: list[str], available: int, sizes
     costs = [len(key) + 4 + min(sizes.of(node[key], least), least) for key in keys]
     if sum(costs) <= available and len(keys) == len(node):
         return keys
-    available, shown = available - _MARKER_ROOM, 0
+    available, shown = available - _MARKER_SIZE, 0
     for cost in costs:
         available -= cost
         if available < 0:
@@ -291,7 +303,7 @@ def _keys_that_fit(node: dict[str, Tree], keys: list[str], available: int, sizes
 
 
 def mark_key(node: Mapping[str, object]) -> str:
-    """Return the key under which an object states what it does not show: one that it does not have."""
+    """Return `MARK`, repeated until the object has no such key."""
     key = MARK
     while key in node:
         key += MARK
@@ -304,7 +316,7 @@ def _shares(nodes: Sequence[Tree], available: int, sizes: Sizes) -> list[int]:
 
 
 def share_out(sizes: Sequence[int], available: int) -> list[int]:
-    """Distribute characters: entries below an equal share get all they need, the others divide the rest."""
+    """Distribute characters to entries: those below an equal share get their size, the others divide the rest."""
     shares, left = [0] * len(sizes), max(0, available)
     for place, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
         shares[index] = min(sizes[index], left // (len(sizes) - place))

@@ -1,4 +1,4 @@
-"""Show XML as smaller well-formed XML; comments say what is missing. Entities are never expanded."""
+"""Shorten XML to smaller well-formed XML; comments say what is missing. Entities are never expanded."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from ctxguard.content.processors.text import shorten
 from ctxguard.content.processors.tree import head_and_tail, most_entries, share_out, split_limit
 from ctxguard.content.views import Limits, Source, TruncationInfo, View
 
-_SAMPLE = 131_072  # characters of a document that are read
-_MAX_DEPTH = 500  # nesting of a document; deeper ones are shown as text
-_MAX_DRAWN = 80
-"""Levels that are drawn: each takes a few frames of Python's stack."""
-_COMMENT = 32  # characters of a comment on omitted elements
+_SAMPLE = 131_072  # characters from the start of a document that are read
+_MAX_DEPTH = 500  # levels of a document; a deeper one is shown as text
+_MAX_DRAWN = 80  # levels that are shown: each takes a few frames of Python's stack
+_COMMENT = 32  # characters that are reserved for a comment on missing elements
 
 
 @dataclass(slots=True)
 class _Element:
-    """An element as it is written: its name, its attributes, its children in order, its size in characters."""
+    """An element: its name, its attributes as written, its children in order, and its length in characters."""
 
     name: str
     attributes: list[str]
@@ -28,12 +27,13 @@ class _Element:
 
 
 class XmlProcessor:
-    """Show an XML text without its comments and processing instructions.
+    """Shows an XML text without its comments and processing instructions.
 
-    Of the limits, `depth`, `string`, `items` (children of one name) and `keys` (other children, attributes) count.
+    Of the `Limits`, it applies `depth`, `string`, those of items to children of which some have the same name, and
+    `keys` to other children and to attributes.
 
     Raises:
-        ValueError: the text is not well-formed, declares entities, or is nested deeper than 500.
+        ValueError: If the text is not well-formed, declares entities, or is nested deeper than 500 levels.
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
@@ -57,7 +57,7 @@ class XmlProcessor:
         return View(f"{drawn}\n{marker}", cut=True, info=info)
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the outermost element, empty, with and without the note."""
+        """Return an empty outermost element with the handle or note, the same without it, and `<x/>`."""
         name = self._root.name
         return f"<{name}/><!-- {self._source.handle or self._note()} -->", f"<{name}/>", "<x/>"
 
@@ -80,7 +80,7 @@ class XmlProcessor:
         return f"<{head}>{inner}</{element.name}>"
 
     def _head(self, element: _Element, available: int) -> str:
-        """Return the inside of the start tag, with the attributes if they fit."""
+        """Return the name of an element and, if they fit, its attributes."""
         shown = element.attributes[: self._limits.keys]
         head = " ".join([element.name, *shown])
         if element.size > available and len(head) > max(available // 2, 20):
@@ -113,7 +113,7 @@ class XmlProcessor:
 
 
 def _is_record(children: list[_Element | str]) -> bool:
-    """Return whether no two elements have a name in common: then they are fields, not items."""
+    """Return whether all child elements have different names, so that they are fields rather than items."""
     names = [child.name for child in children if isinstance(child, _Element)]
     return len(set(names)) == len(names)
 
@@ -123,11 +123,10 @@ def _size(child: _Element | str) -> int:
 
 
 class _Builder:
-    """Build elements from expat's events, which need no stack of calls."""
+    """Builds elements from the events of expat, without recursion."""
 
     def __init__(self) -> None:
-        self._stack: list[_Element] = []
-        self._root: _Element | None = None
+        self._stack = [_Element("", [])]  # the document, then the elements that are open
         self._parser = parser = expat.ParserCreate()
         parser.buffer_text = True
         parser.StartElementHandler = self._start
@@ -140,37 +139,34 @@ class _Builder:
             self._parser.Parse(_without_declaration(text), not partial)
         except expat.ExpatError as error:
             raise ValueError(f"not well-formed: {error}") from None
-        while self._stack:
+        while len(self._stack) > 1:
             self._end(self._stack[-1].name)
-        if self._root is None:
-            raise ValueError("holds no element")
-        return self._root
+        root = next((child for child in self._stack[0].children if isinstance(child, _Element)), None)
+        if root is None:
+            raise ValueError("contains no element")
+        return root
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if len(self._stack) >= _MAX_DEPTH:
+        if len(self._stack) > _MAX_DEPTH:
             raise ValueError(f"nested deeper than {_MAX_DEPTH}")
         written = [f"{key}={quoteattr(value)}" for key, value in attributes.items()]
         element = _Element(name, written, size=len(name) + sum(len(each) + 1 for each in written) + 3)
-        if self._stack:
-            self._stack[-1].children.append(element)
+        self._stack[-1].children.append(element)
         self._stack.append(element)
 
     def _end(self, name: str) -> None:
         element = self._stack.pop()
         element.children = [child for child in element.children if not isinstance(child, str) or child.strip()]
         element.size += sum(map(_size, element.children)) + (len(name) + 2 if element.children else 0)
-        if not self._stack:
-            self._root = element
 
     def _text(self, text: str) -> None:
-        if self._stack:
-            self._stack[-1].children.append(text)
+        self._stack[-1].children.append(text)
 
     def _entity(self, *_declaration: object) -> None:
         raise ValueError("declares entities, which are not expanded")
 
 
 def _without_declaration(text: str) -> str:
-    """Drop the XML declaration: its encoding is that of the bytes, which are text by now."""
+    """Remove the XML declaration, since the encoding that it names is that of the bytes, which are already decoded."""
     text = text.lstrip("\ufeff \t\r\n")
     return text[text.find("?>") + 2 :] if text.startswith("<?xml") else text

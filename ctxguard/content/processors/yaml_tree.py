@@ -1,4 +1,4 @@
-"""Show YAML as smaller YAML that loads; the marker is a comment at its end."""
+"""Shorten YAML to smaller YAML that loads; the marker is a comment at its end."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from ctxguard.content.processors.json_tree import JsonProcessor
 from ctxguard.content.processors.tree import Cuts, Number, Tree
 from ctxguard.content.views import NO_LIMITS
 
-_SAMPLE = 65_536  # characters of a text that are parsed: PyYAML is slow
-_MAX_NESTING = 400  # deeper text is refused: each level takes frames of Python's stack
+_SAMPLE = 65_536  # characters of a text that are parsed, because PyYAML is slow
+_MAX_NESTING = 400  # deeper text is refused, because each level takes frames of Python's stack
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _REDACTION = re.compile(r"(?<=[-:] )(\[REDACTED_\w+\])(?=[^\S\n]*$)", re.MULTILINE)
-"""A value that was masked: YAML takes it for a list of one item."""
+"""A masked value, which YAML would read as a list with one item."""
 _RESOLVERS = yaml.SafeLoader.yaml_implicit_resolvers
-"""Patterns of unquoted scalars that are not text (numbers, dates, null), by their first character."""
+"""Patterns of unquoted scalars that are not strings, such as numbers, dates, and null, by their first character."""
 
 
 class YamlProcessor(JsonProcessor):
-    """Show a YAML text without comments, anchors and tags; of the limits, `depth`, `items`, `keys` and `string` count.
+    """Shows a YAML text without comments, anchors, and tags.
+
+    Of the `Limits`, it applies `depth`, those of items, `keys`, and `string`.
 
     Raises:
-        ValueError: the text is not YAML, or neither a mapping nor a list.
+        ValueError: If the text is not YAML, or neither a mapping nor a list.
     """
 
     def _read(self, text: str) -> Tree:
@@ -34,37 +36,44 @@ class YamlProcessor(JsonProcessor):
         self._documents = parse_yaml(text, whole=not self._partial)
         tree: Tree = self._documents[0] if len(self._documents) == 1 else self._documents
         if not isinstance(tree, dict | list):
-            raise ValueError("holds no mapping and no list")  # noqa: TRY004 - the text is at fault, not a type
+            raise ValueError("is neither a mapping nor a list")  # noqa: TRY004 - the text is at fault, not a type
         return tree
 
     def _kind(self) -> str:
         return "documents" if len(self._documents) > 1 else super()._kind()
 
     def _is_whole(self, cuts: Cuts, available: int) -> bool:
-        # Aliases are written out in full, so a text may fit whose tree does not.
+        # Aliases are expanded, so the text may fit although the tree does not.
         if self._limits == NO_LIMITS and not self._partial and len(self._source.text) <= available:
             return True
         return super()._is_whole(cuts, available) and self._sizes.of(self._tree, available) <= available
 
-    def _written(self, tree: Tree, cuts: Cuts) -> str:
-        documents = cast("list[Tree]", tree) if len(self._documents) > 1 else [tree]
-        return _dumped(documents) + f"# {self._note(cuts)}\n"
+    def _write(self, tree: Tree, cuts: Cuts) -> str:
+        several = len(self._documents) > 1
+        documents = cast("list[Tree]", tree) if several else [tree]
+        options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 10_000}
+        text: str = yaml.dump_all(documents, Dumper=_Dumper, explicit_start=several, **options)
+        return f"{text}# {self._note(cuts)}\n"
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the note after an empty container of the same kind, then only that."""
+        """Return an empty mapping or list with the note as a comment, then without it."""
         empty = "[]" if isinstance(self._tree, list) else "{}"
         return f"{empty} # {self._note(Cuts(top_total=len(cast('list[Tree]', self._tree))))}\n", empty
 
 
 def parse_yaml(text: str, *, whole: bool = True) -> list[Tree]:
-    """Parse every document of a YAML text, scalars as they are spelled, aliases shared and never expanded, no tags.
+    """Parse all documents in a YAML text.
+
+    Scalars stay as they are spelled, aliases refer to the same object as their anchor, and tags are ignored. A masked
+    value such as `[REDACTED_EMAIL]` is read as a string.
 
     Args:
-        text: the text; what was masked in it is no list, although YAML reads `[REDACTED_EMAIL]` as one.
-        whole: whether all of it is parsed, or the entries that end within its first 64 K characters.
+        text: The YAML text.
+        whole: Whether the whole text is parsed; if not, only the outermost entries that end within its first 65,536
+            characters are.
 
     Raises:
-        ValueError: it is not YAML, nested deeper than 400, or uses keys that are not scalars.
+        ValueError: If the text is not YAML, is nested deeper than 400 levels, or uses keys that are not scalars.
     """
     text = _REDACTION.sub(r"'\1'", text if whole else _first_entries(text[:_SAMPLE]))
     events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
@@ -75,14 +84,14 @@ def parse_yaml(text: str, *, whole: bool = True) -> list[Tree]:
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())[:160]) from None
     if not documents:
-        raise ValueError("holds no document")
+        raise ValueError("contains no document")
     return documents
 
 
 def _tree(event: yaml.NodeEvent, events: Iterator[Any], anchors: dict[str | None, Tree], within: list[Tree]) -> Tree:
-    """Build the tree that starts with an event: nothing that a document asks for is constructed."""
+    """Build the tree that starts with an event. Unlike a loader, it creates no objects that tags ask for."""
     if isinstance(event, yaml.AliasEvent):
-        return _aliased(event.anchor, anchors, within)
+        return _resolve_alias(event.anchor, anchors, within)
     if isinstance(event, yaml.ScalarEvent):
         anchors[event.anchor] = _scalar(event)
         return anchors[event.anchor]
@@ -108,19 +117,19 @@ def _scalar(event: yaml.ScalarEvent) -> str:
     return Number(event.value) if any(pattern.match(event.value) for _, pattern in known) else event.value
 
 
-def _aliased(anchor: str | None, anchors: dict[str | None, Tree], within: list[Tree]) -> Tree:
+def _resolve_alias(anchor: str | None, anchors: dict[str | None, Tree], within: list[Tree]) -> Tree:
     if anchor not in anchors:
-        raise ValueError(f"names an anchor that it does not have: {anchor}")
+        raise ValueError(f"refers to an anchor that is not defined: {anchor}")
     tree = anchors[anchor]
     if any(tree is container for container in within):
-        raise ValueError("holds an alias of itself")
+        raise ValueError("contains an alias that refers to itself")
     return tree
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Write numbers as they were spelled, and every value in full in its place."""
+    """Writes numbers as they were spelled, and no aliases."""
 
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the parent's signature
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the signature of the base class
         return True
 
     def as_written(self, data: Number) -> yaml.Node:
@@ -131,15 +140,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
 _Dumper.add_representer(Number, _Dumper.as_written)
 
 
-def _dumped(documents: list[Tree]) -> str:
-    several = len(documents) > 1
-    text: str = yaml.dump_all(
-        documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000, explicit_start=several
-    )
-    return text
-
-
 def _first_entries(text: str) -> str:
-    """Cut a text that was cut off back to its last complete outermost entry."""
+    """Remove the last outermost entry of a text that was cut off, since that entry may be incomplete."""
     starts = [match.start() for match in re.finditer(r"^[^\s#]", text, re.MULTILINE)]
     return text[: starts[-1]] if len(starts) > 1 else text[: text.rfind("\n") + 1]

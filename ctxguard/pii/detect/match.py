@@ -107,11 +107,11 @@ class Engine:
         for view in others:
             more = self._found_in(view, candidates)
             if more:
-                spans = joined(first, spans, more)
+                spans = joined(text, first, spans, more)
         if not self._echoes or not (values := [text[one.start : one.end] for one in spans if one.label == PERSON]):
             return spans
         # a name that is introduced at the end of a text is also masked at its beginning
-        return resolve((*spans, *self._named(Names(values), (first, *others))))
+        return resolve((*spans, *self._named(Names(values), (first, *others))), text)
 
     def names(self, text: str) -> Sequence[str]:
         """Return the names that a text introduces, whatever other rules find in it."""
@@ -121,11 +121,11 @@ class Engine:
         for view in views_of(text, self._can_write):
             candidates = (((one,), start, end) for one in self._echoes for start, end in one.everywhere(view.text))
             spans += view.originals(span for _, span in self._judged(view.text, candidates))
-        return [text[span.start : span.end] for span in resolve(spans)]
+        return [text[span.start : span.end] for span in resolve(spans, text)]
 
     def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
         """Return the places of known names in a text, see `Names.find`."""
-        return resolve(self._named(names, views_of(text, self._can_write), until=until))
+        return resolve(self._named(names, views_of(text, self._can_write), until=until), text)
 
     def _named(self, names: Names, views: Iterable[PlainText], *, until: int | None = None) -> Iterator[Span]:
         for view in views:
@@ -319,40 +319,41 @@ def _chosen(view: PlainText, found: Found) -> tuple[Span, ...]:
             found = _apart(view.text, found)
             found.sort(key=itemgetter(0))
             # choose before mapping back: `%2B` is one character, and must not make a finding longer
-            return view.originals(resolve(map(_span, found)))
+            return view.originals(resolve(map(_span, found), view.text))
     return view.originals(map(_span, found))
 
 
-def joined(first: PlainText, spans: Sequence[Span], more: Iterable[Span]) -> tuple[Span, ...]:
+def joined(text: str, first: PlainText, spans: Sequence[Span], more: Iterable[Span]) -> tuple[Span, ...]:
     """Join the findings in two views of a text; one that splits an escape is dropped for one in the decoded view."""
     kept = [
         span
         for span in more
         if not (first.cuts(span) and any(one.start < span.end and span.start < one.end for one in spans))
     ]
-    return resolve((*spans, *kept))
+    return resolve((*spans, *kept), text)
 
 
 def _apart(text: str, found: Found) -> Found:
-    """End a phone number where an overlapping finding begins that ends later: a digit group may belong to either.
+    """End a number where a more certain one begins that ends later: a digit group may belong to either.
 
-    Otherwise only the longer one would be kept, and the rest of the other would stay unmasked.
+    Otherwise the longer one would be kept whole, and the other would be cut.
     """
     ordered = list(found)
     for place, (order, span) in enumerate(ordered):
-        if span.label == _PHONE and (number := _number_before_next(text, ordered, place)):
-            ordered[place] = (order, Span(span.start, span.start + len(number), _PHONE, span.score))
+        if number := _number_before_next(text, ordered, place):
+            ordered[place] = (order, Span(span.start, span.start + len(number), span.label, span.score))
     return ordered
 
 
 def _number_before_next(text: str, ordered: Found, place: int) -> str:
-    """Return a phone number without the finding that begins in it and ends after it; empty if there is none."""
+    """Return a number without the more certain one that begins in it and ends after it; empty if there is none."""
     span = ordered[place][1]
     for number in range(place + 1, len(ordered)):
         other = ordered[number][1]
         if other.start >= span.end:
             break
-        if other.label != _PHONE and other.end > span.end and _is_whole(text[span.start : other.start]):
+        is_surer = other.label != span.label and (span.label == _PHONE or other.score > span.score)
+        if is_surer and other.end > span.end and _is_whole(text[span.start : other.start]):
             return text[span.start : other.start].rstrip(_GAP)
     return ""
 

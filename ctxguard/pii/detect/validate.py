@@ -55,6 +55,7 @@ _FILE_ENDINGS: Final = frozenset(
 _OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
 # Shorter numbers with a leading 0 are part numbers as often as phone numbers; they need a word nearby.
 _NATIONAL_DIGITS: Final = 9
+_MOST_DIGITS: Final = 15  # of a phone number (E.164)
 _NANP_PREFIXES: Final = frozenset({"", "1", "01", "001"})
 # Taproot addresses (version 1) by length and letters alone: python-stdnum knows Bech32 but not Bech32m (BIP 350).
 _TAPROOT: Final = re.compile(r"bc1p[02-9ac-hj-np-z]{58}\Z")
@@ -249,11 +250,18 @@ def nanp_phone(value: str) -> bool:
 
 
 def loose_phone(value: str) -> bool:
-    """Return whether a number after a word like `phone` may be one: 6 to 15 digits, not a date, decimals or a range."""
-    value = re.sub(" ?([/-]) ?", r"\1", value)
+    """Return whether a number after a word like `phone` may be one: 6 to 15 digits, not a date, decimals or a range.
+
+    With more digits it may be several numbers with a slash between them.
+    """
     count = len(_digits(value))
-    is_other = any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE))
-    return 6 <= count <= 15 and not is_other and not _is_range(value)
+    sizes = [count] if count <= _MOST_DIGITS else [len(_digits(number)) for number in value.split("/")]
+    return all(6 <= size <= _MOST_DIGITS for size in sizes) and not _is_no_number(value)
+
+
+def _is_no_number(value: str) -> bool:
+    value = re.sub(" ?([/-]) ?", r"\1", value)
+    return any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE)) or _is_range(value)
 
 
 def _is_range(value: str) -> bool:
@@ -272,20 +280,14 @@ def international_phone(value: str, wanted: str = "valid") -> int:
         wanted: `valid` accepts a number in use, or one in groups of a possible length; `possible` checks the length
             alone.
     """
-    import phonenumbers
-
-    for end in _group_ends(value):
-        written = value[:end].replace("(0)", "")
-        needs_length = wanted == "possible" or not value[1:end].isdigit()
-        if needs_length and _has_possible_length(_digits(written)):
-            return end
-        number = _parsed(written, None)
-        if number is None:
-            continue
-        fits = phonenumbers.is_possible_number if needs_length else phonenumbers.is_valid_number
-        if fits(number):
-            return end
-    return 0
+    ends = _group_ends(value)
+    written = {end: value[:end].replace("(0)", "") for end in ends}
+    possible = [end for end in ends if _has_possible_length(written[end])]
+    likely = [end for end in possible if wanted == "possible" or not value[1:end].isdigit()]
+    if len(possible) == len(likely) < 2:
+        return max(likely, default=0)
+    # what follows a number in use may be the next number
+    return next((end for end in possible if _is_valid_in(written[end], [None])), max(likely, default=0))
 
 
 def dialed_phone(value: str) -> bool:
@@ -293,29 +295,32 @@ def dialed_phone(value: str) -> bool:
     return value[:2] == "00" != value[2:4] and _is_valid_in("+" + value[2:], [None])
 
 
-def _has_possible_length(digits: str) -> bool:
-    """Return whether digits are a country code and a number of a length in its plan, without a 0 between them.
-
-    A quick first check: parsing a number in full with phonenumbers takes ten times as long.
-    """
+def _has_possible_length(written: str) -> bool:
+    """Return whether a number with its country code is of a length in its plan."""
     import phonenumbers
 
+    digits = _digits(written)
+    # a quick first check, without a 0 behind the code: parsing a number in full takes ten times as long
     for size in (1, 2, 3) if digits[:1] != "0" else ():
         code = int(digits[:size] or 0)
         if code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE:
             rest = digits[size:]
             number = phonenumbers.PhoneNumber(country_code=code, national_number=int(rest or 0))
-            return rest[:1] not in ("", "0") and phonenumbers.is_possible_number(number)
-    return False
+            if rest[:1] not in ("", "0") and phonenumbers.is_possible_number(number):
+                return True
+            break
+    parsed = _parsed(written, None)
+    return parsed is not None and phonenumbers.is_possible_number(parsed)
 
 
 def national_phone(value: str, regions: str) -> int:
     """Return how many leading characters are a phone number as written in one of the regions (`GB,DE`), 0 if none."""
     if value.lstrip("(")[:1] != "0" or len(_digits(value)) < _NATIONAL_DIGITS:
         return 0
-    if _OTHER_SHAPE.match(value) is not None or _PAIRS.match(value) is not None or not loose_phone(value):
+    if _OTHER_SHAPE.match(value) is not None or _PAIRS.match(value) is not None or _is_no_number(value):
         return 0
-    return next((end for end in _group_ends(value)[:2] if _is_valid_in(value[:end], regions.split(","))), 0)
+    ends = (end for end in _group_ends(value) if _NATIONAL_DIGITS <= len(_digits(value[:end])) <= _MOST_DIGITS)
+    return next((end for end in ends if _is_valid_in(value[:end], regions.split(","))), 0)
 
 
 def plain_phone(value: str, regions: str) -> bool:
@@ -336,8 +341,12 @@ def _is_valid_in(value: str, regions: Iterable[str | None]) -> bool:
 
 
 def _group_ends(value: str) -> list[int]:
-    """Return the ends of the digit groups, the last first: the last groups may belong to another number."""
-    return [match.end() for match in re.finditer(r"\d+\)?", value)][::-1]
+    """Return the ends of the digit groups, the last first: the last groups may belong to another number.
+
+    More digits than one number has are certainly several, and the first of these ends as soon as it is one.
+    """
+    ends = [match.end() for match in re.finditer(r"\d+\)?", value)]
+    return ends if len(_digits(value)) > _MOST_DIGITS else ends[::-1]
 
 
 def _parsed(value: str, region: str | None) -> PhoneNumber | None:

@@ -77,7 +77,7 @@ class MaskingRules:
         """Return the findings of all detectors together, without the cache."""
         if len(self.detectors) == 1:
             return self.detectors[0].find(text)
-        return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors))
+        return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors), text)
 
     def names(self, text: str) -> Sequence[str]:
         """Return the names that a text introduces."""
@@ -92,7 +92,7 @@ class MaskingRules:
             for detector, batch in zip(self.detectors, batches, strict=True)
         ]
         for text, *found in zip(missing, *answers, strict=True):
-            self._found.put(text, resolve(chain.from_iterable(found)))
+            self._found.put(text, resolve(chain.from_iterable(found), text))
 
     def is_found(self, text: str) -> bool:
         """Return whether a rule set finds something in a text."""

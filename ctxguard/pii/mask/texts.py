@@ -68,7 +68,7 @@ class TextMasking:
         if echoing is None or not len(self.names):
             return spans
         known = echoing.known(text, self.names, until=self.until)
-        return resolve((*spans, *known)) if known else spans
+        return resolve((*spans, *known), text) if known else spans
 
     def masked(self, text: str) -> str:
         """Return the text masked; one that is JSON as a whole stays JSON.

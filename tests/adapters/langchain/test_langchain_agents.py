@@ -374,6 +374,30 @@ class TestGraphs:
         assert all(len(text) < 2_000 for seen in model.seen for text in contents(seen))
         assert (LONG in contents(messages)) is not persist or contents(messages)[-1] == LONG
 
+    @pytest.mark.filterwarnings("ignore:.*(create_react_agent|AgentStatePydantic).*")
+    @pytest.mark.parametrize("make", [str, SystemMessage])
+    def test_a_prompt_that_the_hook_is_given_is_masked_and_counted(self, make):
+        from langgraph.prebuilt import create_react_agent
+
+        model, reports = shopper(steps=4, parallel=2), []
+        prompt = make(f"You are a clerk of {MAIL}. " + "Be brief. " * 100)
+        hook = pre_model_hook(Stabilizer(1_500), prompt=prompt, on_report=reports.append)
+        agent = create_react_agent(model, [search], pre_model_hook=hook)
+        state = agent.invoke({"messages": [HumanMessage("what is there?")]})["messages"]
+        assert all(seen[0].content.startswith("You are a clerk of [REDACTED_EMAIL]. Be brief.") for seen in model.seen)
+        assert [message.type for message in state].count("system") == 0
+        alone = pre_model_hook(Stabilizer(1_500), on_report=reports.append)
+        create_react_agent(shopper(steps=4, parallel=2), [search], pre_model_hook=alone).invoke(
+            {"messages": [HumanMessage("what is there?")]}
+        )
+        assert reports[0].tokens_after > reports[5].tokens_after + 200
+        assert all(report.tokens_after <= 1_500 for report in reports)
+
+    @pytest.mark.parametrize("settings", [{"prompt": "Be brief.", "persist": True}, {"prompt": lambda state: state}])
+    def test_a_prompt_that_the_hook_cannot_send_is_refused(self, settings):
+        with pytest.raises(ConfigError, match="prompt is a text or a SystemMessage"):
+            pre_model_hook(Stabilizer(500), **settings)
+
     def test_a_state_with_attributes_is_read(self):
         class State(BaseModel):
             messages: list

@@ -20,7 +20,7 @@ from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from ctxguard import Stabilizer
-from ctxguard.errors import BudgetExceededError
+from ctxguard.errors import BudgetExceededError, CheckFailedError
 from ctxguard_pydantic_ai import ContextGuard, PydanticAIAdapter, history_processor
 from ctxguard_pydantic_ai.guard import FULL_RESULT
 
@@ -175,6 +175,30 @@ def test_a_history_processor_replaces_what_is_stored(way):
     assert not orphans(history)
     assert history[0].parts[0].content == "You are a clerk."
     assert "ann@example.com" not in " ".join(texts(history))
+
+
+@pytest.mark.skipif(not hasattr(RunContext, "tool_manager"), reason="this version's context has no tools")
+def test_a_history_processor_counts_the_tools_and_refuses_what_it_cannot_mask():
+    def reports_of(**settings):
+        reports = []
+        processor = history_processor(Stabilizer(4_000), on_report=reports.append)
+        agent = Agent(TestModel(call_tools=[]), **settings, **as_processor(processor))
+        agent.run_sync("Question")
+        return reports
+
+    def look_up(query: str) -> str:
+        """Look it up in one of the many tables of the shop."""
+        return query
+
+    def write_to(query: str) -> str:
+        """Write to ada@example.com."""
+        return query
+
+    plain, tools, output = reports_of(), reports_of(tools=[look_up]), reports_of(output_type=Verdict)
+    assert tools[0].tokens_after > plain[0].tokens_after + 20
+    assert output[0].tokens_after > plain[0].tokens_after + 20
+    with pytest.raises(CheckFailedError, match="EMAIL"):
+        reports_of(tools=[write_to])
 
 
 async def test_a_history_processor_is_a_plain_async_function_of_context_and_messages():

@@ -1,0 +1,107 @@
+"""Histories whose end is replaced: the memory between calls returns to where they part, and changes no result."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxguard import Artifact, BudgetExceededError, Stabilizer, ToolCall
+from ctxguard.pii import PEOPLE, STANDARD, Masker
+from ctxguard.stages.cutting import Cutter
+from ctxguard.testing import broken_histories, histories
+
+
+@st.composite
+def replaced_ends(draw):
+    """Histories that follow each other: each begins as the one before, and ends otherwise."""
+    source = draw(st.one_of(histories(), broken_histories()))
+    spare = draw(st.one_of(histories(), broken_histories()))
+    now, all_of_them = source[: len(source) // 2], []
+    for number in range(draw(st.integers(2, 6))):
+        now = now[: max(0, len(now) - draw(st.integers(0, 5)))]
+        begin = draw(st.integers(0, max(0, len(spare) - 1)))
+        now = [*now, *copy.deepcopy(spare[begin : begin + draw(st.integers(0, 6))])]
+        now = now or [Artifact("user", f"hello {number}")]
+        all_of_them.append(list(now))
+    return all_of_them
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"masker": Masker(strategy="pseudonymize")},
+        {"masker": Masker((STANDARD, PEOPLE), strategy="pseudonymize")},
+        {"policy": "agent"},
+        {"policy": "recall", "target": 0.5},
+        {"policy": "browser"},
+        {"policy": "long_session"},
+    ],
+    ids=["default", "pseudonyms", "names", "agent", "recall", "browser", "long_session"],
+)
+@given(calls=replaced_ends(), budget=st.sampled_from([120, 250, 500, 1_000]))
+def test_a_replaced_end_never_changes_a_result(settings, calls, budget):
+    settings = {"policy": "default", "budget": budget, "counter": "estimate", **settings}
+    remembering = Stabilizer.from_policy(**settings)
+    for history in calls:
+        alone = Stabilizer.from_policy(**settings)
+        try:
+            expected = alone.stabilize(copy.deepcopy(history))
+        except BudgetExceededError:
+            with pytest.raises(BudgetExceededError):
+                remembering.stabilize(history)
+            continue
+        with pytest.MonkeyPatch.context() as patch:  # short histories rewind as well, where it would not pay
+            patch.setattr("ctxguard.session._REPLACED", 0)
+            got = remembering.stabilize(history)
+        assert got.artifacts == expected.artifacts
+        assert got.report.to_dict() == expected.report.to_dict()
+
+
+def conversation(turns):
+    artifacts = [Artifact("system", "Answer from the passages.")]
+    for n in range(turns):
+        call = ToolCall("look_up", f'{{"order": "A-{n}"}}', id=f"call_{n}")
+        artifacts += [
+            Artifact("user", f"Where is order A-{n}, which I sent to street number {n} of the town?"),
+            Artifact("assistant", "", calls=(call,)),
+            Artifact("tool", f"order A-{n}: " + f"parcel {n} is on truck {n * 7}. " * 12, answers=f"call_{n}"),
+            Artifact("assistant", f"Order A-{n} is on truck {n * 7}."),
+        ]
+    return artifacts
+
+
+def with_passages(history):
+    return [*history[:-1], Artifact("user", f"Passages:\n{'On trucks. ' * 30}\n\n{history[-1].text}")]
+
+
+def test_passages_in_the_request_alone_do_not_repeat_earlier_cuts(monkeypatch):
+    cuts = []
+    cut = Cutter.cut
+    monkeypatch.setattr(Cutter, "cut", lambda self, state, number: cuts.append(number) or cut(self, state, number))
+    stabilizer = Stabilizer(1_500, counter="estimate")
+    history = conversation(60)
+    asked = [position for position, artifact in enumerate(history) if artifact.kind == "user"]
+    stabilizer.stabilize(with_passages(history[: asked[50] + 1]))
+    assert len(cuts) > 10
+    cuts.clear()
+    for position in asked[51:]:
+        stabilizer.stabilize(with_passages(history[: position + 1]))
+    assert len(cuts) <= 2 * len(asked[51:])
+
+
+def test_a_conversation_keeps_its_memory_while_another_with_the_same_beginning_goes_on(monkeypatch):
+    cuts = []
+    cut = Cutter.cut
+    monkeypatch.setattr(Cutter, "cut", lambda self, state, number: cuts.append(number) or cut(self, state, number))
+    stabilizer = Stabilizer(1_500, counter="estimate")
+    beginning, history = conversation(20), conversation(40)
+    others = [*beginning, *(Artifact("user", f"What about parcel {n}? {'It matters. ' * 20}") for n in range(30))]
+    stabilizer.stabilize(history[:-1])
+    stabilizer.stabilize(others)
+    cuts.clear()
+    stabilizer.stabilize([*history, Artifact("user", "Thank you.")])
+    assert len(cuts) <= 1
