@@ -281,7 +281,7 @@ def code():
 def fresh():
     """Make an engine that remembers nothing, and let the check digits forget what they were asked."""
     matcher._verdict.cache_clear()
-    match._standing.cache_clear()
+    match._filter_lowered.cache_clear()
     return Engine(STANDARD.rules, frozenset(), ())
 
 

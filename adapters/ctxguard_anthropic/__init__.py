@@ -1,4 +1,4 @@
-"""ctxguard for raw Anthropic requests: Messages as dicts or SDK objects. It does not need Anthropic's package."""
+"""ctxguard for raw Anthropic requests: Messages as dicts or SDK objects. Anthropic's package is not required."""
 
 from ctxguard.settings import names_in_stub
 

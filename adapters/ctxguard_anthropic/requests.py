@@ -16,7 +16,7 @@ stabilize_request = _REQUESTS.stabilize_request
 astabilize_request = _REQUESTS.astabilize_request
 stabilize_messages = _REQUESTS.stabilize_messages
 recall_tool = RecallToolFactory(lambda recall: (_RECALL, recall))
-"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the input of a `tool_use` block.
+"""Create the recall tool: its schema, for `tools=[…]`, and the function to call with the input of a `tool_use` block.
 
-Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+Call it as `recall_tool(store, max_tokens=2_000)`. The parameters are those of `ctxguard.content.recall_tool`.
 """

@@ -1,4 +1,4 @@
-"""ctxguard for Amazon Bedrock's Converse API: messages as the dicts of boto3. It does not need boto3."""
+"""ctxguard for Amazon Bedrock's Converse API: messages as the dicts of boto3, which is not required."""
 
 from ctxguard.settings import names_in_stub
 

@@ -1,4 +1,4 @@
-"""A boto3 client for `bedrock-runtime` that guards each conversation as it is sent, streams included."""
+"""A boto3 client for `bedrock-runtime` that guards each conversation as it is sent, including streaming."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class GuardedStream:
-    """The events of a response with values restored; all other attributes are the stream's own.
+    """The events of a response with masked values restored. All other attributes are those of the original stream.
 
-    Text that may be the beginning of a placeholder is held back, at most 64 characters of a block, until the block ends
-    at the latest.
+    Text that may be the beginning of a placeholder is held back until the rest arrives or the content block ends, up to
+    64 characters for each block.
     """
 
     def __init__(self, stream: Any, reply: Reply) -> None:  # noqa: ANN401 - boto3 makes the classes of its streams
@@ -42,7 +42,7 @@ _BLOBS: Final = ("bytes", "redactedContent")
 
 
 class GuardedClient:
-    """Guard the conversations of a client; all other attributes are the client's own.
+    """Guards the conversations of a client. All other attributes are those of the original client.
 
     Operations that send content to a model and that the guard cannot read, such as `invoke_model`, are refused unless
     the guard allows them: `on_unreadable=["invoke_model"]`.
@@ -55,37 +55,37 @@ class GuardedClient:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         if name in self._client.meta.method_to_api_mapping and not self._guard.passes_unread(name):
             raise WireError(
-                f"the guard cannot read {name}; on_unreadable=[{name!r}] sends its requests on unread", status=403
+                f"the guard cannot read {name}; on_unreadable=[{name!r}] forwards its requests unread", status=403
             )
         return getattr(self._client, name)
 
     def converse(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Send a conversation guarded, and return the response with values restored.
+        """Send a conversation guarded, and return the response with masked values restored.
 
         Raises:
-            CtxguardError: The request cannot be sent.
+            CtxguardError: If the request cannot be sent.
         """
-        prepared, answer = self._sent("converse", request)
-        return answer if prepared.reply is None else prepared.reply.restored(answer)  # type: ignore[return-value]
+        prepared, answer = self._send("converse", request)
+        return answer if prepared.reply is None else prepared.reply.restore(answer)  # type: ignore[return-value]
 
     def converse_stream(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Send a conversation guarded, and return the response with a stream in which values are restored.
+        """Send a conversation guarded, and return the response with a stream in which masked values are restored.
 
         Raises:
-            CtxguardError: The request cannot be sent.
+            CtxguardError: If the request cannot be sent.
         """
-        prepared, answer = self._sent("converse_stream", request)
+        prepared, answer = self._send("converse_stream", request)
         if prepared.reply is None:
             return answer
         return {**answer, "stream": GuardedStream(answer["stream"], prepared.reply)}
 
-    def _sent(self, operation: str, request: Mapping[str, Any]) -> tuple[Prepared, dict[str, Any]]:
+    def _send(self, operation: str, request: Mapping[str, Any]) -> tuple[Prepared, dict[str, Any]]:
         from botocore.exceptions import ClientError
 
         from ctxguard.wire.asked import WireRequest
 
         blobs: dict[str, bytes] = {}
-        body = {key: _as_sent(value, blobs) for key, value in request.items() if key != "modelId"}
+        body = {key: _as_body_value(value, blobs) for key, value in request.items() if key != "modelId"}
         path = f"/model/{request.get('modelId')}/{operation.replace('_', '-')}"
         asked = WireRequest("POST", path, {}, _as_json(body))
         send = getattr(self._client, operation)
@@ -107,45 +107,45 @@ def _as_json(body: Mapping[str, object]) -> bytes:
         raise ConfigError(f"the request cannot be written as JSON: {error}", setting="request") from None
 
 
-def _as_sent(value: object, blobs: dict[str, bytes]) -> object:
-    """Return a value as boto3 writes it into a body, and record in `blobs` the blob for each base64 text."""
+def _as_body_value(value: object, blobs: dict[str, bytes]) -> object:
+    """Return a value as boto3 writes it into a body, with bytes as base64. `blobs` maps the base64 to the bytes."""
     if isinstance(value, (bytes, bytearray)):
         text = base64.b64encode(value).decode()
         blobs[text] = bytes(value)
         return text
     if isinstance(value, Mapping):
-        return {key: _as_sent(member, blobs) for key, member in value.items()}
-    return [_as_sent(member, blobs) for member in value] if isinstance(value, (list, tuple)) else value
+        return {key: _as_body_value(member, blobs) for key, member in value.items()}
+    return [_as_body_value(member, blobs) for member in value] if isinstance(value, (list, tuple)) else value
 
 
-def _as_given(value: object, blobs: Mapping[str, bytes]) -> object:
-    """Return a value of a body in the form that boto3 takes."""
+def _as_argument(value: object, blobs: Mapping[str, bytes]) -> object:
+    """Return a value from a body in the form that boto3 accepts as an argument."""
     if isinstance(value, dict):
         return dict(_members(value, blobs))
-    return [_as_given(member, blobs) for member in value] if isinstance(value, list) else value
+    return [_as_argument(member, blobs) for member in value] if isinstance(value, list) else value
 
 
 def _members(record: Mapping[str, object], blobs: Mapping[str, bytes]) -> Iterator[tuple[str, object]]:
     for key, member in record.items():
         is_blob = key in _BLOBS and isinstance(member, str)
-        yield key, blobs.get(str(member), member) if is_blob else _as_given(member, blobs)
+        yield key, blobs.get(str(member), member) if is_blob else _as_argument(member, blobs)
 
 
 def _arguments(request: Mapping[str, Any], prepared: Prepared, blobs: Mapping[str, bytes]) -> dict[str, Any]:
     model = {"modelId": request["modelId"]} if "modelId" in request else {}
-    return {**model, **_as_given(json.loads(prepared.body), blobs)}  # type: ignore[dict-item]  # a dict of texts
+    return {**model, **_as_argument(json.loads(prepared.body), blobs)}  # type: ignore[dict-item]  # a dict of texts
 
 
 def guarded(client: Any, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> GuardedClient:  # noqa: ANN401
-    """Return a client whose requests are guarded; the given one is not changed.
+    """Return a copy of a client whose requests are guarded. The original client is not changed.
 
     Args:
         client: `boto3.client("bedrock-runtime")`.
         guard: A stabilizer, or a guard to share between clients.
-        settings: Those of `ctxguard.wire.Guard`, if a stabilizer is given.
+        settings: The settings of `ctxguard.wire.Guard`, if `guard` is a stabilizer.
 
     Raises:
-        ConfigError: A setting cannot be used, or the client is of another kind.
+        ConfigError: If a setting cannot be used, or `client` has another type.
     """
     from ctxguard.wire.transport import as_guard
 

@@ -1,4 +1,4 @@
-"""ctxguard for google-genai: contents as dicts or SDK objects. It does not need Google's package."""
+"""ctxguard for google-genai: contents as dicts or SDK objects. Google's package is not required."""
 
 from ctxguard.settings import names_in_stub
 

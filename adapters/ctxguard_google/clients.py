@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 Client = TypeVar("Client")
 
 _LAZY: Final = "google.genai._gaos"
-"""The module of the parts of a client that are created on first use."""
+"""The module of the client attributes that the SDK creates on first use."""
 
 
 def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Client:
-    """Return a client whose requests are guarded, over the same connections; the given one is not changed.
+    """Return a copy of a client whose requests are guarded. It uses the same connections as the original client.
 
-    It guards `generate_content` and `generate_content_stream` of `client.models` and `client.aio.models`, and
-    everything based on them: chats, and the SDK's own calls for Python functions among the tools.
+    The guard applies to `generate_content` and `generate_content_stream` of `client.models` and `client.aio.models`,
+    and to everything based on them: chats, and the requests by which the SDK calls Python functions automatically.
 
     Args:
         client: A `google.genai.Client`.
         guard: A stabilizer, or a guard to share between clients.
-        settings: Those of `ctxguard.wire.Guard`, if a stabilizer is given.
+        settings: The settings of `ctxguard.wire.Guard`, if `guard` is a stabilizer.
 
     Raises:
-        ConfigError: A setting cannot be used, or the client is of another kind.
+        ConfigError: If a setting cannot be used, or `client` has another type.
     """
     from ctxguard.wire.transport import as_guard, guarded_http_client
 
@@ -41,12 +41,12 @@ def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardS
             f"expected a google.genai.Client that sends by httpx, got {type(client).__name__}", setting="client"
         )
     shared = as_guard(guard, settings)
-    # the SDK has no public access to a client's HTTP clients, and accepts others only for a new client
+    # the SDK has no public attribute for a client's HTTP clients, and accepts others only for a new client
     own = copy.copy(api)
     own._httpx_client = guarded_http_client(http_clients[0], shared)  # noqa: SLF001
     own._async_httpx_client = guarded_http_client(http_clients[1], shared)  # noqa: SLF001
-    own._guarded = given  # noqa: SLF001 - a client that is gone closes its connections
-    # naming the client also prevents the SDK from sending with aiohttp, which the guard does not see
+    own._guarded = given  # noqa: SLF001 - a client that is garbage-collected closes its connections
+    # setting the client also prevents the SDK from sending with aiohttp, which the guard does not see
     own._http_options = api._http_options.model_copy(  # noqa: SLF001
         update={"httpx_client": own._httpx_client, "httpx_async_client": own._async_httpx_client}  # noqa: SLF001
     )
@@ -54,7 +54,7 @@ def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardS
 
 
 def _with_api(client: Any, api: Any) -> Any:  # noqa: ANN401 - what the SDK's parts have in common is one field
-    """Return a copy of a client, and of each part of it, that sends with another API client."""
+    """Return a copy of a client, including its attributes such as `models`, that sends with another API client."""
     copied = copy.copy(client)
     for name, part in vars(client).items():
         if name == "_api_client":

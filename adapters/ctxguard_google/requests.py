@@ -26,13 +26,13 @@ _RECALL: Final = {
     ]
 }
 recall_tool = RecallToolFactory(lambda recall: (_RECALL, recall))
-"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the `args` of a function call.
+"""Create the recall tool: its schema, for `tools=[…]`, and the function to call with the `args` of a function call.
 
-Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+Call it as `recall_tool(store, max_tokens=2_000)`. The parameters are those of `ctxguard.content.recall_tool`.
 """
 
 
-def _declared(function: object) -> Schema:
+def _declare(function: object) -> Schema:
     """Return the declaration that the SDK derives from a Python function."""
     from google.genai import types
 
@@ -40,7 +40,7 @@ def _declared(function: object) -> Schema:
     return {"function_declarations": [declaration.model_dump(mode="json", exclude_none=True)]}
 
 
-_REQUESTS: Final = Requests(GoogleAdapter(), declare=_declared)
+_REQUESTS: Final = Requests(GoogleAdapter(), declare=_declare)
 stabilize_request = _REQUESTS.stabilize_request
 astabilize_request = _REQUESTS.astabilize_request
 
@@ -53,8 +53,8 @@ def stabilize_messages(
     tools: Sequence[Schema] | None = None,
     window: int | None = None,
 ) -> tuple[Content | None, list[Content], Report]:
-    """Return the system instruction, the stabilized contents and the report; see `stabilize_request`.
+    """Stabilize contents; return the system instruction, the contents, and the report. See `stabilize_request`.
 
-    The caller sends the tools unchanged: if a rule matches in them, the check `NoPII` fails.
+    The caller sends the tools unchanged. If a rule matches in them, the check `NoPII` fails.
     """
     return _REQUESTS.stabilize_messages(contents, stabilizer, system=system_instruction, tools=tools, window=window)

@@ -10,7 +10,7 @@ from ctxguard.stabilizer import Stabilizer
 from ctxguard_langchain.runnables import ContextGuard
 
 _NODES = ("agent", "model", "tools")
-"""Nodes that add messages: the model node is `agent` in `create_react_agent` and `model` in `create_agent`."""
+"""Nodes that add messages. The model node is `agent` in `create_react_agent` and `model` in `create_agent`."""
 
 
 class _StreamingAgent(Protocol):
@@ -23,18 +23,18 @@ class _ContextManager(Protocol):
 
 
 class ContextManagedAgent:
-    """Wrap an agent so that it receives managed messages, and keep the original messages.
+    """Wraps an agent: passes managed messages to the agent, and keeps the original messages.
 
     Args:
-        agent: anything with `astream({"messages": …})`.
-        context_manager: a `ContextManager` (any object with an async `process_messages(messages)`), or a `Stabilizer`.
+        agent: An object with a method `astream({"messages": …})`.
+        context_manager: A `ContextManager` (any object with an async `process_messages(messages)`), or a `Stabilizer`.
 
     Attributes:
-        original_messages: a new list of the input messages of the last call, and of the messages in its `agent` (or
+        original_messages: A list of the last call's input messages, followed by the messages in its `agent` (or
             `model`) and `tools` chunks.
 
     Raises:
-        ConfigError: `context_manager` is neither of the two.
+        ConfigError: If `context_manager` is neither a `ContextManager` nor a `Stabilizer`.
     """
 
     def __init__(self, agent: _StreamingAgent, context_manager: _ContextManager | Stabilizer) -> None:
@@ -52,9 +52,9 @@ class ContextManagedAgent:
         """Stream the agent's chunks.
 
         Args:
-            messages: the agent's input; its other keys are passed on unchanged.
-            *args: passed on to the agent.
-            **kwargs: passed on to the agent (`config`, `stream_mode`, …).
+            messages: The input of the agent. Keys other than `messages` are passed on unchanged.
+            *args: Passed on to the agent.
+            **kwargs: Passed on to the agent (`config`, `stream_mode`, …).
         """
         self.original_messages = list(messages.get("messages", []))
         managed = await self._managed(list(self.original_messages))
@@ -69,7 +69,7 @@ class ContextManagedAgent:
 
 
 def _new_messages(chunk: object) -> Iterator[Any]:
-    """Yield the messages in a chunk of updates; with several stream modes, a chunk is a mode and its data."""
+    """Yield the messages in a chunk of updates. With several stream modes, a chunk is a pair of a mode and data."""
     data = chunk[1] if isinstance(chunk, tuple) and len(chunk) == 2 and chunk[0] == "updates" else chunk
     if isinstance(data, Mapping):
         for node in _NODES:

@@ -1,4 +1,4 @@
-"""Content blocks of LangChain messages: the standard ones (v0, v1), and those that providers' packages store."""
+"""Content blocks of LangChain messages: the standard blocks (v0, v1), and those that provider packages store."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ CALL_FIELDS: Final[Mapping[object, tuple[str, str]]] = {
     "function_call": ("call_id", "arguments"),
     "custom_tool_call": ("call_id", "input"),
 }
-"""Blocks that repeat a tool call: the fields of its id and of its arguments."""
+"""Types of blocks that repeat a tool call, with the names of the fields for its id and its arguments."""
 _REASONING: Final = ("reasoning", "thinking", "redacted_thinking")
 _SEALS: Final = ("signature", "encrypted_content", "thought_signature")
 _STORED: Final = ("msg_", "fc_", "rs_")
-"""Prefixes of the ids of items that OpenAI stores: it would use its stored copy in place of what is sent."""
+"""Prefixes of the ids of items that OpenAI stores. OpenAI uses its stored copy of an item instead of what is sent."""
 
 
 def _opaque(block: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - as every rule
@@ -42,7 +42,7 @@ def _opaque(block: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - as
 
 
 def _text(block: object, path: Path) -> list[PlacedPart]:
-    """Return the part of a text; a streamed one may contain only a citation, a text file base64 or a link."""
+    """Return the parts of a text block. If streamed, it may contain only a citation; a text file, base64 or a link."""
     may_lack = get(block, "index") is not None or get(block, "type") == "text-plain"
     if not may_lack or get(block, "text") is not None:
         return text_reader("text")(block, path)
@@ -61,7 +61,7 @@ def _reasoning(block: object, path: Path) -> list[PlacedPart]:
     return [(path, Part("reasoning", tokens=encrypted_tokens(seal), signed=True))] if signed else _opaque(block, path)
 
 
-def _found(block: object, path: Path) -> list[PlacedPart]:
+def _content_parts(block: object, path: Path) -> list[PlacedPart]:
     return BLOCKS.read(get(block, "content"), (*path, "content"))
 
 
@@ -69,7 +69,7 @@ def _document(block: object, path: Path) -> list[PlacedPart]:
     source, place = get(block, "source"), (*path, "source")
     if get(source, "type") == "text":
         return text_reader("data")(source, place)
-    return _found(source, place) if get(source, "type") == "content" else read_file(block, path)
+    return _content_parts(source, place) if get(source, "type") == "content" else read_file(block, path)
 
 
 BLOCKS: Final = ContentFormat(
@@ -82,13 +82,13 @@ BLOCKS: Final = ContentFormat(
         **dict.fromkeys(("image", "image_url"), with_titles(read_image)),
         **dict.fromkeys(("audio", "input_audio"), read_audio),
         **dict.fromkeys(("file", "video", "media"), with_titles(read_file)),
-        "search_result": with_titles(_found),
+        "search_result": with_titles(_content_parts),
         "document": with_titles(_document),
     },
     noun="block",
     unknown=_opaque,
 )
-"""A tool call counts no tokens here, because `tool_calls` repeats it."""
+"""The format of LangChain's content. Blocks for tool calls count no tokens, because `tool_calls` repeats the calls."""
 
 
 def _seal(block: object, key: str) -> object:
@@ -111,22 +111,22 @@ def _is_stored(block: object) -> bool:
 
 
 def _is_emptied(block: Block, path: Path, changes: Mapping[Path, object]) -> bool:
-    """Return whether the changes leave a block without text."""
+    """Return whether a block has no text left after the changes."""
     texts = [place for place, _ in BLOCKS.read_part(block, path) if place and place[-1] not in TITLE_FIELDS]
     return bool(texts) and all(changes.get(place) == "" for place in texts)
 
 
 def block_changes(content: Sequence[Block] | str, changes: Mapping[Path, object]) -> Iterator[tuple[Path, object]]:
-    """Yield the changes of a message, which also remove emptied blocks and the ids of changed items that OpenAI stores.
+    """Yield the changes of a message, and the removal of empty blocks and of ids under which OpenAI stores items.
 
-    A change in sealed reasoning removes all reasoning of the message, and the ids that refer to it.
+    A change in sealed reasoning removes all reasoning in the message, and the ids that refer to it.
     """
     places: dict[Path, Path] = {place: place[:2] for place in changes if place[0] == "content" and len(place) > 1}
     blocks: dict[Path, Block] = {("content", number): block for number, block in enumerate(content if places else ())}
     drops = any(_is_sealed(blocks[path]) for path in places.values())
     for place, new in changes.items():
         yield place, new
-        if new == "" and len(place) > 4:  # a text among others of a search result
+        if new == "" and len(place) > 4:  # one of several texts in a search result
             yield place[:-1], REMOVED
     for path in blocks if drops else set(places.values()):
         if (drops and _is_reasoning(blocks[path])) or _is_emptied(blocks[path], path, changes):

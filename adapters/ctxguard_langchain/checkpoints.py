@@ -1,4 +1,4 @@
-"""Placeholders in what LangGraph's checkpointers store, and the values back in what they load."""
+"""A serializer for LangGraph's checkpointers that masks what they store, and restores values in what they load."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ctxguard.pii.mask.json_text import holds_json
 
 
 class MaskedSerializer(JsonPlusSerializer):
-    """Mask at the door of a checkpointer: `SqliteSaver(connection, serde=MaskedSerializer(vault))`.
+    """Masks the texts that a checkpointer stores: `SqliteSaver(connection, serde=MaskedSerializer(vault))`.
 
-    What is stored has placeholders; what is loaded has the values again, each in its first spelling (`ADA@x.org` may
-    come back as `ada@x.org`), or the placeholder where the vault has lost the value. Texts are masked in dicts, lists,
-    tuples, sets, messages and other pydantic models, dataclasses, and what a `Send` carries. Keys, numbers, other
-    objects, the names of threads, and the metadata of a run, which checkpointers write without a serializer, are not.
+    Stored objects contain placeholders. Loaded objects contain the values again, each in the spelling in which it first
+    occurred (`ADA@x.org` may become `ada@x.org`), or the placeholder if the vault no longer contains the value. Texts
+    are masked in dicts, lists, tuples, sets, messages and other pydantic models, dataclasses, and the argument of a
+    `Send`. Keys, numbers, other objects, the names of threads, and the metadata of a run, which checkpointers write
+    without a serializer, are not masked.
 
     Args:
-        vault: of one session; all threads of the checkpointer share it.
-        rules: what is personal data.
-
-    Further settings are those of `JsonPlusSerializer`.
+        vault: The vault of a session, which all threads of the checkpointer share.
+        rules: The rules that define what is personal data.
+        settings: Further settings of `JsonPlusSerializer`.
 
     Raises:
-        ConfigError: `vault` is not the vault of a session.
+        ConfigError: If `vault` is not the vault of a session.
     """
 
     def __init__(self, vault: SessionVault, *, rules: Rules = STANDARD, **settings: Any) -> None:  # noqa: ANN401 - LangGraph's own
@@ -40,36 +40,36 @@ class MaskedSerializer(JsonPlusSerializer):
         self._masker = Masker(rules, strategy="pseudonymize", vault=vault)
 
     def dumps_typed(self, obj: object) -> tuple[str, bytes]:
-        """Serialize an object, with placeholders in its texts."""
-        return super().dumps_typed(_changed(obj, self._masker.mask))
+        """Serialize an object, with values in its texts masked."""
+        return super().dumps_typed(_apply(obj, self._masker.mask))
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ANN401 - whatever was stored
-        """Return an object with the values in its texts."""
-        return _changed(super().loads_typed(data), self._unmasked)
+        """Deserialize an object, with masked values in its texts restored."""
+        return _apply(super().loads_typed(data), self._unmask)
 
-    def _unmasked(self, text: str) -> str:
+    def _unmask(self, text: str) -> str:
         return self._vault.unmask_arguments(text) if holds_json(text) else self._vault.unmask(text)
 
 
-def _changed(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - whatever a state holds
-    """Return a value with all its texts changed."""
+def _apply(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - whatever a state holds
+    """Return a copy of a value with `change` applied to all texts in it."""
     if type(value) is str:
         return change(value)
     if isinstance(value, dict):
-        # of a checkpoint only the state is masked; what stands beside it is LangGraph's own
+        # in a checkpoint, only the state is masked; the other fields belong to LangGraph
         is_checkpoint = {"channel_values", "channel_versions"} <= value.keys()
         return {
-            key: member if is_checkpoint and key != "channel_values" else _changed(member, change)
+            key: member if is_checkpoint and key != "channel_values" else _apply(member, change)
             for key, member in value.items()
         }
     if type(value) in (list, tuple, set, frozenset):
-        return type(value)(_changed(member, change) for member in value)
+        return type(value)(_apply(member, change) for member in value)
     if isinstance(value, BaseModel):
         names = value.model_fields_set | set(value.model_extra or ())
-        return value.model_copy(update={name: _changed(getattr(value, name), change) for name in names})
+        return value.model_copy(update={name: _apply(getattr(value, name), change) for name in names})
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _changed(getattr(value, f.name), change) for f in fields(value) if f.init})
+        return replace(value, **{f.name: _apply(getattr(value, f.name), change) for f in fields(value) if f.init})
     if isinstance(value, Send):
         sent = value = copy(value)
-        sent.arg = _changed(sent.arg, change)
+        sent.arg = _apply(sent.arg, change)
     return value

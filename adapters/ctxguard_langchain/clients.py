@@ -1,4 +1,4 @@
-"""Guard every request of a chat model at its HTTP client, whoever calls the model."""
+"""Guard every request of a chat model in its HTTP client, regardless of who calls the model."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ if TYPE_CHECKING:
     from ctxguard.wire.guard import Guard, GuardSettings
 
 Model = TypeVar("Model", bound="Runnable[Any, Any]")
-_MOST_LAYERS: Final = 32  # wrappers around a model; more indicate a cycle
+_MOST_LAYERS: Final = 32  # maximum number of wrappers around a model; more indicate a cycle
 
 
 def guarded(model: Model, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Model:
     """Return a copy of a chat model that guards its requests and shares the connections of the original.
 
-    Every call is guarded, whether by agents, summarizers, subagents, or middleware.
+    Every call is guarded, whether it comes from an agent, a summarizer, a subagent, or middleware.
 
     Args:
-        model: A chat model of `langchain-openai` or `langchain-anthropic`, or of another package that uses the clients
-            of OpenAI or Anthropic; with tools bound, retries, fallbacks or a parser behind it, too.
+        model: A chat model from `langchain-openai` or `langchain-anthropic`, or from another package that uses the
+            clients of OpenAI or Anthropic. It may be wrapped: with bound tools, retries, fallbacks, or a parser after
+            it.
         guard: A stabilizer, or a guard to share between models.
-        settings: Settings of `ctxguard.wire.Guard`, if `guard` is a stabilizer.
+        settings: The settings of `ctxguard.wire.Guard`, if `guard` is a stabilizer.
 
     Raises:
-        ConfigError: The model has no client that can be guarded, or a setting is invalid.
+        ConfigError: If the model has no client that can be guarded, or a setting is invalid.
     """
     from ctxguard.wire import clients
     from ctxguard.wire.transport import as_guard
@@ -43,7 +44,7 @@ def guarded(model: Model, guard: Stabilizer | Guard, **settings: Unpack[GuardSet
 
 
 def _guarded_model(model: BaseChatModel, change: Callable[[Any], Any]) -> object:
-    """Return a copy of a chat model with changed clients; reject a model without clients."""
+    """Return a copy of a chat model with changed clients; raise `ConfigError` if the model has no clients."""
     changes = _clients(model, change)
     if not changes:
         raise ConfigError(
@@ -55,7 +56,7 @@ def _guarded_model(model: BaseChatModel, change: Callable[[Any], Any]) -> object
 
 
 def _clients(model: BaseChatModel, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the changed clients of a model, and parts of clients (`client.chat.completions`), by attribute."""
+    """Return the changed clients of a model, or parts of clients such as `client.chat.completions`, by attribute."""
     once, found = cache(change), dict[str, Any]()
     for name in dict.fromkeys([*vars(model), *_lazy_clients(model)]):
         value = getattr(model, name)
@@ -67,7 +68,7 @@ def _clients(model: BaseChatModel, change: Callable[[Any], Any]) -> dict[str, An
 
 
 def _lazy_clients(model: BaseChatModel) -> Iterator[str]:
-    """Yield the names of clients that a model creates on first use."""
+    """Yield the names of the attributes for clients that a model creates on first use."""
     for kind in type(model).__mro__:
         for name, value in vars(kind).items():
             if isinstance(value, cached_property) and name.endswith("_client"):
@@ -79,7 +80,7 @@ def _is_client(value: object) -> bool:
 
 
 def _changed(part: object, change: Callable[[Any], Any], layers: int) -> object:
-    """Return a copy of a chat model, or of a runnable around one, with changed clients; None if it has no model."""
+    """Return a copy of a chat model, or of a runnable that contains one, with changed clients; None without a model."""
     if layers == 0:
         return None
     if isinstance(part, BaseChatModel):
@@ -100,7 +101,7 @@ def _changed_members(members: Mapping[Any, object], change: Callable[[Any], Any]
 
 
 def _copied(model: Any, changes: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what was given
-    """Return a changed copy of a pydantic object; cached properties can be changed, too."""
+    """Return a changed copy of a pydantic object. Unlike with `model_copy`, cached properties can be changed, too."""
     copied = model.model_copy()
     vars(copied).update(changes)
     return copied

@@ -1,7 +1,7 @@
-"""LangChain messages as artifacts and back, with their tool calls in all places where a message repeats them.
+"""Convert LangChain messages to artifacts and back, with tool calls in all places where a message repeats them.
 
-Message classes and fields are those of `langchain_core.messages` 1.x; content blocks are the standard ones (v0, v1) and
-the providers' own as their packages store them (OpenAI, Anthropic, Google).
+Message classes and fields are those of `langchain_core.messages` 1.x. Content blocks are the standard ones (v0, v1),
+and those of the providers as their packages store them (OpenAI, Anthropic, Google).
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ from ctxguard_langchain.blocks import BLOCKS, CALL_FIELDS, block_changes
 
 
 def _blocks(message: AIMessage) -> Iterator[tuple[str, int, Mapping[str, Any], str, str]]:
-    """Yield each copy of a call: its list, its index, the copy, and the names of its fields for id and arguments."""
+    """Yield each copy of a tool call in a message.
+
+    Each result consists of the name of the list with the copy, its index, the copy, and the names of its fields for the
+    id and the arguments.
+    """
     for name, default in (("tool_calls", "tool_call"), ("invalid_tool_calls", "tool_call"), ("content", None)):
         listed = getattr(message, name)
         for number, block in enumerate(listed if isinstance(listed, list) else ()):
@@ -44,7 +48,7 @@ def _blocks(message: AIMessage) -> Iterator[tuple[str, int, Mapping[str, Any], s
 
 
 def calls_of(message: AIMessage) -> tuple[ToolCall, ...]:
-    """Return the calls of a message, each once: parsed, invalid, only in content blocks, or the legacy one."""
+    """Return the tool calls in a message without repetitions: parsed, invalid, in content blocks, and legacy calls."""
     found = [(name, _call(block, id_at, at)) for name, _, block, id_at, at in _blocks(message)]
     known = {call.id for name, call in found if name != "content"}
     calls = tuple(call for name, call in found if name != "content" or call.id not in known)
@@ -57,7 +61,7 @@ def _call(call: Mapping[str, Any], id_field: str, field: str) -> ToolCall:
 
 
 def call_changes(message: AIMessage, was: Sequence[ToolCall], now: Sequence[ToolCall]) -> Iterator[tuple[Path, object]]:
-    """Yield the changes of a message for changed calls; raw copies that LangChain can recreate are removed."""
+    """Yield the changes of a message for changed calls. Raw copies that LangChain can recreate are removed."""
     yield from ((("additional_kwargs", key), REMOVED) for key in ("tool_calls", "function_call"))
     if message.additional_kwargs.get("function_call") and was[-1].id == BY_POSITION:
         legacy = {**message.additional_kwargs["function_call"], "arguments": now[-1].arguments}
@@ -89,17 +93,17 @@ def _free_text(arguments: str) -> str:
 
 
 def native_call(call: ToolCall) -> dict[str, Any]:
-    """Return a tool call as LangChain writes it; its arguments must be a JSON object."""
+    """Return a tool call in LangChain's form. The arguments must be a JSON object."""
     return {"name": call.name, "args": _like({}, call), "id": call.id, "type": "tool_call"}
 
 
 def _like(value: object, call: ToolCall) -> object:
-    """Return the arguments in their original form: as text or as an object."""
+    """Return the new arguments of a call as text or as an object, like the original value."""
     if isinstance(value, str) or value is None:
         return call.arguments
     read = parse_json(call.arguments or "{}")
     if not isinstance(read, dict):
-        raise AdapterError(f"the arguments of {call.name!r} were made no JSON object; LangChain holds nothing else")
+        raise AdapterError(f"the new arguments of {call.name!r} are not a JSON object, which LangChain requires")
     return read
 
 
@@ -114,46 +118,46 @@ _PRIVATE: Final = ("_", "lc_")
 _READ: Final = frozenset(
     ("args", "arguments", "input", "name", "partial_json", "reasoning", "summary", "thinking", "type")
 )
-"""Fields of a block that are read besides its texts, or belong to a call that `tool_calls` repeats."""
+"""Fields of a block that are read in addition to its texts, or that belong to a call repeated in `tool_calls`."""
 _CALL: Final = frozenset(("args", "id", "name", "type"))
 
 
 class LangChainAdapter:
-    """Read and write LangChain messages: each message, or chunk of a stream, is one artifact.
+    """Reads and writes LangChain messages. Each message, or chunk of a stream, is one artifact.
 
-    Arguments of tool calls are counted as compact JSON, as in every other format. Calls that a message repeats (in
+    The arguments of tool calls are counted as compact JSON, as in every other format. Calls that a message repeats (in
     `tool_calls`, content blocks, `additional_kwargs`, and chunks) are counted once and edited together.
 
-    Unchanged messages stay the same objects. A changed one is a `model_copy` with other texts and arguments. Not
-    preserved: the provider's item id of a changed block (`msg_…`, `fc_…`: OpenAI would use its stored copy), and the
-    reasoning items in `additional_kwargs` that would change; if arguments change, also the raw copies of the calls in
-    `additional_kwargs` and `tool_call_chunks`. A result or call without an id may get one. Messages that a stage adds
-    have no id. Messages of unknown class or role are kept and pinned, and the report names the role; `RemoveMessage` is
-    kept too. Unknown blocks are opaque: their texts are not masked.
+    Unchanged messages stay the same objects. A changed message is a `model_copy` with new texts and arguments. Not
+    preserved in it: the provider's item id of a changed block (`msg_…`, `fc_…`), because OpenAI would use its stored
+    copy; reasoning items in `additional_kwargs` that would change; and, if arguments change, the raw copies of the
+    calls in `additional_kwargs` and `tool_call_chunks`. A result or call without an id may get one. Messages that a
+    stage adds have no id. Messages of unknown class or role are kept and pinned, and the report names the role.
+    `RemoveMessage` is kept, too. Unknown blocks are opaque: their texts are not masked.
     """
 
     name = "langchain"
-    last_stage = staticmethod(partial(fill_nulls, text=LEFT_OUT))  # LangChain drops blocks without text
+    last_stage = staticmethod(partial(fill_nulls, text=LEFT_OUT))  # LangChain removes blocks without text
 
     def read(self, native: Sequence[BaseMessage]) -> list[Artifact]:
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: it is not a list, or an item is not a LangChain message.
+            HistoryError: If `native` is not a list, or an item is not a LangChain message.
         """
         return _CACHE.read(require_list(native, "LangChain messages"))
 
     def write(self, native: Sequence[BaseMessage], artifacts: Iterable[Artifact]) -> list[BaseMessage]:
-        """Return the messages for these artifacts: the same objects if nothing was changed.
+        """Return the messages for these artifacts. Unchanged messages are the same objects.
 
         Raises:
-            AdapterError: a stage changed the arguments of a tool call to something other than a JSON object.
+            AdapterError: If a stage changed the arguments of a tool call to something other than a JSON object.
         """
         del native  # every artifact contains its message
-        return write_each(artifacts, _written)
+        return write_each(artifacts, _write)
 
     def detects(self, native: object) -> bool:
-        """Return whether a list contains LangChain messages."""
+        """Return whether a value is a list of LangChain messages."""
         return is_list(native) and all(isinstance(message, BaseMessage) for message in native)
 
 
@@ -161,7 +165,7 @@ def _artifact(message: BaseMessage) -> Artifact:
     if not isinstance(message, BaseMessage):
         raise HistoryError(
             f"expected a LangChain message, got {type(message).__name__}; "
-            "langchain_core.messages.convert_to_messages makes them of tuples and dicts"
+            "convert tuples and dicts with langchain_core.messages.convert_to_messages"
         )
     if isinstance(message, RemoveMessage):
         return Artifact(Kind.ASSISTANT, "", 0, pinned=True, source=message)
@@ -184,7 +188,7 @@ def _view(message: BaseMessage) -> MessageView:
 
 
 def _fields(message: BaseMessage) -> Iterator[PlacedField]:
-    """Yield the other fields that are sent: packages of providers may send any of `additional_kwargs`."""
+    """Yield the other fields that are sent, since provider packages may send any of `additional_kwargs`."""
     yield from BLOCKS.extra_fields(message.content, ("content",), own=_READ)
     yield from fixed_field("id", message.id or "", ("id",))
     for key in ("tool_calls", "invalid_tool_calls"):
@@ -198,7 +202,7 @@ _CACHE: Final = ReadCache(_artifact, exact=frozenset({"args", "arguments", "inpu
 
 
 def _reported(message: BaseMessage) -> int | None:
-    """Return the input tokens that the provider reported for the call that this message answers."""
+    """Return the number of input tokens that the provider reported for the call that this message is a reply to."""
     usage = getattr(message, "usage_metadata", None)
     return usage.get("input_tokens") or None if usage else None
 
@@ -221,9 +225,9 @@ def _parts(message: BaseMessage) -> list[PlacedPart]:
     return [*BLOCKS.read(message.content, ("content",)), *reasoning] or [(("content",), Part("text", ""))]
 
 
-def _written(artifact: Artifact) -> BaseMessage:
+def _write(artifact: Artifact) -> BaseMessage:
     if artifact.source is None:
-        return _created(artifact)
+        return _create(artifact)
     message = cast("BaseMessage", artifact.source)
     changes = dict(reasoning_changes(message.additional_kwargs, _view(message).changes(artifact), _EXTRAS))
     changes = dict(block_changes(message.content, changes))
@@ -232,7 +236,7 @@ def _written(artifact: Artifact) -> BaseMessage:
     return copy_with(message, changes)
 
 
-def _created(artifact: Artifact) -> BaseMessage:
+def _create(artifact: Artifact) -> BaseMessage:
     """Return a message for an artifact that a stage added, such as a placeholder result or a summary."""
     if artifact.kind is Kind.TOOL and artifact.answers == BY_POSITION:
         return FunctionMessage(content=artifact.text, name=artifact.name or "")

@@ -1,4 +1,4 @@
-"""The guard as middleware of `create_agent`."""
+"""The guard as middleware for `create_agent`."""
 
 from __future__ import annotations
 
@@ -32,51 +32,53 @@ if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
 
     _Middleware = AgentMiddleware[Any, Any, Any]
-else:  # in langchain 1.0 it takes two parameters
+else:  # in langchain 1.0, the class has two type parameters
     _Middleware = AgentMiddleware
 
 _OVERFLOWS: tuple[type[Exception], ...] = tuple(filter(None, [getattr(exceptions, "ContextOverflowError", None)]))
-"""The error of providers' packages for a prompt that exceeds the model's window; old versions of the core lack it."""
+"""The exception of provider packages for a prompt that exceeds the model's window; none in old versions."""
 FULL_OUTPUT = "ctxguard_full_output"
-"""Key of `response_metadata` for the complete content of a bounded tool message; it is never sent to a model."""
+"""Key of `response_metadata` for the complete content of a shortened tool message. It is never sent to a model."""
 
 
 class ContextGuardMiddleware(_Middleware):
-    """Stabilize each model call of an agent: `create_agent(model, tools, middleware=[ContextGuardMiddleware(…)])`.
+    """Stabilizes each model call of an agent: `create_agent(model, tools, middleware=[ContextGuardMiddleware(…)])`.
 
-    Request-only: the model sees the stabilized messages, the graph's state keeps the originals. The system message and
-    the descriptions of tools are masked too; names and parameters of tools and the schema of structured output cannot
-    be changed, so a rule that matches in them ends the call with `CheckFailedError`. All of these are counted.
+    Only the request changes: the model sees the stabilized messages, and the state of the graph keeps the originals.
+    The system message and the descriptions of tools are masked, too. Names and parameters of tools and the schema of
+    structured output cannot be changed, so a rule that matches in them ends the call with `CheckFailedError`. All of
+    these are counted.
 
-    It sees the changes of middleware before it in the list, but not of middleware after it: put it last. If LangChain
-    reveals middleware after it, it warns by name.
+    The guard sees changes by middleware before it in the list, but not by middleware after it, so put it last. If
+    LangChain reveals middleware after the guard, a warning names it.
 
-    Tool outputs are bounded in what the model sees; with `max_result_tokens`, large ones are bounded in the state, too.
+    Tool outputs are shortened in what the model sees. With `max_result_tokens`, large outputs are shortened in the
+    state, too.
 
     Args:
-        stabilizer: the stabilizer; or a function from the run's `Runtime` to the stabilizer of that run.
-        persist: permanently replace the messages of the graph's state before each model call. The state loses evicted
-            messages and complete tool outputs; a `store` in the chain's stages keeps the outputs.
-        window: the model's context window in tokens, for budgets that are a share of it; None means that of the
-            model's profile.
-        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
-        max_result_tokens: tokens above which a tool output is masked and bounded as the tool returns, in the state, so
-            that a checkpointer stores less; its whole content, unmasked, stays in the message's `response_metadata`
-            under `ctxguard_full_output` unless `persist` is set. None means never. Messages inside a tool's `Command`
-            are left alone.
-        on_report: called with the report of each model call, and of each tool output that is bounded when the tool
-            returns (`report.tool` is the name of the tool, then); `report.session` is the thread id.
-        vault: stores the values behind placeholders: the chain's `MaskPII` masks into it, and the arguments of a tool
-            are unmasked right before it runs. The state keeps the placeholders that the model wrote. Either the vault
-            of a session, or a function from the run's `Runtime` to the vault of that run.
+        stabilizer: The stabilizer, or a function that returns one for the run's `Runtime`.
+        persist: Whether to permanently replace the messages in the state before each model call. The state then loses
+            evicted messages and complete tool outputs; a `store` in the stabilizer's stages keeps the outputs.
+        window: The model's context window in tokens; needed if the budget is a share of the window. None means the
+            window in the model's profile.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
+        max_result_tokens: Number of tokens above which a tool output is masked and shortened in the state when the tool
+            returns, so that a checkpointer stores less. Its complete, unmasked content is kept in the
+            `response_metadata` of the message under `ctxguard_full_output`, unless `persist` is set. None means that
+            the state is not shortened. Messages inside a tool's `Command` are not changed.
+        on_report: Function called with the report on each model call, and on each tool output that is shortened when
+            the tool returns (then `report.tool` is the name of the tool). `report.session` is the thread id.
+        vault: The vault of a session, or a function that returns one for the run's `Runtime`. The stabilizer's
+            `MaskPII` stage stores values in it, and the arguments of a tool are restored right before the tool runs.
+            The state keeps the placeholders as the model wrote them.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is not a function, or
-            `max_result_tokens` is not a number of tokens.
+        ConfigError: If `stabilizer` or `vault` has another type, `on_report` is not a function, or `max_result_tokens`
+            is not a whole number of at least 1.
     """
 
     def __new__(cls, *_: object, persist: bool = False, **__: object) -> Self:
-        """Choose the class: a `before_model` hook adds a step to the graph, so only `persist` has one."""
+        """Choose the class: only the one for `persist` has a `before_model` hook, which adds a step to the graph."""
         chosen: type[Any] = _PersistingMiddleware if persist and cls is ContextGuardMiddleware else cls
         made: Self = super().__new__(chosen)
         return made
@@ -102,7 +104,7 @@ class ContextGuardMiddleware(_Middleware):
         self._order = OrderWatch()
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
-        """Say what to write where a step of a chain or a hook is expected.
+        """Raise an error that says what to write where a step of a chain or a hook is expected.
 
         Raises:
             ConfigError: Always.
@@ -112,38 +114,38 @@ class ContextGuardMiddleware(_Middleware):
 
     @property
     def name(self) -> str:
-        """Its name in graphs."""
+        """The name of the middleware in graphs."""
         return "ContextGuardMiddleware"
 
     @synchronous
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], object]
     ) -> Generator[Ask, object, Any]:
-        """Send the stabilized messages; if they overflow the model's window, retry once with a smaller budget.
+        """Send the stabilized messages; if they exceed the model's window, retry once with a smaller budget.
 
         The smaller budget then applies to the rest of the conversation.
 
         Raises:
-            BudgetExceededError: the mandatory messages exceed the budget.
+            BudgetExceededError: If the mandatory messages exceed the budget.
         """
         self._order.look(handler, self.name)
         run = self.per_run.of(request.runtime)
         try:
-            return (yield Ask(handler, ((yield from _stabilized(run, request)),)))
+            return (yield Ask(handler, ((yield from _stabilize(run, request)),)))
         except _OVERFLOWS:
-            return (yield Ask(handler, ((yield from _stabilized(run, request, overflowed=True)),)))
+            return (yield Ask(handler, ((yield from _stabilize(run, request, overflowed=True)),)))
 
     awrap_model_call = asynchronous(wrap_model_call)  # type: ignore[arg-type]  # the base class says what is awaited
-    """Do the same as `wrap_model_call` in async runs."""
+    """Asynchronous version of `wrap_model_call`."""
 
     @synchronous
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], object]
     ) -> Generator[Ask, object, Any]:
-        """Unmask the arguments of a tool; bound its output if it exceeds `max_result_tokens`."""
-        # a tool's own runtime is of another type than the run's
+        """Restore masked values in the arguments of a tool; shorten its output if it exceeds `max_result_tokens`."""
+        # the runtime in `request` has another type than the run's
         run = self.per_run.of(cast("Any", get_runtime() if self.per_run.depends_on_run else None))
-        output = yield Ask(handler, (_unmasked(request, run),))
+        output = yield Ask(handler, (_unmask(request, run),))
         if not isinstance(output, ToolMessage) or not run.bounds_outputs:
             return output
         artifact = yield from run.bounded(ADAPTER.read([output])[0], request.tool_call["name"], session=_thread())
@@ -155,17 +157,17 @@ class ContextGuardMiddleware(_Middleware):
         return output.model_copy(update={"content": bounded.content, "response_metadata": metadata})
 
     awrap_tool_call = asynchronous(wrap_tool_call)  # type: ignore[arg-type]  # the same
-    """Do the same as `wrap_tool_call` in async runs."""
+    """Asynchronous version of `wrap_tool_call`."""
 
 
 class _PersistingMiddleware(ContextGuardMiddleware):
-    """The middleware that also replaces the messages of the state."""
+    """The middleware with `persist`, which also replaces the messages in the state."""
 
     @synchronous
     def before_model(self, state: Mapping[str, Any], runtime: Runtime[Any]) -> Generator[Ask, object, dict[str, Any]]:
-        """Replace the messages of the state with the stabilized ones."""
+        """Replace the messages in the state with the stabilized ones."""
         run, request = self.per_run.of(runtime), Request(state["messages"])
-        # without a report: the model call that follows sends the same messages, and reports on them
+        # without `on_report`, because the following model call sends the same messages and reports on them
         done, _ = yield from request_flow(
             run.stabilizer,
             ADAPTER,
@@ -179,14 +181,14 @@ class _PersistingMiddleware(ContextGuardMiddleware):
     abefore_model = asynchronous(before_model)  # type: ignore[arg-type]  # the base class takes its own type of state
 
 
-def _unmasked(request: ToolCallRequest, run: ForRun) -> ToolCallRequest:
+def _unmask(request: ToolCallRequest, run: ForRun) -> ToolCallRequest:
     if run.vault is None:
         return request
     call = request.tool_call
     return request.override(tool_call={**call, "args": unmask_arguments(call["args"], run.vault, tool=call["name"])})
 
 
-def _stabilized(
+def _stabilize(
     run: ForRun, request: ModelRequest[Any], *, overflowed: bool = False
 ) -> Generator[Ask, object, ModelRequest[Any]]:
     sent = yield from run.flow(
@@ -205,14 +207,14 @@ def _stabilized(
 
 
 def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:
-    """Return everything that the model would be sent."""
+    """Return everything that would be sent to the model."""
     messages = [*_prompt(request), *request.messages]
     settings = plain_settings(getattr(request, "model_settings", None))
     return Request(messages, tools=tool_schemas(request.tools), schemas=_output_schemas(request), settings=settings)
 
 
 def _prompt(request: ModelRequest[Any]) -> list[BaseMessage]:
-    """Return the system message of a request, if it has one; in langchain 1.0 it is a text."""
+    """Return the system message of a request as a list, empty if there is none. In langchain 1.0, it is a string."""
     given = request.system_message if hasattr(request, "system_message") else request.system_prompt
     if not given:
         return []
@@ -227,7 +229,7 @@ def _prompt_fields(request: ModelRequest[Any], prompt: Sequence[BaseMessage]) ->
 
 
 def _tool_fields(request: ModelRequest[Any], schemas: Sequence[Mapping[str, object]]) -> dict[str, Any]:
-    """Return masked tools as schemas; the graph finds the tools themselves by name."""
+    """Return masked tools as schemas. The graph finds the tools themselves by name."""
     given = tool_schemas(request.tools)
     if list(schemas) == given:
         return {}
@@ -236,7 +238,7 @@ def _tool_fields(request: ModelRequest[Any], schemas: Sequence[Mapping[str, obje
 
 
 def _output_schemas(request: ModelRequest[Any]) -> list[Mapping[str, object]]:
-    """Return the schemas of structured output that are sent with the request."""
+    """Return the schemas for structured output that are sent with the request."""
     form = request.response_format
     if form is None:
         return []
@@ -248,7 +250,7 @@ def _output_schemas(request: ModelRequest[Any]) -> list[Mapping[str, object]]:
 
 
 def _thread() -> str | None:
-    """Return the id of the graph's current thread."""
+    """Return the id of the graph's current thread, or None outside of a graph."""
     try:
         configurable = get_config().get("configurable") or {}
     except RuntimeError:  # called outside of a graph

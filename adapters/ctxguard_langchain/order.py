@@ -1,4 +1,4 @@
-"""Warn about middleware after the guard, whose additions the guard never sees."""
+"""Warn about middleware that runs after the guard, because the guard does not see what it adds to a request."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _PASSES_ON: Final = frozenset(
 )
 """Middleware that adds no text to a request."""
 _WRAPS: Final = ("wrap_model_call", "awrap_model_call")
-_MOST_LAYERS: Final = 32  # nested closures that are searched
+_MOST_LAYERS: Final = 32  # maximum depth of nested closures that are searched
 
 
 class OrderWatch:
-    """Warns once about each middleware after the guard."""
+    """Warns once about each middleware that runs after the guard."""
 
     def __init__(self) -> None:
         self._named: set[str] = set()
 
     def look(self, handler: object, own: str) -> None:
-        """Warn if a handler runs other middleware."""
+        """Warn if a handler runs other middleware. `own` is the name of the guard."""
         new = [name for name in middleware_behind(handler) if name not in self._named | _PASSES_ON | {own}]
         if new:
             self._named.update(new)
@@ -39,7 +39,7 @@ class OrderWatch:
 def middleware_behind(handler: object) -> list[str]:
     """Return the names of the middleware that a handler runs, the outermost first.
 
-    LangChain composes middleware as nested closures, which are searched here; other versions may reveal none.
+    LangChain composes middleware as nested closures, which are searched here. Other versions may reveal none.
     """
     return list(dict.fromkeys(_names(handler, _MOST_LAYERS)))[::-1]
 

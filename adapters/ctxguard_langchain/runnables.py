@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 
 recall_tool = RecallToolFactory(lambda recall: StructuredTool.from_function(recall, parse_docstring=True))
-"""Make the recall tool, for `bind_tools`, agents and graphs.
+"""Create the recall tool, for `bind_tools`, agents, and graphs.
 
-Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+Call it as `recall_tool(store, max_tokens=2_000)`. The parameters are those of `ctxguard.content.recall_tool`.
 """
 
 
 def model_window(model: object) -> int | None:
-    """Return the input window of a model in tokens, from its profile; None if it has none.
+    """Return the number of input tokens in a model's profile, or None if the model has no profile.
 
-    langchain-core 1.0.0 has no profiles; later versions first kept them in the package `langchain-model-profiles`.
+    langchain-core 1.0.0 has no profiles. Later versions first kept them in the package `langchain-model-profiles`.
     """
     try:
         profile = next((getattr(m, "profile", None) for m in layers(model) if isinstance(m, BaseChatModel)), None)
@@ -49,7 +49,7 @@ def model_window(model: object) -> int | None:
 
 
 def model_name(model: object) -> str | None:
-    """Return the name of a model; None if its class has none."""
+    """Return the name of a model, or None if its class has no name attribute."""
     named = (getattr(m, field, None) for m in layers(model) for field in ("model_name", "model", "model_id"))
     return next((name for name in named if isinstance(name, str) and name), None)
 
@@ -61,7 +61,7 @@ def bound_tools(model: object) -> list[Mapping[str, Any]]:
 
 
 def layers(model: object) -> Iterator[object]:
-    """Yield the wrappers of a model (bindings, retries, fallbacks, alternatives), and the model last."""
+    """Yield the wrappers around a model (bindings, retries, fallbacks, alternatives), and the model last."""
     while model is not None:
         yield model
         if isinstance(model, BaseChatModel):
@@ -72,19 +72,22 @@ def layers(model: object) -> Iterator[object]:
 
 
 def tool_schemas(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return tools of any kind that LangChain accepts as schemas; dicts stay unchanged."""
+    """Return tools of any type that LangChain accepts as schemas. Dicts are returned unchanged."""
     return [tool if isinstance(tool, Mapping) else convert_to_openai_tool(tool) for tool in tools]
 
 
 StabilizerChoice: TypeAlias = "Stabilizer | Callable[[str | None], Stabilizer]"
-"""A stabilizer for all sessions, or a function from the id of a session to its stabilizer."""
+"""A stabilizer for all sessions, or a function that returns one for the id of a session."""
 
 ADAPTER = LangChainAdapter()
 _BEFORE_THE_MODEL: Final = "the guard goes before the model: ContextGuard(stabilizer) | model"
 
 
 class NotMiddleware:
-    """A hook of agent middleware that says what to use instead as soon as `create_agent` looks for it."""
+    """Descriptor for a middleware hook of a class that is not middleware.
+
+    It raises an error that says what to use instead as soon as `create_agent` looks for the hook.
+    """
 
     def __get__(self, guard: object, kind: type) -> NoReturn:
         raise ConfigError(
@@ -94,24 +97,24 @@ class NotMiddleware:
 
 
 class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
-    """Stabilize the messages right before the model: `prompt | ContextGuard(stabilizer) | model`.
+    """Stabilizes the messages right before the model: `prompt | ContextGuard(stabilizer) | model`.
 
-    It takes messages, a prompt value, or a string, and returns messages. A stored history stays unchanged. Streaming,
-    batches, async, and tracing work as for any Runnable; traces call it `ctxguard`.
+    The input is messages, a prompt value, or a string; the output is messages. A stored history stays unchanged.
+    Streaming, batches, async, and tracing work as for any Runnable; its name in traces is `ctxguard`.
 
     Args:
-        stabilizer: the stabilizer; or a function from the session's id (`session_id`, else `thread_id`, of
-            `config["configurable"]`; None without one) to a stabilizer, called with each request.
-        model: the chat model that follows, with its tools bound: its window (for budgets such as `"80%"`) and tools
-            are taken from it.
-        tools: tools of the request, which are counted; None means those bound to `model`.
-        window: the model's context window in tokens; None means that of `model`.
-        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
-        on_report: called with each report; `report.session` is the id of the session.
+        stabilizer: The stabilizer, or a function that returns one for the id of a session. The id is `session_id`, or
+            else `thread_id`, in `config["configurable"]`; None without either. The function is called for each request.
+        model: The chat model that follows, with its tools bound. Its window (for budgets such as `"80%"`) and its tools
+            are used.
+        tools: The tools of the request, which are counted. None means the tools bound to `model`.
+        window: The model's context window in tokens. None means the window of `model`.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
+        on_report: Function called with each report. `report.session` is the id of the session.
 
     Raises:
-        ConfigError: `stabilizer` is neither a stabilizer nor a function, `model` is not a chat model, or `on_report` is
-            not a function.
+        ConfigError: If `stabilizer` is neither a stabilizer nor a function, `model` is not a chat model, or `on_report`
+            is not a function.
     """
 
     wrap_tool_call = NotMiddleware()
@@ -146,8 +149,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         """Return the stabilized messages.
 
         Raises:
-            HistoryError: the input contains no messages.
-            BudgetExceededError: the mandatory messages exceed the budget.
+            HistoryError: If the input contains no messages.
+            BudgetExceededError: If the mandatory messages exceed the budget.
         """
         return self._call_with_config(self._guarded, input, config, **kwargs)  # type: ignore[arg-type]  # it looks at names
 
@@ -157,7 +160,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         config: RunnableConfig | None = None,
         **kwargs: Any,  # noqa: ANN401 - LangChain's signature
     ) -> list[BaseMessage]:
-        """Do the same as `invoke`, with async summarizers or stores."""
+        """Asynchronous version of `invoke`, for summarizers or stores that are asynchronous."""
         return await self._acall_with_config(self._aguarded, input, config, **kwargs)  # type: ignore[arg-type]  # the same
 
     @synchronous
@@ -169,7 +172,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
             session=session,
             model=model_name(self.model),
             known=model_window(self.model),
-            is_editable=False,  # the tools are bound to the model behind this step
+            is_editable=False,  # the tools are bound to the model after this step
         )
         return list(done.messages)
 
@@ -183,7 +186,7 @@ def _session(config: RunnableConfig) -> str | None:
 
 
 def as_messages(given: object) -> list[BaseMessage]:
-    """Return any input of a chat model as messages; messages stay the same objects."""
+    """Convert any input of a chat model to messages. Messages stay the same objects."""
     if isinstance(given, PromptValue):
         return given.to_messages()
     if isinstance(given, str):
@@ -194,7 +197,7 @@ def as_messages(given: object) -> list[BaseMessage]:
     try:
         return convert_to_messages(given)
     except (NotImplementedError, ValueError) as error:
-        raise HistoryError(f"not all of it are messages: {str(error).splitlines()[0]}") from error
+        raise HistoryError(f"not all items are messages: {str(error).splitlines()[0]}") from error
 
 
 def with_message_history(
@@ -206,22 +209,22 @@ def with_message_history(
     on_report: OnReport | None = None,
     **settings: Any,  # noqa: ANN401 - those of RunnableWithMessageHistory
 ) -> RunnableWithMessageHistory:
-    """Return a chain with a stored history: the store keeps the original messages, the model sees stabilized ones.
+    """Return a chain with a stored history: the store keeps the original messages, and the model sees stabilized ones.
 
-    The guard is inserted right before the first chat model of the chain, so that it counts the system prompt and the
+    The guard is inserted right before the first chat model in the chain, so that it counts the system prompt and the
     new question, and knows the model's window and tools.
 
     Args:
-        chain: a chat model, or a sequence with one as a step.
-        get_session_history: see `RunnableWithMessageHistory`.
-        stabilizer: see `ContextGuard`.
-        keep_thinking: see `ContextGuard`.
-        on_report: see `ContextGuard`.
-        **settings: of `RunnableWithMessageHistory` (`input_messages_key`, `history_messages_key`, …).
+        chain: A chat model, or a sequence with a chat model as a step.
+        get_session_history: See `RunnableWithMessageHistory`.
+        stabilizer: See `ContextGuard`.
+        keep_thinking: See `ContextGuard`.
+        on_report: See `ContextGuard`.
+        **settings: The settings of `RunnableWithMessageHistory` (`input_messages_key`, `history_messages_key`, …).
 
     Raises:
-        AdapterError: no step of the chain is a chat model.
-        ConfigError: `stabilizer` is neither a stabilizer nor a function.
+        AdapterError: If no step of the chain is a chat model.
+        ConfigError: If `stabilizer` is neither a stabilizer nor a function.
     """
     from langchain_core.runnables.history import RunnableWithMessageHistory
 
@@ -255,17 +258,17 @@ def pre_model_hook(
 ) -> Runnable[Any, dict[str, Any]]:
     """Return a hook for graphs with messages in their state: `create_react_agent(…, pre_model_hook=…)`, or a node.
 
-    It writes the stabilized messages to `llm_input_messages`, which the model node reads; the state keeps the
-    originals. With `persist`, it permanently replaces `messages` of the state instead, which needs langgraph.
+    The hook writes the stabilized messages to `llm_input_messages`, which the model node reads; the state keeps the
+    originals. With `persist`, it permanently replaces `messages` in the state instead, which requires langgraph.
 
-    `prompt` is a system prompt that is sent before the messages. Give it here and not to `create_react_agent`, which
-    adds it behind the hook, where it is neither masked nor counted. With `persist`, put it among the messages, since
-    the state would get it again at each call. All other settings are those of `ContextGuard`.
+    `prompt` is a system prompt that is sent before the messages. Pass it here and not to `create_react_agent`, which
+    adds it after the hook, where it is neither masked nor counted. With `persist`, put the prompt among the messages,
+    since the hook would add it to the state in each call. All other settings are those of `ContextGuard`.
 
     Raises:
-        ConfigError: `stabilizer` is neither a stabilizer nor a function, `model` is not a chat model, or `prompt` is
-            neither a text nor a system message, or is given with `persist`.
-        HistoryError: (when called) the state has no messages.
+        ConfigError: If `stabilizer` is neither a stabilizer nor a function, `model` is not a chat model, or `prompt` is
+            neither a string nor a system message, or is given with `persist`.
+        HistoryError: (when called) If the state has no messages.
     """
     if prompt is not None and (persist or not isinstance(prompt, (str, SystemMessage))):
         raise ConfigError("prompt is a text or a SystemMessage; with persist, put it into the state", setting="prompt")
@@ -291,12 +294,12 @@ def pre_model_hook(
 def _messages(state: Any) -> list[BaseMessage]:  # noqa: ANN401 - a dict, or a model with attributes
     messages = cast("list[BaseMessage] | None", get(state, "messages"))
     if messages is None:
-        raise HistoryError("the state has no 'messages'; a graph with the hook needs them, as MessagesState has")
+        raise HistoryError("the state has no 'messages'; a graph with the hook needs them, as in MessagesState")
     return messages
 
 
 def replacing(messages: Sequence[BaseMessage], stabilized: Sequence[BaseMessage]) -> dict[str, Any]:
-    """Return the update that replaces the messages of the state; it is empty if none changed."""
+    """Return the state update that replaces the messages in the state; no messages if nothing changed."""
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
     if are_same_objects(stabilized, messages):

@@ -1,4 +1,4 @@
-"""ctxguard for LiteLLM's proxy: a guardrail that stabilizes and masks requests, and unmasks values in answers."""
+"""ctxguard for LiteLLM's proxy: a guardrail that stabilizes and masks requests, and restores values in responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard as a guardrail of LiteLLM's proxy: its requests as a client's, and its answers in each of their forms."""
+"""The guard as a guardrail of LiteLLM's proxy: converts requests and responses between LiteLLM and `ctxguard.wire`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _PATHS: Final[Mapping[str, str]] = {
     "anthropic_messages": "/v1/messages",
     "aanthropic_messages": "/v1/messages",
 }
-"""The paths of supported requests, by LiteLLM's name for the call."""
+"""The paths of supported requests, by LiteLLM's call type."""
 _OF_THE_PROXY: Final = frozenset(all_litellm_params) | {"secret_fields", "proxy_server_request", "litellm_logging_obj"}
 """Fields that LiteLLM adds to a request and does not send to a provider."""
 
 
-def asked(data: Mapping[str, Any], call_type: str, key: str | None) -> WireRequest:
-    """Return the client's request, with the key by which sessions are separated."""
+def to_wire(data: Mapping[str, Any], call_type: str, key: str | None) -> WireRequest:
+    """Convert LiteLLM's request data to the client's request, with the API key that separates sessions."""
     received = data.get("proxy_server_request") or {}
     headers = {str(name).lower(): str(value) for name, value in (received.get("headers") or {}).items()}
     headers = {name: value for name, value in headers.items() if name not in ("content-encoding", "content-length")}
@@ -49,8 +49,8 @@ def asked(data: Mapping[str, Any], call_type: str, key: str | None) -> WireReque
     return WireRequest("POST", path, {**headers, "authorization": key or ""}, body)
 
 
-def changed_data(data: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """Return the request data of the proxy with a changed body."""
+def with_body(data: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """Return LiteLLM's request data with another body."""
     sent = _sent(data)
     kept = {name: value for name, value in data.items() if name not in sent}
     return {**kept, **json.loads(body)}
@@ -60,16 +60,16 @@ def _sent(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in _OF_THE_PROXY}
 
 
-def restored_answer(answer: Any, reply: Reply) -> Any:  # noqa: ANN401 - one of LiteLLM's types
-    """Return an unmasked answer; the same object if it contains no placeholders."""
+def restore_response(answer: Any, reply: Reply) -> Any:  # noqa: ANN401 - one of LiteLLM's types
+    """Return a response with masked values restored; the same object if it contains no placeholders."""
     raw = _as_json(answer)
-    restored = reply.restored(raw)
+    restored = reply.restore(raw)
     reply.learn(raw)
     return answer if restored is raw else _like(answer, restored)
 
 
-async def restored_stream(chunks: AsyncIterable[Any], prepared: Prepared) -> AsyncIterator[Any]:
-    """Yield the unmasked chunks of a streamed answer: objects, dicts, or pieces of its bytes."""
+async def restore_stream(chunks: AsyncIterable[Any], prepared: Prepared) -> AsyncIterator[Any]:
+    """Yield the chunks of a streamed response (objects, dicts, strings, or bytes) with masked values restored."""
     if prepared.reply is None:
         async for chunk in chunks:
             yield chunk
@@ -98,7 +98,7 @@ def _as_json(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - one of LiteLLM's 
 
 
 def _like(answer: Any, data: Any) -> Any:  # noqa: ANN401 - one of LiteLLM's types
-    """Return data as an object of an answer's type, with LiteLLM's hidden parameters."""
+    """Return data as an object of the same type as `answer`, with the hidden parameters that LiteLLM stores in it."""
     if isinstance(answer, dict):
         return data
     made = type(answer)(**data)
@@ -109,27 +109,27 @@ def _like(answer: Any, data: Any) -> Any:  # noqa: ANN401 - one of LiteLLM's typ
 
 
 _ANSWERS: Final = 16_384
-"""Maximum number of requests that wait for an answer."""
+"""Maximum number of requests that wait for their response."""
 
 
 class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed where types are checked
-    """Stabilize and mask the requests of LiteLLM's proxy, and unmask the answers.
+    """Stabilizes and masks the requests of LiteLLM's proxy, and restores values in the responses.
 
-    In the proxy's configuration it is `guardrail: ctxguard_litellm.Guard`.
-    It works as `ctxguard serve` and `ctxguard.wire.Guard` do: Chat Completions, Responses and Anthropic Messages are
-    supported; other requests are rejected. Its modes are `pre_call` and `post_call`; it needs both.
+    In the proxy's configuration, write `guardrail: ctxguard_litellm.Guard`. The guard works like `ctxguard serve` and
+    `ctxguard.wire.Guard`: Chat Completions, Responses, and Anthropic Messages are supported, and other requests are
+    rejected. It needs both modes, `pre_call` and `post_call`.
 
     Args:
-        stabilizer: The stabilizer; None creates one from the settings below.
-        budget: Maximum tokens of the body of a request.
-        policy: The name of a chain, see `ctxguard.policies`.
-        counter: Counts tokens, see `ctxguard.tokens.find_counter`.
-        config: A configuration file that describes the stabilizer, instead of the three settings before.
-        settings: Those of `ctxguard.wire.Guard`, such as `strategy` and `vault`, and those of LiteLLM's
+        stabilizer: The stabilizer. None creates one from `config`, or else from `budget`, `policy`, and `counter`.
+        budget: Maximum number of tokens in the body of a request.
+        policy: The name of a policy, see `ctxguard.policies`.
+        counter: The token counter, see `ctxguard.tokens.find_counter`.
+        config: A configuration file that describes the stabilizer.
+        settings: The settings of `ctxguard.wire.Guard`, such as `strategy` and `vault`, and those of LiteLLM's
             `CustomGuardrail`: `guardrail_name`, `event_hook`, `default_on`.
 
     Raises:
-        ConfigError: A setting is invalid.
+        ConfigError: If a setting is invalid.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         hooks = [GuardrailEventHooks.pre_call, GuardrailEventHooks.post_call]
         super().__init__(supported_event_hooks=hooks, **settings)
         if not self._event_hook_is_event_type(GuardrailEventHooks.pre_call):
-            raise ConfigError("mode must be [pre_call, post_call]: nothing is masked behind the call", setting="mode")
+            raise ConfigError("mode must be [pre_call, post_call]: requests are masked before the call", setting="mode")
         if stabilizer is None and config is not None:
             stabilizer = Stabilizer.from_config(config)
         self.wire = wire.Guard(
@@ -162,23 +162,24 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         data: dict[str, Any],
         call_type: str,
     ) -> dict[str, Any]:
-        """Return the stabilized request.
+        """Return the stabilized request data.
 
         Raises:
-            HTTPException: It cannot be read, exceeds the budget, or contains personal data that cannot be masked.
+            HTTPException: If the request cannot be read, exceeds the budget, or contains personal data that cannot be
+                masked.
         """
         if not self.should_run_guardrail(data=data, event_type=GuardrailEventHooks.pre_call):
             return data
         try:
-            prepared = await self.wire.aprepare(asked(data, call_type, getattr(user_api_key_dict, "api_key", None)))
+            prepared = await self.wire.aprepare(to_wire(data, call_type, getattr(user_api_key_dict, "api_key", None)))
         except CtxguardError as error:
             raise self._refusal(error) from None
         if prepared.report is None:
             return data
         if prepared.reply is not None and (name := data.get("litellm_call_id")):
-            # without the body and the report, which contain whole histories: an answer may never come
+            # without the body and the report, which contain whole histories, because a response may never arrive
             self._prepared.put(str(name), Prepared(b"", reply=prepared.reply))
-        return changed_data(data, prepared.body)
+        return with_body(data, prepared.body)
 
     async def async_post_call_success_hook(
         self,
@@ -186,9 +187,9 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         user_api_key_dict: Any,  # noqa: ANN401, ARG002 - LiteLLM's signature
         response: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Return an unmasked answer."""
+        """Return a response with masked values restored."""
         prepared = self._of(data)
-        return response if prepared is None or prepared.reply is None else restored_answer(response, prepared.reply)
+        return response if prepared is None or prepared.reply is None else restore_response(response, prepared.reply)
 
     async def async_post_call_streaming_iterator_hook(
         self,
@@ -196,9 +197,9 @@ class Guard(CustomGuardrail):  # type: ignore[misc]  # litellm is not installed 
         response: AsyncIterable[Any],
         request_data: dict[str, Any],
     ) -> AsyncIterator[Any]:
-        """Yield the chunks of an unmasked streamed answer."""
+        """Yield the chunks of a streamed response with masked values restored."""
         prepared = self._of(request_data)
-        chunks = response if prepared is None else restored_stream(response, prepared)
+        chunks = response if prepared is None else restore_stream(response, prepared)
         async for chunk in chunks:
             yield chunk
 

@@ -1,4 +1,4 @@
-"""ctxguard for raw OpenAI lists: Chat Completions messages and Responses items, as dicts or SDK objects."""
+"""ctxguard for raw OpenAI requests: Chat Completions messages and Responses items, as dicts or SDK objects."""
 
 from ctxguard.settings import names_in_stub
 

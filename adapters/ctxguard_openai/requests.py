@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
 
 MessageT = TypeVar("MessageT")
-"""Results have the type of the input: dicts, the SDK's typed dicts, or its objects."""
+"""The type of a message. Results have the type of the input: dicts, the SDK's typed dicts, or its objects."""
 _REQUESTS: Final = Requests(OpenAIAdapter(), ResponsesAdapter())
 stabilize_request = _REQUESTS.stabilize_request
 astabilize_request = _REQUESTS.astabilize_request
 recall_tool = RecallToolFactory(lambda recall: ({"type": "function", "function": RECALL_SCHEMA}, recall))
-"""Make the recall tool: its schema, for `tools=[…]`, and the function to call with the arguments of a call.
+"""Create the recall tool: its schema, for `tools=[…]`, and the function to call with the arguments of a call.
 
-Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+Call it as `recall_tool(store, max_tokens=2_000)`. The parameters are those of `ctxguard.content.recall_tool`.
 """
 
 
@@ -43,15 +43,15 @@ def stabilize_messages(
     """Return the stabilized messages and the report. The list and its messages are not changed.
 
     Args:
-        messages: the whole history up to now, as it would be sent.
-        stabilizer: the stabilizer.
-        tools: the tool schemas that are sent along, which are counted.
-        window: the model's context window in tokens, if the budget is a share of it.
-        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
+        messages: The whole history so far, as it would be sent.
+        stabilizer: The stabilizer.
+        tools: The tool schemas that are sent with the messages; they are counted, but not changed.
+        window: The model's context window in tokens; needed if the budget is a share of the window.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
 
     Raises:
-        HistoryError: a message cannot be read.
-        BudgetExceededError: the mandatory messages do not fit.
+        HistoryError: If a message cannot be read.
+        BudgetExceededError: If the mandatory messages do not fit.
     """
     adapter = cast("Adapter[Sequence[MessageT]]", OpenAIAdapter())
     request = Request(messages, tools=tools or ())
@@ -62,7 +62,7 @@ def stabilize_messages(
 
 
 astabilize_messages = asynchronous(stabilize_messages)
-"""Do the same as `stabilize_messages` if summarizers or stores are async."""
+"""Asynchronous version of `stabilize_messages`, for summarizers or stores that are asynchronous."""
 
 
 @synchronous
@@ -79,19 +79,20 @@ def stabilize_input(
     """Return the stabilized input items and the report. The list and its items are not changed.
 
     Args:
-        items: the whole input up to now, as it would be sent; with `incremental`, only the new items.
-        stabilizer: the stabilizer.
-        instructions: the `instructions` of the request. They are counted but not changed: if a rule matches in them,
-            the check `NoPII` fails. `stabilize_request` masks them.
-        tools: the tool schemas that are sent along, which are counted.
-        incremental: the calls of earlier responses are on the server (`previous_response_id`, `conversation`), so an
-            output without its call is valid and stays. An `item_reference` among the items means the same.
-        window: the model's context window in tokens, if the budget is a share of it.
-        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
+        items: The whole input so far, as it would be sent; with `incremental`, only the new items.
+        stabilizer: The stabilizer.
+        instructions: The `instructions` of the request. They are counted but not changed. If a rule matches in them,
+            the check `NoPII` fails; `stabilize_request` masks them instead.
+        tools: The tool schemas that are sent with the items; they are counted, but not changed.
+        incremental: Whether the earlier items are stored at the provider (`previous_response_id`, `conversation`), so
+            that an output without its call is valid and is kept. An `item_reference` among the items has the same
+            effect.
+        window: The model's context window in tokens; needed if the budget is a share of the window.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
 
     Raises:
-        HistoryError: an item cannot be read.
-        BudgetExceededError: the mandatory messages do not fit.
+        HistoryError: If an item cannot be read.
+        BudgetExceededError: If the mandatory messages do not fit.
     """
     kind = ResponsesAdapter(incremental=incremental)
     adapter = cast("Adapter[Sequence[MessageT]]", kind)
@@ -104,4 +105,4 @@ def stabilize_input(
 
 
 astabilize_input = asynchronous(stabilize_input)
-"""Do the same as `stabilize_input` if summarizers or stores are async."""
+"""Asynchronous version of `stabilize_input`, for summarizers or stores that are asynchronous."""

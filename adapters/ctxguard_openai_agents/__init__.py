@@ -1,4 +1,4 @@
-"""ctxguard for the OpenAI Agents SDK: the model's input is stabilized, the session keeps the original items."""
+"""ctxguard for the OpenAI Agents SDK: the model's input is stabilized, and the session keeps the original items."""
 
 from __future__ import annotations
 

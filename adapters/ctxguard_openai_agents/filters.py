@@ -1,6 +1,7 @@
-"""The hook that the Agents SDK calls before every model call, tool loop included.
+"""The filter that the Agents SDK calls before every model call, including those within the tool loop.
 
-It is request-only: session items and `result.to_input_list()` stay as they are (`RunConfig.call_model_input_filter`).
+The filter affects only the request. Session items and `result.to_input_list()` are not changed, as documented for
+`RunConfig.call_model_input_filter`.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from ctxguard.stabilizer import Stabilizer
 
 recall_tool = RecallToolFactory(function_tool)
-"""Make the recall tool, for `Agent(tools=[…])`.
+"""Create the recall tool, for `Agent(tools=[…])`.
 
-Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+Call it as `recall_tool(store, max_tokens=2_000)`. The parameters are those of `ctxguard.content.recall_tool`.
 """
 
 Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
@@ -58,23 +59,23 @@ def call_model_input_filter(
 ) -> Filter:
     """Return a filter for `RunConfig(call_model_input_filter=…)`.
 
-    For what is not preserved, see `ResponsesAdapter`. Instructions are masked too. The schemas of tools (including
-    those of MCP servers), handoffs and the output type are counted; the SDK does not let a filter change them, so a
-    rule that matches in one ends the run with `CheckFailedError`.
+    `ResponsesAdapter` lists what is not preserved in changed items. Instructions are masked, too. The schemas of tools
+    (including those of MCP servers), handoffs, and the output type are counted. The SDK does not let a filter change
+    them, so a rule that matches in one of them ends the run with `CheckFailedError`.
 
     Args:
-        stabilizer: the stabilizer; or a function from the run's `RunContextWrapper` to the stabilizer of that run.
-        incremental: the server stores earlier calls (`previous_response_id`, `conversation_id`), so an output without
-            its call is valid.
-        window: the model's context window in tokens, for budgets that are a share of it.
-        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
-        on_report: called with the report of every model call.
-        vault: stores the values behind placeholders: the chain's `MaskPII` masks into it. Either the vault of a
-            session, or a function from the run's `RunContextWrapper`. `with_vault` unmasks the arguments of tools.
+        stabilizer: The stabilizer, or a function that returns one for the run's `RunContextWrapper`.
+        incremental: Whether earlier items are stored at the provider (`previous_response_id`, `conversation_id`), so
+            that an output without its call is valid.
+        window: The model's context window in tokens; needed if the budget is a share of the window.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
+        on_report: Function called with the report on every model call.
+        vault: The vault of a session, or a function that returns one for the run's `RunContextWrapper`. The
+            stabilizer's `MaskPII` stage stores values in it, and `with_vault` restores them in the arguments of tools.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, or `on_report` is not a function.
-        BudgetExceededError: (when called) the mandatory messages exceed the budget.
+        ConfigError: If `stabilizer` or `vault` has another type, or `on_report` is not a function.
+        BudgetExceededError: (when called) If the mandatory messages exceed the budget.
     """
     adapter = cast("Adapter[list[Mapping[str, object]]]", ResponsesAdapter(incremental=incremental))
     options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
@@ -86,19 +87,19 @@ def call_model_input_filter(
         request = Request(items, data.model_data.instructions, schemas=await _schemas(data))
         model = getattr(data.agent.model, "model", data.agent.model)
 
-        async def prepared(*, overflowed: bool = False) -> ModelInputData:
+        async def prepare(*, overflowed: bool = False) -> ModelInputData:
             done = await adrive(run.flow(adapter, request, model=model, overflowed=overflowed))
             return ModelInputData(input=cast("Any", list(done.messages)), instructions=done.instructions)
 
-        first = await prepared()
-        remember(PreparedInput(replace(first), lambda: prepared(overflowed=True)))
+        first = await prepare()
+        remember(PreparedInput(replace(first), lambda: prepare(overflowed=True)))
         return first
 
     return filter_input
 
 
 async def _schemas(data: CallModelData[Any]) -> list[Mapping[str, object]]:
-    """Return the schemas that the SDK sends: tools, handoffs, and the output type."""
+    """Return the schemas that the SDK sends: those of tools, handoffs, and the output type."""
     agent: Any = data.agent
     tools = await agent.get_all_tools(RunContextWrapper(data.context))
     handoffs = [one if isinstance(one, Handoff) else handoff(one) for one in agent.handoffs]
@@ -121,17 +122,18 @@ def _schema(name: str, description: object, parameters: object) -> Mapping[str, 
 def with_vault(
     tools: Iterable[Any], vault: SessionVault | Callable[[RunContextWrapper[Any]], SessionVault]
 ) -> list[Any]:
-    """Return tools for an `Agent` whose arguments are unmasked before they run.
+    """Return tools for an `Agent` that receive arguments with masked values restored.
 
-    The session keeps the model's original arguments. The chain's `MaskPII` has to mask into the same vault: give it to
-    `call_model_input_filter`, too. Other tools (hosted ones, handoffs) are returned unchanged: the provider runs them.
+    The session keeps the arguments as the model wrote them. The stabilizer's `MaskPII` stage has to use the same vault,
+    so pass it to `call_model_input_filter`, too. Hosted tools and handoffs are returned unchanged, because the provider
+    or the SDK runs them.
 
     Args:
-        tools: as for `Agent(tools=…)`; they are not changed.
-        vault: the vault of a session; or a function from the run's `RunContextWrapper` to the vault of that run.
+        tools: The tools, as for `Agent(tools=…)`. They are not changed.
+        vault: The vault of a session, or a function that returns one for the run's `RunContextWrapper`.
 
     Raises:
-        ConfigError: `vault` is not the vault of a session, or `tools` is not a list.
+        ConfigError: If `vault` is not the vault of a session, or `tools` is not a list.
     """
     if not is_function(vault):
         require_vault(vault)

@@ -1,7 +1,7 @@
-"""Retry a model call once with a smaller budget if the provider reports that the context overflowed.
+"""Retry a model call once with a smaller budget if the provider reports that the input was too long.
 
-The SDK's filter runs before a model call and does not see its errors. A wrapped model does, and asks the filter that
-prepared its input for a smaller one.
+The SDK's filter runs before a model call and does not see errors. A wrapped model sees the error, and asks the filter
+that prepared the input to prepare it again with a smaller budget.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Wrapped = TypeVar("Wrapped", bound=Model | ModelProvider)
 
 @dataclass(frozen=True, slots=True)
 class PreparedInput:
-    """The prepared input of one model call, and a function that prepares it with a smaller budget."""
+    """The prepared input for one model call, and a function that prepares it again with a smaller budget."""
 
     data: ModelInputData
     again: Callable[[], Awaitable[ModelInputData]]
 
     def is_for(self, instructions: str | None, given: object) -> bool:
-        """Return whether a call sends the prepared input: a nested agent may have no filter."""
+        """Return whether a model call sends this input, which is not the case in a nested agent without a filter."""
         known = set(map(id, self.data.input))  # the SDK removes duplicate items
         return self.data.instructions == instructions and isinstance(given, list) and known >= set(map(id, given))
 
@@ -38,21 +38,21 @@ _LATEST: Final[ContextVar[PreparedInput | None]] = ContextVar("ctxguard_latest_m
 
 
 def remember(sent: PreparedInput) -> None:
-    """Remember the prepared input for the next model call of this task."""
+    """Store the prepared input for the next model call in this task."""
     _LATEST.set(sent)
 
 
 def with_overflow_retry(model: Wrapped) -> Wrapped:
     """Return a model, or a provider of models, that retries a call once if its input was too long.
 
-    The second input is prepared by the run's `call_model_input_filter`, with 60% of its budget, which
-    then apply to the rest of the conversation.
+    The run's `call_model_input_filter` prepares the input again with 60% of the budget. The smaller budget then
+    applies to the rest of the conversation.
 
     Args:
-        model: For `Agent(model=…)`, or a provider such as `MultiProvider()` for `RunConfig(model_provider=…)`.
+        model: A model for `Agent(model=…)`, or a provider such as `MultiProvider()` for `RunConfig(model_provider=…)`.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: If `model` is neither a model nor a provider.
     """
     if isinstance(model, ModelProvider):
         return cast("Wrapped", _Provider(model))
@@ -66,7 +66,7 @@ def with_overflow_retry(model: Wrapped) -> Wrapped:
 
 
 class _Provider(ModelProvider):
-    """A provider of models that retry."""
+    """A provider whose models retry."""
 
     def __init__(self, provider: ModelProvider) -> None:
         self._provider = provider
@@ -75,7 +75,7 @@ class _Provider(ModelProvider):
         return getattr(self._provider, name)
 
     def get_model(self, model_name: str | None) -> Model:
-        """Return a model by its name."""
+        """Return the model with the given name."""
         return with_overflow_retry(self._provider.get_model(model_name))
 
     async def aclose(self) -> None:
@@ -84,7 +84,7 @@ class _Provider(ModelProvider):
 
 
 class _Retrying(Model):
-    """A model that retries a call once if its input was too long. Everything else is the wrapped model's."""
+    """A model that retries a call once if its input was too long. Everything else is delegated to the wrapped model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -123,7 +123,7 @@ class _Retrying(Model):
         *args: Any,  # noqa: ANN401
         **settings: Any,  # noqa: ANN401
     ) -> AsyncIterator[Any]:
-        """Yield the model's events; there is no retry after the first one."""
+        """Yield the model's events. The call is not retried once an event has arrived."""
         events = self._model.stream_response(system_instructions, input, *args, **settings)
         has_begun = False
         try:
@@ -144,7 +144,7 @@ class _Retrying(Model):
 
 
 async def _smaller(error: Exception, instructions: str | None, given: object) -> ModelInputData | None:
-    """Return a smaller input if an error says that this one was too long; else None."""
+    """Return a smaller input if an error says that the given one was too long, else None."""
     sent = _LATEST.get()
     if sent is None or not _says_too_long(error) or not sent.is_for(instructions, given):
         return None

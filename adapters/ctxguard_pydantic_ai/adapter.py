@@ -1,6 +1,6 @@
-"""PydanticAI messages as artifacts and back.
+"""Convert PydanticAI messages to artifacts and back.
 
-Parts are distinguished by `part_kind` and content items by `kind`, never by class, because class names changed between
+Parts are distinguished by `part_kind`, and content items by `kind`, never by class, because class names changed between
 1.71 and 2.68.
 """
 
@@ -52,7 +52,7 @@ from ctxguard.tokens.media import encrypted_tokens
 class Attachment(NativeContent, BinaryContent):
     """A `BinaryContent` of both ctxguard and PydanticAI, for a prompt or as the result of a tool."""
 
-    media_type: str = ""  # a field, not a property as in the core: PydanticAI sets it
+    media_type: str = ""  # a field, unlike the property in the core, because PydanticAI sets it
 
     def __init__(self, data: bytes, mime_type: str, width: int | None = None, height: int | None = None) -> None:
         NativeContent.__init__(self, data=data, media_type=mime_type)
@@ -74,14 +74,14 @@ _UNSENT: Final = frozenset(
 _APART: Final = _UNSENT | {"id", "signature", "provider_details"}
 """Fields that are not counted in an opaque part."""
 _READ: Final = _UNSENT | {"content", "args", "transcript", "audio", "data", "tool_call_id", "outcome"}
-"""Fields that are read as a text, a medium, or a call, or that are not sent."""
+"""Fields that are read as text, media, or a call, or that are not sent."""
 _OWN_TOOLS: Final = ("tool-search", "capability-load")
 _BINDING: Final = ("anthropic", "bedrock")
 """Providers whose signatures also cover everything before the thinking."""
 _UNWRITABLE: Final = (PydanticSerializationError, UnicodeEncodeError, TypeError)
-"""Errors of the framework for values that cannot be written as JSON."""
+"""Exceptions of the framework for values that cannot be written as JSON."""
 _IMAGE_HEAD: Final = 49_152
-"""Bytes of an image that are read to find its size in pixels."""
+"""Number of bytes at the start of an image that are read to determine its size in pixels."""
 
 
 def is_fixed(part: NativePart) -> bool:
@@ -90,7 +90,7 @@ def is_fixed(part: NativePart) -> bool:
 
 
 def read_part(part: NativePart) -> list[PlacedPart]:
-    """Return the parts of a part's content in order, without the arguments of a call."""
+    """Return the content of a native part as parts, in order, without the arguments of a call."""
     return _opaque(part) if is_fixed(part) else _READERS.get(part.part_kind, _opaque)(part)
 
 
@@ -100,7 +100,7 @@ def _opaque(part: NativePart) -> list[PlacedPart]:
 
 
 def part_fields(part: NativePart, number: int) -> Iterator[PlacedField]:
-    """Yield the other fields of a part that are sent: its id, the name of its tool, links of media, unknown fields.
+    """Yield the other fields of a part that are sent: its id, the name of its tool, links to media, unknown fields.
 
     An opaque part is searched as a whole.
     """
@@ -118,7 +118,7 @@ def part_fields(part: NativePart, number: int) -> Iterator[PlacedField]:
 def _unread_fields(record: NativePart, place: Path, read: AbstractSet[str]) -> Iterator[PlacedField]:
     for key, value in vars(record).items():
         if key not in read and value and not is_payload(value):
-            # its tokens are counted with the part already
+            # these tokens are already counted with the part
             plain = value if isinstance(value, str) else to_jsonable_python(value, fallback=str, bytes_mode="base64")
             yield from without_tokens(fixed_field(key.removeprefix("_"), plain, (*place, key)))
 
@@ -164,7 +164,7 @@ def _base64(data: bytes) -> str:
 
 
 def _media_type(item: NativePart) -> str:
-    """Return the media type of an item; for a link without a known file ending, the type of its kind."""
+    """Return the media type of an item. For a link without a known file extension, the item's kind determines it."""
     try:
         return str(item.media_type)
     except ValueError:
@@ -187,7 +187,7 @@ def _tool_return(part: NativePart) -> list[PlacedPart]:
 
 
 def rendered(part: NativePart, content: object) -> str:
-    """Return a tool's result as the model reads it: a text unchanged, anything else as the framework's JSON."""
+    """Return a tool's result as the model reads it: a string unchanged, anything else as the framework's JSON."""
     if isinstance(content, str):
         return content
     succeeded = copy_with(part, {("content",): content, ("outcome",): "success"})
@@ -198,7 +198,7 @@ def rendered(part: NativePart, content: object) -> str:
 
 
 def _as_json(value: object) -> str:
-    """Return JSON of a value that the framework rejects: lone surrogates as `?`, other objects as texts."""
+    """Return JSON for a value that the framework rejects: unpaired surrogates become `?`, other objects strings."""
     text = json.dumps(
         value, ensure_ascii=False, separators=(",", ":"), default=partial(to_jsonable_python, fallback=str)
     )
@@ -227,9 +227,9 @@ _READERS: Final[Mapping[str, Callable[[NativePart], list[PlacedPart]]]] = {
 
 
 def place_call(part: NativePart, number: int) -> PlacedCall:
-    """Return a call with its place in its message; its arguments are the compact JSON that the framework sends.
+    """Return a call with its places in its message. The arguments are the compact JSON that the framework sends.
 
-    Changed arguments are written as a dict if the original ones were, and the new ones are a JSON object.
+    Changed arguments are written as a dict if the original arguments were a dict and the new ones are a JSON object.
     """
     call = ToolCall(part.tool_name, "" if is_fixed(part) else _arguments(part), part.tool_call_id)
     form = _as_dict if isinstance(part.args, dict) else str
@@ -249,7 +249,7 @@ def _arguments(part: NativePart) -> str:
 
 
 def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
-    """Return a copy with these values; `REMOVED` for signed thinking, which cannot be changed.
+    """Return a copy of a part with new values, or `REMOVED` for signed thinking, which cannot be changed.
 
     The copy loses everything that belongs to the old text: ids, citations, and the audio of speech.
     """
@@ -262,13 +262,13 @@ def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
 
 
 def _value(part: NativePart, path: Path, new: object) -> object:
-    """Return the new value in the form of the original, if it still has that form."""
+    """Return the new value in the form of the original value, if the new value can have this form."""
     if part.part_kind == "tool-return" and path == ("content",):
         value = None if isinstance(part.content, str) else parse_json(new)
         return value if isinstance(value, (dict, list)) and rendered(part, value) == new else new
     item: NativePart = part.content[path[1]] if len(path) == 2 else None
     if getattr(item, "kind", None) == "structured-content":
-        # for a model with native structure, the framework would send the original value
+        # the framework would send the original value to a model that supports structured content
         return messages.TextContent(str(new), metadata=item.metadata)
     return new
 
@@ -282,11 +282,11 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 class PydanticAIAdapter:
-    """Read and write PydanticAI messages: a response is one artifact, a request one for each part.
+    """Reads and writes PydanticAI messages. A response is one artifact; a request is one artifact for each part.
 
     Not preserved: the `id` and `citations` of an edited part, and the `history_digest` of its response, as the
-    framework's documentation requires. If the text of signed thinking would change, all thinking of the response is
-    removed; an edited response also loses thinking with an id of OpenAI's. An edited `StructuredContent` becomes a
+    framework's documentation requires. If the text of signed thinking would change, all thinking in the response is
+    removed. An edited response also loses thinking that has an id of OpenAI. An edited `StructuredContent` becomes a
     `TextContent`, and edited speech loses its audio. Instruction deltas and baselines, parts of the framework's own
     tools, and unknown parts are pinned. Instructions are not part of the history, see `ContextGuard`.
     """
@@ -297,12 +297,12 @@ class PydanticAIAdapter:
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: it is not a list of `ModelRequest` and `ModelResponse`.
+            HistoryError: If `native` is not a list of `ModelRequest` and `ModelResponse` objects.
         """
         return list(chain.from_iterable(_CACHE.read(require_list(native, "messages"))))
 
     def write(self, native: Sequence[ModelMessage], artifacts: Iterable[Artifact]) -> list[ModelMessage]:
-        """Return the messages for these artifacts: the same objects if nothing was changed."""
+        """Return the messages for these artifacts. Unchanged messages are the same objects."""
         del native  # every artifact contains its message
         written: list[ModelMessage] = []
         for _, group in groupby(artifacts, _message_key):
@@ -310,7 +310,7 @@ class PydanticAIAdapter:
         return written
 
     def detects(self, native: object) -> bool:
-        """Return whether a list contains PydanticAI's messages."""
+        """Return whether a value is a list of PydanticAI messages."""
         return is_list(native) and all(isinstance(message, (ModelRequest, ModelResponse)) for message in native)
 
 
@@ -374,9 +374,9 @@ def _message_key(artifact: Artifact) -> object:
 def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMessage:
     fragment = artifacts[0].source
     if not isinstance(fragment, Fragment):
-        return _created(artifacts, getattr(before, "timestamp", None) or _EPOCH)
+        return _create(artifacts, getattr(before, "timestamp", None) or _EPOCH)
     message: ModelMessage = fragment.message  # type: ignore[assignment]  # this adapter put it there
-    parts: list[Any] | None = join_fragments(artifacts, message.parts, _written)
+    parts: list[Any] | None = join_fragments(artifacts, message.parts, _write)
     if parts is None:
         return message
     if isinstance(message, ModelRequest):
@@ -386,10 +386,10 @@ def _message(artifacts: list[Artifact], before: ModelMessage | None) -> ModelMes
     )
 
 
-def _written(artifact: Artifact) -> list[Any]:
-    """Return the parts for an artifact: the same objects if nothing was changed.
+def _write(artifact: Artifact) -> list[Any]:
+    """Return the native parts for an artifact. Unchanged parts are the same objects.
 
-    If signed thinking is removed, all thinking is: providers accept it only complete and unchanged.
+    If signed thinking is removed, all thinking is removed, because providers accept it only complete and unchanged.
     """
     fragment: Any = artifact.source
     changes = {} if artifact.origin is None else by_index(_view(fragment).changes(artifact))
@@ -400,26 +400,26 @@ def _written(artifact: Artifact) -> list[Any]:
 
 
 def _may_stay(part: Any) -> bool:  # noqa: ANN401 - duck-typed
-    """Return whether a part may stay in a changed response: thinking with an id must match the provider's copy."""
+    """Return whether a part may stay in a changed response. Thinking with an id must match the provider's copy."""
     return part.part_kind != "thinking" or part.id is None or part.provider_name == "anthropic"
 
 
 def _unstored(part: Any) -> Any:  # noqa: ANN401 - duck-typed
-    """Return a part without an id by which a provider would use its stored copy."""
+    """Return a part without the id by which a provider would use its stored copy instead."""
     is_stored = part.part_kind in ("text", "tool-call") and part.id is not None
     return copy_with(part, {("id",): REMOVED}) if is_stored else part
 
 
-def _created(artifacts: list[Artifact], timestamp: datetime) -> ModelMessage:
+def _create(artifacts: list[Artifact], timestamp: datetime) -> ModelMessage:
     """Return a message for artifacts that a stage added, with the timestamp of the previous message."""
     if artifacts[0].kind is Kind.ASSISTANT:
         texts: list[Any] = [TextPart(a.text) for a in artifacts if a.text or not a.calls]
         calls = [ToolCallPart(c.name, c.arguments, c.id or "") for a in artifacts for c in a.calls]
         return ModelResponse(parts=texts + calls, timestamp=timestamp)
-    return ModelRequest(parts=[_created_part(artifact, timestamp) for artifact in artifacts])
+    return ModelRequest(parts=[_create_part(artifact, timestamp) for artifact in artifacts])
 
 
-def _created_part(artifact: Artifact, timestamp: datetime) -> SystemPromptPart | ToolReturnPart | UserPromptPart:
+def _create_part(artifact: Artifact, timestamp: datetime) -> SystemPromptPart | ToolReturnPart | UserPromptPart:
     if artifact.kind is Kind.TOOL:
         return ToolReturnPart(artifact.name or "", artifact.text, artifact.answers or "", timestamp=timestamp)
     part = SystemPromptPart if artifact.kind is Kind.SYSTEM else UserPromptPart

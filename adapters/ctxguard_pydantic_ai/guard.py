@@ -1,6 +1,6 @@
-"""Guards of an agent: a capability that leaves the history unchanged, and a history processor that replaces it.
+"""Guards for an agent: a capability that leaves the history unchanged, and a history processor that replaces it.
 
-Both see a whole request, with its parts outside of the history: instructions, tools, and output types.
+Both see the whole request, including its parts outside the history: instructions, tools, and output types.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ctxguard.pii import SessionVault
 
 _SECRETS: Final = ("authorization_token", "headers", "metadata")
-"""Fields of the provider's own tools that are intended for their servers, or are not sent."""
+"""Fields of the provider's own tools that are intended for the tools' servers, or are not sent."""
 
 
-def sent_beside(request: ModelRequestContext) -> Request[Sequence[ModelMessage]]:
+def sent_content(request: ModelRequestContext) -> Request[Sequence[ModelMessage]]:
     """Return all parts of a request that are sent."""
     parameters: Any = request.model_request_parameters
     native = getattr(parameters, "native_tools", None) or getattr(parameters, "builtin_tools", None) or ()
@@ -47,10 +47,10 @@ def sent_beside(request: ModelRequestContext) -> Request[Sequence[ModelMessage]]
     )
 
 
-def with_sent(
+def with_content(
     request: ModelRequestContext, was: Request[Sequence[ModelMessage]], now: Request[Sequence[ModelMessage]]
 ) -> ModelRequestContext:
-    """Return a request with other content; the framework's parameters change only with the content."""
+    """Return a request with new content. The framework's parameters change only where the content does."""
     parameters: Any = request.model_request_parameters
     messages = list(now.messages)
     changes: dict[str, Any] = {}
@@ -65,7 +65,7 @@ def with_sent(
     if now.instructions != was.instructions:
         parts = [part for part in getattr(parameters, "instruction_parts", None) or () if part.content]
         if parts:
-            # the framework joins the parts: the first one gets the whole masked text
+            # the first part gets the whole masked text, because the framework joins the parts
             changes["instruction_parts"] = [replace(parts[0], content=now.instructions)]
         messages = [_with_instructions(message, was.instructions, now.instructions) for message in messages]
     if changes:
@@ -74,7 +74,7 @@ def with_sent(
 
 
 def _with_instructions(message: ModelMessage, was: str | None, now: str | None) -> ModelMessage:
-    # versions before 2.0 send the instructions of the latest request
+    # versions before 2.0 send the instructions stored in the latest request
     if isinstance(message, ModelRequest) and message.instructions == was:
         return replace(message, instructions=now)
     return message
@@ -88,13 +88,13 @@ def _instructions(parameters: Any, messages: Sequence[ModelMessage]) -> str:  # 
 
 
 def latest_instructions(messages: Sequence[ModelMessage]) -> str:
-    """Return the instructions of the latest request that has any: only those are sent."""
+    """Return the instructions of the latest request that has any. Only these are sent."""
     found = (getattr(message, "instructions", None) for message in reversed(messages))
     return next((text for text in found if text), "")
 
 
 def _definitions(parameters: Any) -> list[Any]:  # noqa: ANN401 - differs between versions
-    """Return function tools, output tools, and the output type if it is sent as a separate schema."""
+    """Return the function tools, the output tools, and the output type if it is sent as a separate schema."""
     found = [*parameters.function_tools, *parameters.output_tools]
     output = getattr(parameters, "output_object", None)
     if output is not None and getattr(parameters, "output_mode", "") in ("native", "prompted", "auto"):
@@ -113,13 +113,13 @@ def _masked(definition: Any, schema: Mapping[str, object]) -> Any:  # noqa: ANN4
 
 
 recall_tool = RecallToolFactory(lambda recall: Tool(recall, takes_ctx=False))
-"""Make the recall tool, for `Agent(tools=[…])`.
+"""Create the recall tool, for `Agent(tools=[…])`.
 
-Call it as `recall_tool(store, max_tokens=2_000)`; its parameters are those of `ctxguard.content.recall_tool`.
+Call it as `recall_tool(store, max_tokens=2_000)`. The parameters are those of `ctxguard.content.recall_tool`.
 """
 
 FULL_RESULT: Final = "ctxguard_full_result"
-"""Key of `ToolReturnPart.metadata` for the complete, unmasked value of a bounded result; no model is sent it."""
+"""Key of `ToolReturnPart.metadata` for the complete, unmasked value of a shortened result. No model receives it."""
 Processor = Callable[["RunContext[Any]", "list[ModelMessage]"], Awaitable["list[ModelMessage]"]]
 _ADAPTER: Final = PydanticAIAdapter()
 
@@ -133,24 +133,24 @@ def history_processor(
 ) -> Processor:
     """Return a history processor for `ProcessHistory` (2.x) or `history_processors=[…]` (1.x).
 
-    PydanticAI replaces the history with the result of a history processor. `ContextGuard` leaves it unchanged.
+    PydanticAI replaces the history with the result of a history processor. `ContextGuard` leaves the history unchanged.
 
     Args:
-        stabilizer: the stabilizer; or a function from the run's `RunContext` to the stabilizer of that run.
-        window: the model's context window in tokens; None means that of the model's profile.
-        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
-        on_report: called with the report on each request; `report.session` is the conversation's id.
+        stabilizer: The stabilizer, or a function that returns one for the run's `RunContext`.
+        window: The model's context window in tokens. None means the window in the model's profile.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
+        on_report: Function called with the report on each request. `report.session` is the id of the conversation.
 
     Raises:
-        ConfigError: `stabilizer` is neither, or `on_report` is not a function; or (when called) the budget is a share
-            and the window is unknown.
-        BudgetExceededError: (when called) the mandatory messages exceed the budget.
+        ConfigError: If `stabilizer` has another type, or `on_report` is not a function; or (when called) if the budget
+            is a share of the window and the window is unknown.
+        BudgetExceededError: (when called) If the mandatory messages exceed the budget.
     """
     options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
     per_run: PerRun[RunContext[Any]] = PerRun(stabilizer, options=options)
 
     async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage] | None = None) -> list[ModelMessage]:
-        if messages is None:  # PydanticAI calls a function among the capabilities with the context alone
+        if messages is None:  # PydanticAI calls a function in `capabilities` with only the context
             raise ConfigError(
                 "a history processor is not a capability; write capabilities=[ProcessHistory(history_processor(…))]",
                 setting="capabilities",
@@ -158,7 +158,7 @@ def history_processor(
         request = Request(messages, latest_instructions(messages), _tools_of(ctx))
         # a history processor only returns messages, and PydanticAI adds its own instructions and tools
         flow = per_run.of(ctx).flow(
-            _ADAPTER, request, session=_conversation(ctx), is_editable=False, **_named(getattr(ctx, "model", None))
+            _ADAPTER, request, session=_conversation(ctx), is_editable=False, **_model_of(getattr(ctx, "model", None))
         )
         return _ending_as(messages, (await adrive(flow)).messages)
 
@@ -166,41 +166,41 @@ def history_processor(
 
 
 def _tools_of(ctx: RunContext[Any]) -> list[Mapping[str, object]]:
-    """Return the function and output tools of a step; empty where the context does not have them (1.71)."""
+    """Return the function and output tools for a step; empty if the context does not have them (as in 1.71)."""
     manager = getattr(ctx, "tool_manager", None)
     return [] if manager is None else list(map(_schema, manager.tool_defs))
 
 
 @dataclass
 class ContextGuard(AbstractCapability[Any]):
-    """Send the model a stabilized history; the run keeps the original.
+    """Sends the model a stabilized history, while the run keeps the original.
 
-    Instructions and the descriptions of tools and output types are masked too; a rule that matches in anything that
+    Instructions and the descriptions of tools and output types are masked, too. A rule that matches in anything that
     cannot be changed (names, parameters, defaults) ends the run with `CheckFailedError`. All of these are counted.
 
-    Tool results are bounded in what the model sees; with `max_result_tokens`, large ones in the history, too.
-    If the provider reports that the context overflowed, the request is retried once with a smaller budget, which then
-    applies to the rest of the conversation (PydanticAI 2.66 and up).
+    Tool results are shortened in what the model sees. With `max_result_tokens`, large results are shortened in the
+    history, too. If the provider reports that the context overflowed, the request is retried once with a smaller
+    budget, which then applies to the rest of the conversation (PydanticAI 2.66 and later).
 
     Attributes:
-        stabilizer: the stabilizer; or a function from the run's `RunContext` to the stabilizer of that run.
-        window: the model's context window in tokens, for budgets that are a share of it; None means that of the model's
-            profile.
-        keep_thinking: keep signed thinking from before a cut, see `DropStaleThinking`.
-        max_result_tokens: tokens above which a tool result is masked and bounded as the tool returns, in the history
-            that the run stores; its full value, unmasked, goes into the part's metadata under `ctxguard_full_result`.
-            None means never.
-        on_report: called with the report on each request, and on each result that is bounded when its tool returns
-            (`report.tool` is the name of the tool, then); `report.session` is the conversation's id.
-        vault: stores the values behind placeholders: the chain's `MaskPII` masks into it, and the arguments of a tool
-            and structured output are unmasked right before they are validated. The history keeps the placeholders that
-            the model wrote. It is the vault of a session, or a function from the run's `RunContext` to one.
+        stabilizer: The stabilizer, or a function that returns one for the run's `RunContext`.
+        window: The model's context window in tokens; needed if the budget is a share of the window. None means the
+            window in the model's profile.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
+        max_result_tokens: Number of tokens above which a tool result is masked and shortened when the tool returns, in
+            the history that the run stores. Its complete, unmasked value is stored in the metadata of the part under
+            `ctxguard_full_result`. None means that the history is not shortened.
+        on_report: Function called with the report on each request, and on each result that is shortened when its tool
+            returns (then `report.tool` is the name of the tool). `report.session` is the id of the conversation.
+        vault: The vault of a session, or a function that returns one for the run's `RunContext`. The stabilizer's
+            `MaskPII` stage stores values in it, and the arguments of a tool and structured output are restored right
+            before they are validated. The history keeps the placeholders as the model wrote them.
 
     Raises:
-        ConfigError: `stabilizer` or `vault` is neither such an object nor a function, `on_report` is not a function, or
-            `max_result_tokens` is not a number of tokens; or (when called) the budget is a share and the window is not
-            known.
-        BudgetExceededError: (when called) the mandatory messages exceed the budget.
+        ConfigError: If `stabilizer` or `vault` has another type, `on_report` is not a function, or `max_result_tokens`
+            is not a whole number of at least 1; or (when called) if the budget is a share of the window and the window
+            is unknown.
+        BudgetExceededError: (when called) If the mandatory messages exceed the budget.
     """
 
     stabilizer: Stabilizer | Callable[[RunContext[Any]], Stabilizer]
@@ -223,7 +223,7 @@ class ContextGuard(AbstractCapability[Any]):
         self._per_run = PerRun(self.stabilizer, self.vault, options)
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
-        """Say what to write where a function is expected, such as a history processor.
+        """Raise an error that says what to write where a function is expected, such as a history processor.
 
         Raises:
             ConfigError: Always.
@@ -233,19 +233,19 @@ class ContextGuard(AbstractCapability[Any]):
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
-        """Return None: a stabilizer cannot be written into an agent's specification."""
+        """Return None, because a stabilizer cannot be written into an agent's specification."""
         return None
 
     async def for_run(self, ctx: RunContext[Any]) -> ContextGuard:  # noqa: ARG002 - the framework's signature
         """Return a copy for each run, so that an overflow affects only its own run."""
         return copy.copy(self)
 
-    async def _stabilized(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
-        model, sent = getattr(request, "model", None) or ctx.model, sent_beside(request)
+    async def _stabilize(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
+        model, sent = getattr(request, "model", None) or ctx.model, sent_content(request)
         run, session = self._per_run.of(ctx), _conversation(ctx)
-        done = await adrive(run.flow(_ADAPTER, sent, session=session, overflowed=self._overflowed, **_named(model)))
+        done = await adrive(run.flow(_ADAPTER, sent, session=session, overflowed=self._overflowed, **_model_of(model)))
         messages = _ending_as(request.messages, done.messages)
-        return with_sent(request, sent, replace(done, messages=messages))
+        return with_content(request, sent, replace(done, messages=messages))
 
     if hasattr(AbstractCapability, "prepare_model_request"):
 
@@ -254,7 +254,7 @@ class ContextGuard(AbstractCapability[Any]):
         ) -> ModelRequestContext:
             """Stabilize each attempt at a request."""
             try:
-                return await self._stabilized(ctx, request_context)
+                return await self._stabilize(ctx, request_context)
             finally:
                 self._overflowed = False
 
@@ -282,7 +282,7 @@ class ContextGuard(AbstractCapability[Any]):
             handler: Callable[[ModelRequestContext], Awaitable[Any]],
         ) -> Any:  # noqa: ANN401 - the framework's signature
             """Pass on the stabilized request."""
-            return await handler(await self._stabilized(ctx, request_context))
+            return await handler(await self._stabilize(ctx, request_context))
 
     async def before_tool_validate(
         self,
@@ -292,7 +292,7 @@ class ContextGuard(AbstractCapability[Any]):
         tool_def: ToolDefinition,
         args: str | dict[str, Any],
     ) -> str | dict[str, Any]:
-        """Unmask the arguments of a tool."""
+        """Restore masked values in the arguments of a tool."""
         vault = None if self.vault is None or is_fixed(tool_def) else self._per_run.of(ctx).vault
         return args if vault is None else unmask_arguments(args, vault, tool=tool_def.name)
 
@@ -303,7 +303,7 @@ class ContextGuard(AbstractCapability[Any]):
         output_context: Any,  # noqa: ANN401, ARG002 - the framework's signature
         output: str | dict[str, Any],
     ) -> str | dict[str, Any]:
-        """Unmask structured output: it is data for the program, as arguments are for a tool. Texts stay as written."""
+        """Restore masked values in structured output, which is data for the program. Text output is not changed."""
         vault = None if self.vault is None else self._per_run.of(ctx).vault
         return output if vault is None else unmask_arguments(output, vault)
 
@@ -316,7 +316,7 @@ class ContextGuard(AbstractCapability[Any]):
         args: Any,  # noqa: ANN401, ARG002
         result: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Mask and bound a result above `max_result_tokens`; results of the framework's own tools stay unchanged."""
+        """Mask and shorten a result above `max_result_tokens`, except for results of the framework's own tools."""
         if self.max_result_tokens is None or is_fixed(tool_def):
             return result
         run = self._per_run.of(ctx)
@@ -336,19 +336,19 @@ class ContextGuard(AbstractCapability[Any]):
 
 
 def _ending_as(messages: Sequence[ModelMessage], view: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages for the model, which must end with the same message as the history."""
+    """Return the messages for the model, which must end with the same kind of message as the history."""
     if messages and (not view or view[-1].kind != messages[-1].kind):
-        raise HistoryError("a stage dropped the message that is to be answered; the last exchange must stay")
+        raise HistoryError("a stage dropped the last message, which the model has to answer; keep the last exchange")
     return list(view)
 
 
 def _conversation(ctx: RunContext[Any]) -> str | None:
-    """Return the id of the conversation; versions before 2 only have an id of the run."""
+    """Return the id of the conversation. Versions before 2 have only the id of the run."""
     return getattr(ctx, "conversation_id", None) or getattr(ctx, "run_id", None)
 
 
-def _named(model: object) -> dict[str, Any]:
-    """Return the model's known data, for budgets that are a share of its window."""
+def _model_of(model: object) -> dict[str, Any]:
+    """Return what is known about the model, for budgets that are a share of the window."""
     return {"model": getattr(model, "model_name", None), "known": getattr(model, "context_window", None)}
 
 

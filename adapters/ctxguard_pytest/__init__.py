@@ -1,8 +1,8 @@
-"""ctxguard for pytest: check recorded sessions against the laws.
+"""ctxguard for pytest: check that recorded sessions are stabilized without violating a law.
 
-`pytest --ctxguard-sessions=recordings/` names them. The fixture `assert_stable` replays sessions and fails at the first
-call that violates a law; `ctxguard_session` runs a test once for each session of the option. Nothing else of ctxguard
-is imported until they are used.
+The option `--ctxguard-sessions=recordings/` names the sessions. The fixture `assert_stable` replays a session and fails
+at the first call that violates a law. The fixture `ctxguard_session` runs a test once for each session in the option.
+The rest of ctxguard is only imported when a fixture is used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes `ctxguard_session` once for each session of the option; a bad one is a failing test."""
+    """Run each test that uses `ctxguard_session` once per session of the option. An unreadable session fails."""
     if "ctxguard_session" not in metafunc.fixturenames:
         return
     from ctxguard.harness.recordings import Recording, recordings
@@ -45,7 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def ctxguard_session(request: pytest.FixtureRequest) -> RecordedSession:
-    """Return one session of `--ctxguard-sessions`."""
+    """Return one of the sessions in `--ctxguard-sessions`."""
     from ctxguard.harness.recordings import Recording, Skipped, open_session
 
     source = request.param
@@ -57,10 +57,10 @@ def ctxguard_session(request: pytest.FixtureRequest) -> RecordedSession:
 
 @pytest.fixture
 def assert_stable() -> Callable[..., Figures]:
-    """Return a function that replays a session and fails if a law is violated.
+    """Return a function that replays a session and fails the test if a law is violated.
 
-    It takes a session, or a list of messages, and a stabilizer (or none for the default one with a budget of 8,000),
-    and returns the figures.
+    The function takes a session or a list of messages, a stabilizer (by default, one with a budget of 8,000 tokens),
+    and the minimum `min_support`. It returns the figures of the replay.
     """
     return _assert_stable
 
@@ -73,13 +73,13 @@ def _assert_stable(
     from ctxguard.stabilizer import Stabilizer
 
     known = parse_session(session) if isinstance(session, list) else session
-    told = replay(known, stabilizer or Stabilizer(8_000))
-    figures = told.figures
+    replayed = replay(known, stabilizer or Stabilizer(8_000))
+    figures = replayed.figures
     if not figures.served:
         what = f"all {figures.calls} calls were refused" if figures.calls else "it has no model call"
-        pytest.fail(f"session {told.id}: nothing was judged: {what}", pytrace=False)
-    if told.places:
-        pytest.fail("\n".join(f"call {place.call}: {place}" for place in told.places), pytrace=False)
+        pytest.fail(f"session {replayed.id}: nothing was judged: {what}", pytrace=False)
+    if replayed.places:
+        pytest.fail("\n".join(f"call {place.call}: {place}" for place in replayed.places), pytrace=False)
     if figures.support is not None and figures.support < min_support:
-        pytest.fail(f"session {told.id}: support is {figures.support:.2f}, below {min_support:.2f}", pytrace=False)
+        pytest.fail(f"session {replayed.id}: support is {figures.support:.2f}, below {min_support:.2f}", pytrace=False)
     return figures

@@ -1,4 +1,7 @@
-"""The one function through which every adapter stabilizes a native history, and `ctxguard.guard` for a first use."""
+"""The function through which all adapters stabilize a history, and `ctxguard.guard` for a first use.
+
+A *native* history consists of messages in a framework's or provider's own format.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from ctxguard.adapting.fields import Path
 from ctxguard.adapting.registry import Adapter, chain_for, require_adapter, require_messages
-from ctxguard.adapting.request import Beside, Request, RequestTexts
+from ctxguard.adapting.request import OutsideTexts, Request, RequestTexts
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import BESIDE, BudgetExceededError, ConfigError, HistoryError
@@ -21,7 +24,7 @@ Native = TypeVar("Native")
 Sent = TypeVar("Sent")
 
 _ROUNDS: Final = 3
-"""How often a request is stabilized at most until it is within the budget as a whole."""
+"""Maximum number of times that a request is stabilized to bring the whole request within the budget."""
 
 
 def request_flow(
@@ -36,30 +39,30 @@ def request_flow(
     recount: Callable[[Request[Native]], int] | None = None,
     overhead: int = 0,
 ) -> Generator[Ask, object, tuple[Request[Native], Report]]:
-    """Stabilize a request, as a generator that yields an `Ask` for all I/O. The request and all in it are not changed.
+    """Stabilize a request without changing it, as a generator that yields an `Ask` for each I/O operation.
 
-    Instructions and tool descriptions are masked as the messages are. The original request still contains unmasked
-    values, so send all parts of the returned one.
+    Instructions and tool descriptions are masked like messages. The original request still contains the unmasked
+    values, so send every part of the returned request, not only its messages.
 
     Args:
         stabilizer: The stabilizer.
         adapter: The adapter of the history's format.
         request: The history, and the other parts of the request.
-        window: The model's context window in tokens, if the budget is a share of it.
-        keep_thinking: Keep signed thinking from before a cut, see `DropStaleThinking`.
-        overflowed: The provider refused this request as too long: it and all that continue its history get a smaller
-            budget.
-        is_editable: Whether the caller sends the returned instructions and tools; if it sends its own, a rule that
-            matches in them fails the check `NoPII`.
-        recount: Counts the request as it is written.
-        overhead: Tokens of the request that nothing else here counts; negative if the chain counts too many.
+        window: The model's context window in tokens; needed if the budget is a share of the window.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
+        overflowed: Whether the provider refused this request as too long. If so, this request and all later requests of
+            the same conversation get a smaller budget.
+        is_editable: Whether the caller sends the returned instructions and tools. If the caller sends the original
+            ones, a rule that matches in them makes the check `NoPII` fail.
+        recount: Function that counts the tokens of a request in its final form.
+        overhead: Number of tokens of the request that are counted nowhere else; negative if the stages count too many.
 
     Returns:
         The stabilized request, and the report.
 
     Raises:
-        HistoryError: A message cannot be read.
-        BudgetExceededError: The mandatory messages do not fit.
+        HistoryError: If a message cannot be read.
+        BudgetExceededError: If the mandatory messages do not fit.
     """
     require_stabilizer(stabilizer)
     texts = RequestTexts.of(request, stabilizer, is_editable=is_editable, window=window, recount=recount)
@@ -71,9 +74,9 @@ def request_flow(
 
 
 stabilize_request = synchronous(request_flow)
-"""Return a stabilized request and the report; for the parameters, see `request_flow`."""
+"""Stabilize a request, and return it with the report; see `request_flow` for the parameters."""
 astabilize_request = asynchronous(stabilize_request)
-"""Do the same as `stabilize_request`, if summarizers or stores are async."""
+"""Asynchronous version of `stabilize_request`, for summarizers or stores that are asynchronous."""
 
 
 @synchronous
@@ -87,23 +90,23 @@ def stabilize_native(
     window: int | None = None,
     keep_thinking: bool = False,
 ) -> Generator[Ask, object, tuple[Native, Report]]:
-    """Return the stabilized native history and the report. The history is not changed.
+    """Stabilize a native history, and return it with the report. The original history is not changed.
 
-    The caller sends tools and instructions unchanged: they are counted and searched, and if a rule matches in them, the
-    check `NoPII` fails. `stabilize_request` masks them.
+    The caller sends the tools and instructions unchanged. They are counted and searched, and if a rule matches in them,
+    the check `NoPII` fails. `stabilize_request` masks them instead.
 
     Args:
         stabilizer: The stabilizer.
         adapter: The adapter of the history's format.
         native: The history.
-        tools: The tool schemas that are sent along.
+        tools: The tool schemas that are sent with the history.
         instructions: A system prompt that is sent outside the history.
-        window: The model's context window in tokens, if the budget is a share of it.
-        keep_thinking: Keep signed thinking from before a cut, see `DropStaleThinking`.
+        window: The model's context window in tokens; needed if the budget is a share of the window.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
 
     Raises:
-        HistoryError: A message cannot be read.
-        BudgetExceededError: The mandatory messages do not fit.
+        HistoryError: If a message cannot be read.
+        BudgetExceededError: If the mandatory messages do not fit.
     """
     request = Request(native, instructions, tools or ())
     done, report = yield from request_flow(
@@ -113,29 +116,35 @@ def stabilize_native(
 
 
 astabilize_native = asynchronous(stabilize_native)
-"""Do the same as `stabilize_native`, if summarizers or stores are async."""
+"""Asynchronous version of `stabilize_native`, for summarizers or stores that are asynchronous."""
 
 
 class Texts(Protocol[Sent]):
-    """The parts of a request outside its history, while the history is stabilized.
+    """The parts of a request outside its history, as `texts_flow` needs them.
 
     Attributes:
-        beside: The texts in which a rule matches.
-        overhead: Tokens of the parts that the chain does not see.
-        tools: The tools and schemas for the chain to count.
-        details: What the report says of them.
+        outside: The texts in which a rule matches; they are masked together with the history.
+        overhead: Number of tokens in the parts of the request that the stages do not see.
+        tools: The tools and schemas that the stabilizer counts.
+        details: Entries for the `details` of the report.
     """
 
-    beside: Beside
+    outside: OutsideTexts
     overhead: int
     tools: Sequence[Mapping[str, object]]
     details: Mapping[str, object]
 
-    def written(self, changes: Mapping[Path, object], instructions: str, native: Any) -> Sent:  # noqa: ANN401
-        """Return the request with changed texts, the instructions that joined the history, and another history."""
+    def write(self, changes: Mapping[Path, object], instructions: str, native: Any) -> Sent:  # noqa: ANN401
+        """Return the final request.
+
+        Args:
+            changes: The new texts outside the history, by their places in the request.
+            instructions: The masked system prompt; empty if no rule matched in the prompt.
+            native: The stabilized native history.
+        """
 
     def tokens(self, sent: Sent, report: Report, *, is_changed: bool) -> int:
-        """Return the input tokens of a request as it is written."""
+        """Return the number of input tokens in the final request."""
 
 
 def texts_flow(
@@ -148,78 +157,87 @@ def texts_flow(
     tightened: Mapping[str, int | None] | None = None,
     anchored: Callable[[Sequence[Artifact]], list[Artifact]] = list,
 ) -> Generator[Ask, object, tuple[Sent | None, Report, int]]:
-    """Stabilize a request: used alike by programs, transports and the proxy.
+    """Stabilize a request. Programs, transports, and the proxy all use this function.
 
-    If the written request as a whole exceeds the budget, it is stabilized again with a budget reduced by the excess.
+    If the final request still exceeds the budget as a whole, it is stabilized again with a budget that is smaller by
+    the excess.
 
     Args:
-        stabilizer: Its chain contains the stages that the history needs, see `chain_for`.
+        stabilizer: A stabilizer that includes the stages the native history needs, see `chain_for`.
         adapter: The adapter of the history's format.
         native: The history, in the form that the adapter reads.
         texts: The other parts of the request.
-        window: The model's context window in tokens, if the budget is a share of it.
-        tightened: Settings of `Stabilizer.tighten`, if the provider refused the request as too long.
-        anchored: Adds the tokens that the provider reported for earlier requests, see `Artifact.reported`.
+        window: The model's context window in tokens; needed if the budget is a share of the window.
+        tightened: Arguments for `Stabilizer.tighten` if the provider refused the request as too long.
+        anchored: Function that adds the token counts that the provider reported for earlier requests, see
+            `Artifact.reported`.
 
     Returns:
-        The request to send, or None if the stabilizer only observes; the report; and the tokens of the sent request.
+        The request to send, or None if the stabilizer only observes; the report; and the number of tokens in the
+        request that is sent.
     """
     unread: HistoryError | None = None
     try:
         read = anchored(adapter.read(native))
     except HistoryError as error:
-        # Observing must not break a program that works without it; the report names the error that would have been
-        # raised.
+        # Observing must not break a program that works without the stabilizer, so the report names the error that
+        # enforcing would have raised.
         if stabilizer.mode == "enforce":
             raise
         read, unread = [], error
-    artifacts = texts.beside.joined(read)
+    artifacts = texts.outside.prepended_to(read)
     if tightened is not None:
         stabilizer.tighten(artifacts, **tightened)
     overhead, stabilizer = texts.overhead, stabilizer.with_(details=texts.details)
     for _ in range(_ROUNDS):
         result = yield from stabilizer.flow(artifacts, tools=texts.tools, overhead=overhead, window=window)
         report = result.report
-        if report.observed:  # the caller's own request is sent, whatever the result of the chain
+        if report.observed:  # the original request is sent, whatever the stages returned
             if unread is not None:
                 report.details = {**report.details, "would_have_raised": type(unread).__name__}
             return None, report, report.tokens_before
-        changes, instructions, history = texts.beside.restored(result.artifacts)
+        changes, instructions, history = texts.outside.split_off(result.artifacts)
         require_messages(adapter, read, history)
-        sent = texts.written(changes, instructions, adapter.write(native, history))
+        sent = texts.write(changes, instructions, adapter.write(native, history))
         tokens = texts.tokens(sent, report, is_changed=bool(changes))
         if tokens <= report.budget:
             return sent, report, tokens
-        # add what the chain counted too low: it may see fewer missing tokens than there are
+        # Add the tokens that the stages failed to count; the excess alone can be smaller than that.
         overhead += max(tokens - report.budget, tokens - report.tokens_after)
         stabilizer = _without_signed_thinking(stabilizer)
     raise BudgetExceededError(tokens, report.budget, {BESIDE: overhead, "messages": tokens - overhead})
 
 
 def _without_signed_thinking(stabilizer: Stabilizer) -> Stabilizer:
-    """Return a stabilizer that drops all signed thinking: a second try may cut elsewhere, which breaks signatures."""
+    """Return a stabilizer that drops all signed thinking.
+
+    Used from the second attempt on, which may cut the history elsewhere and so invalidate signatures.
+    """
     stages = (DropStaleThinking(everything=True) if isinstance(s, DropStaleThinking) else s for s in stabilizer.stages)
     return stabilizer.with_(stages=tuple(stages))
 
 
 def require_stabilizer(given: object) -> Stabilizer:
-    """Return a stabilizer that the caller gave; reject anything else, such as a budget."""
+    """Return the given value if it is a stabilizer; raise `ConfigError` for anything else, such as a budget."""
     if not isinstance(given, Stabilizer):
         # a number is quoted because it is most likely the budget; a history is never quoted
         shown = repr(given) if isinstance(given, int | float) else type(given).__name__
-        told = f"expected a Stabilizer, got {shown}; write Stabilizer(budget=…), and hand over the guard made with it"
-        raise ConfigError(told, setting="stabilizer")
+        message = (
+            f"expected a Stabilizer, got {shown}; write Stabilizer(budget=…), and hand over the guard made with it"
+        )
+        raise ConfigError(message, setting="stabilizer")
     return given
 
 
 def window_for(stabilizer: Stabilizer, window: int | None, model: object, known: int | None = None) -> int | None:
-    """Return the window of a call in tokens: the caller's, or if the budget is a share of it, the model's.
+    """Return the context window of a call in tokens: the caller's, or the model's if the budget is a share of it.
 
     Args:
-        stabilizer: The stabilizer of the call; it may know the model itself.
-        window: The window that the caller names.
-        model: The name of the model, if the request or the framework names it.
-        known: Input tokens that the framework states for the model, for one that is not in `ctxguard.tokens.windows`.
+        stabilizer: The stabilizer for the call, which may have a model of its own.
+        window: The window that the caller gives; None if the caller gives none.
+        model: The name of the model, if the request or the framework names one.
+        known: Number of input tokens that the framework states for a model that `ctxguard.tokens.windows` does not
+            know.
     """
     is_share = isinstance(getattr(stabilizer, "budget", None), str)
     if window is not None or not is_share or not (isinstance(model, str) or known):
@@ -230,7 +248,7 @@ def window_for(stabilizer: Stabilizer, window: int | None, model: object, known:
 def with_adapter_stages(
     stabilizer: Stabilizer, adapter: Adapter[Native] | None, *, keep_thinking: bool = False
 ) -> Stabilizer:
-    """Return a stabilizer with the stages added that a native history needs after the chain. It shares all caches."""
+    """Return the stabilizer extended by the final stages that a native history needs. Both share all caches."""
     return stabilizer.with_(stages=chain_for(adapter, stabilizer.stages, keep_thinking=keep_thinking))
 
 
@@ -238,10 +256,10 @@ Message = TypeVar("Message")
 
 
 class Guarded(list[Message], Generic[Message]):
-    """A stabilized history: a list of messages of the given kind, with the report.
+    """A stabilized history: a list of messages in their original format, together with the report.
 
     Attributes:
-        report: What was done, and why.
+        report: What was done to the history, and why.
     """
 
     def __init__(self, messages: Sequence[Message], report: Report) -> None:
@@ -261,18 +279,19 @@ def guard(
     """Return messages that fit a budget and contain no personal data, in their original format.
 
     Args:
-        messages: The whole history up to now: messages of any installed adapter, or artifacts. It is not changed.
-        budget: Tokens that the whole request may take (`8_000` or `"8k"`), or a share of the window such as `"80%"`.
+        messages: The whole history so far: messages of any installed adapter, or artifacts. The list is not changed.
+        budget: Maximum number of tokens in the whole request (`8_000` or `"8k"`), or a share of the window such as
+            `"80%"`.
         policy: The name of a policy, see `ctxguard.policies`.
-        tools: The tool schemas that are sent along, which are counted.
-        window: The model's context window in tokens, if the budget is a share of it.
-        settings: Further settings of the policy or of `Stabilizer`; calls with the same settings share one stabilizer.
+        tools: The tool schemas that are sent with the messages; they count toward the budget.
+        window: The model's context window in tokens; needed if the budget is a share of the window.
+        settings: Further settings of the policy or of `Stabilizer`. Calls with the same settings share one stabilizer.
 
     Raises:
-        AdapterError: No installed adapter knows the messages.
-        BudgetExceededError: The mandatory messages do not fit.
-        ConfigError: A setting is out of range, or the budget is missing.
-        HistoryError: `messages` is not a list.
+        AdapterError: If no installed adapter recognizes the messages.
+        BudgetExceededError: If the mandatory messages do not fit.
+        ConfigError: If a setting is out of range, or the budget is missing.
+        HistoryError: If `messages` is not a list.
     """
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
         raise HistoryError(f"guard takes a list of messages, not {type(messages).__name__}; write [{{'role': …}}]")
@@ -292,7 +311,7 @@ def _stabilizer(policy: str, budget: int | str | None, settings: Mapping[str, ob
         return Stabilizer.from_policy(policy, budget=budget, **settings)
 
 
-# a stabilizer caches its results for a conversation: a new one at every call would start over
+# a stabilizer caches its results for each conversation, which a new stabilizer would have to compute again
 @lru_cache(maxsize=32)
 def _shared_stabilizer(policy: str, budget: int | str | None, settings: tuple[tuple[str, Any], ...]) -> Stabilizer:
     return Stabilizer.from_policy(policy, budget=budget, **dict(settings))

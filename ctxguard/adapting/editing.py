@@ -1,4 +1,4 @@
-"""Copy a native message with other values in some places. Input objects are never changed."""
+"""Copy a native message with new values in some places. Input objects are never changed."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ctxguard.adapting.fields import Path, fields_of, get
 Value = TypeVar("Value")
 
 REMOVED: Final = object()
-"""The new value of a place that is to be removed."""
+"""Stands for the new value of a field or list item that is to be removed."""
 
 
 def copy_with(value: Value, changes: Mapping[Path, object]) -> Value:
-    """Return a copy with new values in some places, sharing everything else.
+    """Return a copy of a value with new values in some places. Everything else is shared with the original.
 
-    Dicts and lists become new dicts and lists. Objects are copied by their own operator (`model_copy`,
-    `dataclasses.replace`), which keeps fields that a constructor would lose; a pydantic object with a removed field
-    becomes a dict. A dataclass cannot lose a field: it gets None.
+    Dicts and lists are copied to new dicts and lists. Objects are copied with `model_copy` or `dataclasses.replace`,
+    which keep fields that a constructor would lose. A pydantic object that loses a field becomes a dict. A dataclass
+    cannot lose a field, so the field is set to None.
 
     Args:
         value: A message, or a part of one.
-        changes: The new values, or `REMOVED`, by their places in it.
+        changes: The new values, or `REMOVED`, by their places in `value`.
 
     Returns:
-        The copy, or the value itself if there are no changes.
+        The copy, or `value` itself if there are no changes.
     """
     return _copy(value, changes) if changes else value  # type: ignore[return-value]  # of the same kind
 
@@ -49,14 +49,14 @@ def _copy_record(value: object, changes: Mapping[str, object]) -> object:
         # the installed version of a framework may lack a field that a newer one has
         known = {field.name for field in dataclasses.fields(value)}
         return dataclasses.replace(value, **{k: None if v is REMOVED else v for k, v in changes.items() if k in known})
-    # `model_copy` cannot remove a field; clients take a dict wherever they take a model.
+    # `model_copy` cannot remove a field; clients accept a dict wherever they accept a model.
     if hasattr(value, "model_copy") and REMOVED not in changes.values():
         return value.model_copy(update=dict(changes))
     return {key: member for key, member in {**fields_of(value), **changes}.items() if member is not REMOVED}
 
 
 def by_index(changes: Mapping[Path, Value]) -> dict[int, dict[Path, Value]]:
-    """Return the changes of a list as changes of each of its members, by index."""
+    """Group the changes of a list by the index of the list item that they belong to."""
     found: dict[int, dict[Path, Value]] = {}
     for (index, *path), new in changes.items():
         found.setdefault(int(index), {})[tuple(path)] = new
@@ -64,5 +64,5 @@ def by_index(changes: Mapping[Path, Value]) -> dict[int, dict[Path, Value]]:
 
 
 def are_same_objects(now: Sequence[object], before: Sequence[object]) -> bool:
-    """Return whether two lists hold the very same objects in the same order."""
+    """Return whether two lists contain the identical objects in the same order."""
     return len(now) == len(before) and all(map(is_, now, before))

@@ -1,8 +1,8 @@
-"""Read the fields of a message or tool schema other than its texts: citations, metadata, links, unknown keys.
+"""Read the fields of a message or tool schema other than its content: citations, metadata, links, unknown keys.
 
-Everything that is sent is counted and searched, whether an adapter knows it or not. Citations, metadata, descriptions,
-and fields whose key suggests free text, such as an error, may be masked. Ids, links, signatures, and other unknown keys
-are never changed, because the effects of a change are unknown.
+Everything that is sent is counted and searched, whether or not an adapter knows the field. Citations, metadata,
+descriptions, and fields whose key suggests free text, such as an error, may be masked. Ids, links, signatures, and
+other unknown keys are never changed, because the effects of a change are unknown.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from ctxguard.errors import HistoryError
 from ctxguard.tokens.media import encrypted_tokens
 
 PlacedField: TypeAlias = tuple[Path, Field]
-"""A field and the place of its text; the place is `()` for a text that is never changed."""
+"""A field and the place of its text in the message. The place is `()` if the text is never changed."""
 
 _EDITABLE: Final = frozenset({"annotations", "citations", "metadata", "transcript"})
-"""Keys of messages whose texts may be masked, beside those that end in a word for free text."""
+"""Keys of messages whose texts may be masked, in addition to the keys that `_FREE_TEXT` matches."""
 _FREE_TEXT: Final = re.compile(
     r"(?:^|_|(?<=[a-z0-9])(?=[A-Z]))"
     r"(?i:errors?|exceptions?|tracebacks?|stack_?trace|std_?(?:err|out)|warnings?|messages?|details|reason|rationale"
     r"|explanation|comments?|notes?|description|summary|feedback)$"
 )
-"""A key that ends in a word for free text: `tool_error`, `failureReason`."""
+"""Matches a key that ends in a word for free text, such as `tool_error` or `failureReason`."""
 EDITABLE_IN_SCHEMAS: Final = frozenset({"description", "title", "examples", "instructions"})
 _MEDIA: Final = frozenset(
     {"image_url", "input_audio", "file", "source", "url", "image"}
     | {"inline_data", "inlineData", "file_data", "fileData"}
 )
-"""Keys of media; the links in them are searched, their data is not."""
+"""Keys of media. Links in their values are searched; base64 data is not."""
 _CONTAINERS: Final = frozenset({"audio", "content", "extras"})
-"""Keys of records that hold further fields."""
+"""Keys of records that contain further fields."""
 _REFERENCES: Final = frozenset(
     {"cache_control", "call_id", "file_id", "file_url", "format", "id", "image_url", "media_type", "mime_type", "name"}
     | {"namespace", "role", "tool_call_id", "tool_use_id", "type", "url"}
@@ -51,7 +51,7 @@ IDENTIFIERS: Final = _REFERENCES | (
     {"caller", "context", "detail", "end_index", "expires_at", "filename", "index", "is_error", "kind", "language"}
     | {"logprobs", "outcome", "phase", "start_index", "status", "strict", "title", "tool_name"}
 )
-"""Keys that belong to the framing of a message: their values cost nothing more, unless they are long."""
+"""Keys whose values are part of the framing of a message and cost no extra tokens unless they are long."""
 FIXED: Final = (
     _REFERENCES
     | _SIGNATURES
@@ -59,15 +59,15 @@ FIXED: Final = (
     | {"previous_response_id", "required", "server_label", "server_url"}
     | {"allowedFunctionNames", "cachedContent", "guardrailIdentifier", "modelId", "redactedContent", "responseMimeType"}
 )
-"""Keys of a whole body whose values are only searched, never changed."""
+"""Keys of a request body whose values are searched but never changed."""
 _CITED: Final = frozenset({"title", "url", "context", "filename"})
-"""Keys that name the source of a citation; nothing is looked up by them."""
+"""Keys that name the source of a citation. Unlike other identifiers, their values are not used for lookups."""
 _FRAMING: Final = 128
-"""Characters up to which an identifier counts as framing; the ids of all providers are shorter."""
+"""Maximum number of characters in an identifier that counts as framing. The ids of all providers are shorter."""
 _HARMLESS: Final = re.compile(r"[a-z_]{0,40}")
-"""Texts in which no rule can find anything, such as `completed`."""
+"""Matches texts in which no rule can match, such as `completed`."""
 _MARK: Final = re.compile(r"ephemeral|[1-9]\d?[mh]")
-"""The value of a prompt cache breakpoint: its type, and how long the prefix is cached."""
+"""Matches the values in a prompt cache breakpoint: its type, and how long the prefix is cached."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_\s-]+={0,2}\s*")
 
 
@@ -82,14 +82,14 @@ def extra_fields(
     """Yield the fields of a record that its adapter does not read.
 
     Args:
-        record: A message, a content part or a schema.
-        path: Its place in the message.
+        record: A message, a content part, or a schema.
+        path: The place of the record in the message.
         own: Keys that the adapter reads.
-        billed: Keys whose values are counted elsewhere, as a medium or sealed reasoning, and only searched here.
-        taken: Places that the adapter reads, which may be nested more deeply.
+        billed: Keys whose values are counted elsewhere, as media or encrypted reasoning, and are only searched here.
+        taken: Places that the adapter reads, possibly deeper inside the record.
 
     Raises:
-        HistoryError: A field cannot be written as JSON, so no client could send it.
+        HistoryError: If a field cannot be written as JSON; no client could send it.
     """
     if path in taken or (type(record) is dict and own >= record.keys()):  # the common case
         return
@@ -115,12 +115,12 @@ def extra_fields(
 
 
 def _is_breakpoint(value: object) -> bool:
-    """Return whether a value marks the end of a cached prompt; clients move it without changing the message."""
+    """Return whether a value is a prompt cache breakpoint. Clients move breakpoints without changing the message."""
     return isinstance(value, dict) and all(isinstance(v, str) and _MARK.fullmatch(v) for v in value.values())
 
 
 def _is_editable(key: str, value: object) -> bool:
-    """Return whether the texts of a value may be masked, by its key; a number or a flag contains none."""
+    """Return whether the texts in a value may be masked, judged by its key. Numbers and flags contain no text."""
     if key in _EDITABLE:
         return True
     is_free = _FREE_TEXT.search(key) is not None and key not in IDENTIFIERS
@@ -128,14 +128,14 @@ def _is_editable(key: str, value: object) -> bool:
 
 
 def _odd_key(path: Path) -> Iterator[PlacedField]:
-    """Yield a key unless it is spelled like a field of an API: it is sent, and may contain text of the user."""
+    """Yield a field for a key that is not spelled like a field of an API, because such a key may come from the user."""
     key = path[-1]
     if isinstance(key, str) and not is_field_name(key):
         yield (), Field(place_name(path), key, tokens=0)
 
 
 def without_tokens(fields: Iterable[PlacedField]) -> Iterator[PlacedField]:
-    """Yield fields that are counted elsewhere, and have only to be searched."""
+    """Yield the fields with a token count of 0, because they are counted elsewhere and only have to be searched."""
     return ((at, replace(field, tokens=0)) for at, field in fields)
 
 
@@ -148,7 +148,7 @@ def _members(value: object, path: Path) -> Iterator[tuple[Path, object]]:
 
 
 def _editable(value: object, path: Path, taken: AbstractSet[Path]) -> Iterator[PlacedField]:
-    """Yield the texts of a value that may be masked, and the rest of it without them, to be counted."""
+    """Yield the texts in a value that may be masked, and its remaining members, which are only counted and searched."""
     if isinstance(value, str):
         yield path, Field(place_name(path), value, editable=True, is_identifier=False)
         return
@@ -161,7 +161,7 @@ def _editable(value: object, path: Path, taken: AbstractSet[Path]) -> Iterator[P
         yield from _odd_key(place)
         if place in taken:
             continue
-        # An id or a signature inside free text may be looked up or verified: it stays as it is.
+        # An id or a signature inside free text may be looked up or verified, so it is never changed.
         if isinstance(key, str) and (key in _SIGNATURES or (key in IDENTIFIERS and key not in _CITED)):
             yield from fixed_field(key, member, place)
         elif isinstance(member, str) or (member and (is_record(member) or isinstance(member, (list, tuple)))):
@@ -173,9 +173,9 @@ def _editable(value: object, path: Path, taken: AbstractSet[Path]) -> Iterator[P
 def _links(
     value: object, path: Path, own: AbstractSet[str], billed: AbstractSet[str] = frozenset()
 ) -> Iterator[PlacedField]:
-    """Yield the texts of a medium except for its data; those of its fields that are `billed` are not counted."""
+    """Yield the texts in the value of a media field, except for the media data. Fields in `billed` are not counted."""
     if isinstance(value, str):
-        # The data of a medium is counted as the medium, and is not searched; a link can contain a person's name.
+        # Media data is counted with its part and is not searched; a link can contain a person's name.
         if not is_payload(value):
             yield from fixed_field(str(path[-1]), value, path)
     elif isinstance(value, (list, tuple)):
@@ -189,28 +189,28 @@ def _links(
 
 
 def is_payload(value: object, *, least: int = _FRAMING) -> bool:
-    """Return whether a text is a `data:` URL, or base64 data of at least `least` characters."""
+    """Return whether a value is a `data:` URL, or base64 data of at least `least` characters."""
     if not isinstance(value, str):
         return False
     if value.startswith("data:"):
         return True
     if len(value) < least:
         return False
-    # a word of a thousand lower-case letters is text: base64 mixes cases and digits
+    # base64 mixes cases and digits, unlike a long word in lower case
     head = value[:1_000]
     mixed = any(map(str.isdigit, head)) and head != head.lower() and head != head.upper()
     return mixed and not re.search(r"[ \t]", head) and _BASE64.fullmatch(value) is not None
 
 
 def fixed_field(key: str, value: object, path: Path) -> Iterator[PlacedField]:
-    """Yield one field for a value that is never changed; none if there is nothing in it to count or search."""
+    """Yield a field for a value that is never changed, or nothing if there is nothing to count or search."""
     text = value if isinstance(value, str) else _as_json(value, path)
     is_framing = key in IDENTIFIERS and len(text) <= _FRAMING
     if is_framing and _HARMLESS.fullmatch(text):
         return
     tokens = encrypted_tokens(text) if key in _SIGNATURES else 0 if is_framing else None
     if key and key not in IDENTIFIERS and key not in _SIGNATURES:
-        # unknown keys are sent too, and may be derived from an address; a colon could hide the value from rules
+        # Unknown keys are sent, too, and may contain an address; a colon after one could hide the value from rules.
         text = f"{key}: {text}" if is_field_name(key) else f"{key} {text}"
     yield (), Field(place_name(path), text, tokens=tokens)
 

@@ -1,6 +1,7 @@
-"""Read the fields of native messages, dicts and objects alike, with errors that name the place.
+"""Read the fields of native messages, whether dicts or objects, with errors that name the place of the faulty value.
 
-A field that cannot be read is always an error: if it were sent unread, its text would be neither masked nor counted.
+A field that cannot be read always raises an error. If the field were sent unread, its text would be neither masked nor
+counted.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from ctxguard.artifacts import Part
 from ctxguard.errors import HistoryError
 
 Path: TypeAlias = tuple[str | int, ...]
-"""The place of a value in a message: keys of dicts, names of fields, indexes of lists."""
+"""The place of a value in a message: a sequence of dict keys, field names, and list indexes."""
 Value = TypeVar("Value")
 
 _WORDS: Final = re.compile(r"(?=.{1,40}\Z)[$_]?[A-Z]?[a-z]+\d{0,2}(?:(?:_|[A-Z])[a-z]+\d{0,2})*")
 NULL_TEXT: Final = Part("opaque", tokens=0)
-"""The part of a text that is null; `fill_nulls` knows it by its identity."""
+"""The part for a text field whose value is null. `fill_nulls` recognizes this object by identity."""
 _NOT_RECORDS: Final = (str, bytes, int, float, list, tuple, set, type(None))
 
 
 def get(value: object, key: str) -> object:
-    """Return a field of a dict or an object, or None if it has no such field."""
+    """Return a field of a dict or an object, or None if the field is missing."""
     # `type(...) is dict` first: isinstance against an ABC takes ten times as long, and this runs for every field
     if type(value) is dict or isinstance(value, Mapping):
         return value.get(key)
@@ -32,13 +33,13 @@ def get(value: object, key: str) -> object:
 
 
 def text_of(value: object, key: str) -> str | None:
-    """Return a field if it is a string, else None."""
+    """Return the value of a field if the value is a string, else None."""
     found = get(value, key)
     return found if isinstance(found, str) else None
 
 
 def member_at(value: object, path: Path) -> object:
-    """Return the value at a place, or None if there is none."""
+    """Return the value at a place, or None if the place does not exist."""
     for key in path:
         if isinstance(key, str):
             value = get(value, key)
@@ -48,7 +49,7 @@ def member_at(value: object, path: Path) -> object:
 
 
 def fields_of(value: object) -> dict[str, object]:
-    """Return the fields of a dict or a pydantic object as a new dict, or an empty one for anything else."""
+    """Return the fields of a dict or a pydantic object as a new dict, which is empty for anything else."""
     if isinstance(value, Mapping):
         return dict(value)
     return value.model_dump(exclude_unset=True) if hasattr(value, "model_dump") else {}
@@ -60,19 +61,19 @@ def is_list(native: object) -> TypeGuard[Sequence[object]]:
 
 
 def is_record(value: object) -> bool:
-    """Return whether a value is a dict or an object with fields, not a string, a number, a list, or None."""
+    """Return whether a value is a dict or an object with fields, rather than a string, a number, a list, or None."""
     return not isinstance(value, _NOT_RECORDS)
 
 
 def require_list(native: Sequence[Value], of: str) -> Sequence[Value]:
-    """Return a history, which must be a list; the error says of what."""
+    """Return a history, which must be a list; `of` is the plural noun for its items in the error message."""
     if not is_list(native):
         raise HistoryError(f"expected a list of {of}, got {type(native).__name__}")
     return native
 
 
 def messages_of(native: Mapping[str, object] | Sequence[Value]) -> Sequence[Value]:
-    """Return the messages of a request, or of a list of messages; reject anything else."""
+    """Return the messages in a request or in a list of messages; raise `HistoryError` for anything else."""
     if not isinstance(native, Mapping):
         return require_list(native, "messages")
     if "messages" not in native:
@@ -81,7 +82,14 @@ def messages_of(native: Mapping[str, object] | Sequence[Value]) -> Sequence[Valu
 
 
 def require_field(value: object, key: str, path: Path = (), *, unless: Iterable[str] = ()) -> object:
-    """Return a field that the provider requires, even if None; one of the fields `unless` may replace it."""
+    """Return the value, possibly None, of a field that the provider requires.
+
+    Args:
+        value: A message, or a part of one.
+        key: The name of the field.
+        path: The place of `value` in the message, for the error.
+        unless: Names of fields of which any may take the place of the required field.
+    """
     is_missing = key not in value if isinstance(value, Mapping) else not hasattr(value, key)
     if is_missing and not any(get(value, other) is not None for other in unless):
         raise HistoryError(f"{place_name(path) or 'it'} has no {key!r}")
@@ -89,23 +97,30 @@ def require_field(value: object, key: str, path: Path = (), *, unless: Iterable[
 
 
 def optional_field(value: object, key: str, path: Path = (), *, known: Iterable[str]) -> object:
-    """Return a field that is not required; None if it is missing. `known` are the other possible fields.
+    """Return the value of an optional field, or None if the field is missing.
+
+    Args:
+        value: A message, or a part of one.
+        key: The name of the field.
+        path: The place of `value` in the message, for the error.
+        known: The names of all other valid fields.
 
     Raises:
-        HistoryError: The field is missing while an unknown field holds a string or a list: a misspelled name.
+        HistoryError: If the field is missing while an unknown field contains a string or a list, which suggests a
+            misspelled name.
     """
-    # a result may be empty, but a text under a misspelled name must not pass unmasked
+    # a result may be empty, but a text in a field with a misspelled name must not pass unmasked
     fields = fields_of(value)
     if key not in fields:
-        held = (name for name, member in fields.items() if isinstance(member, (str, list)) and name not in known)
-        stray = next(held, None)
+        unknown = (name for name, member in fields.items() if isinstance(member, (str, list)) and name not in known)
+        stray = next(unknown, None)
         if stray is not None:
             raise HistoryError(f"{place_name(path)} has no {key!r}, and {place_name((stray,))!r} is none of its fields")
     return fields.get(key)
 
 
 def require_text(value: object, key: str, path: Path = ()) -> str:
-    """Return a field that must be a string."""
+    """Return the value of a field, which must be a string."""
     text = get(value, key)
     if not isinstance(text, str):
         raise unreadable((*path, key), "a text", text)
@@ -113,14 +128,15 @@ def require_text(value: object, key: str, path: Path = ()) -> str:
 
 
 def unreadable(path: Path, expected: str, value: object, *, remedy: str = "") -> HistoryError:
-    """Return the error for a value of the wrong type, to be raised by the caller."""
+    """Return the error for a value of the wrong type. The caller raises it."""
     return HistoryError(f"{place_name(path)} must be {expected}, not {type(value).__name__}{remedy}")
 
 
 def place_name(path: Path) -> str:
-    """Return a place in the form used in errors, such as `content[1].text`.
+    """Return a place in the form used in error messages, such as `content[1].text`.
 
-    Keys may come from the user: one that is not spelled like a field of an API is left out, see `is_field_name`.
+    Keys may come from the user, so a key that is not spelled like a field of an API is shown as "…", see
+    `is_field_name`.
     """
     shown = (f"[{key}]" if isinstance(key, int) else f".{key if is_field_name(key) else '…'}" for key in path)
     return "".join(shown).removeprefix(".")
@@ -132,7 +148,13 @@ def is_field_name(key: str) -> bool:
 
 
 def walk_content(content: object, path: Path, *, noun: str = "part") -> Iterator[tuple[Path, object]]:
-    """Yield the parts of a content with their places; errors call a part `noun`. An empty string and None have none."""
+    """Yield the parts of a message's content with their places. An empty string and None have no parts.
+
+    Args:
+        content: A string, a list of strings and records, or None.
+        path: The place of the content in its message.
+        noun: The word for a part in error messages.
+    """
     if isinstance(content, str):
         if content:
             yield path, content
@@ -147,10 +169,10 @@ def walk_content(content: object, path: Path, *, noun: str = "part") -> Iterator
 
 
 def arguments_as_text(value: object) -> str:
-    """Return the arguments of a tool call as text: a string unchanged, anything else as compact JSON."""
+    """Return the arguments of a tool call as a string. Arguments that are not a string are written as compact JSON."""
     if isinstance(value, str):
         return value
-    # compact, because stages write shortened and masked JSON compactly: so a result counts the same when read back
+    # Compact like the JSON that stages write, so that the result has the same token count when it is read again.
     try:
         return "" if value is None else json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
@@ -159,14 +181,14 @@ def arguments_as_text(value: object) -> str:
 
 
 def arguments_as_object(arguments: str) -> dict[str, object]:
-    """Return the arguments of a tool call as an object; any other value is wrapped in one."""
+    """Return the arguments of a tool call as an object. A value that is not an object is wrapped in one."""
     value = parse_json(arguments or "{}")
     return value if isinstance(value, dict) else {"arguments": arguments if value is None else value}
 
 
 def parse_json(text: object) -> object:
-    """Return the value of a JSON text, or None if it is not valid JSON."""
+    """Return the value of a JSON string, or None if the string is not valid JSON."""
     try:
         return json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
-        return None  # models write broken JSON; it is then counted and masked as a plain text
+        return None  # models may write invalid JSON, which is counted and masked as plain text

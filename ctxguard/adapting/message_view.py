@@ -1,11 +1,12 @@
-"""The view of a native message: its texts, calls and ids, and their places in it.
+"""The adapter's view of a native message: its texts, calls, and ids, each with its place in the message.
 
-An adapter builds a `MessageView` of each message. The view creates the artifact, and it converts a changed artifact
-back into new values by place, so that no adapter has to compare artifacts.
+An adapter builds a `MessageView` of each message. The view creates the artifact for the message, and later converts a
+changed artifact back into new values by place, so that no adapter has to compare artifacts.
 
-A message may be split into fragments that can be kept or dropped separately, and joined again: Anthropic puts all
-results of a turn into one message, and a PydanticAI request contains several prompts. Each becomes its own artifact,
-which must remember its message, and its members of that message.
+A message consists of *members*: content parts or, in PydanticAI, request and response parts. An adapter may split a
+message into fragments that can be kept or dropped separately. For example, Anthropic puts all tool results of a turn
+into one message, and a PydanticAI request contains several prompts. Each fragment becomes an artifact, which records
+its message and which members of the message it represents, so that the fragments can be joined again.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ if TYPE_CHECKING:
 
 
 LEFT_OUT: Final = "…"
-"""The text of a message that became empty: APIs refuse empty messages."""
+"""The text written into a message that became empty, because APIs refuse empty messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The members of a message that an artifact was read from; its adapter stores it as the artifact's `source`.
+    """The members of a message that one artifact was read from. The adapter stores it as the `source` of the artifact.
 
     Attributes:
         message: The native message.
-        occurrence: Identifies one reading of the message: a message that occurs twice in a history is read twice, and
-            the fragments of the two must not be joined with each other.
-        indexes: The indexes of the members.
-        is_whole: Whether they are all members of the message.
-        holds_all_results: Tells `RepairExchanges` that a message with results contains all results of its calls.
+        occurrence: Identifies one reading of the message. A message that occurs twice in a history is read twice, and
+            fragments of different occurrences must not be joined.
+        indexes: The indexes of the members in the message.
+        is_whole: Whether the fragment contains all members of the message.
+        holds_all_results: Tells `RepairExchanges` that a message with tool results contains the results of all its
+            calls.
     """
 
     holds_all_results: ClassVar[bool] = True
@@ -48,7 +50,7 @@ class Fragment:
 
 
 def split_message(message: object, groups: Sequence[tuple[int, ...]]) -> list[Fragment]:
-    """Return the fragments of a message, by the indexes of the members of each; together they are all members."""
+    """Return one fragment for each group of member indexes. Together, the groups cover all members of the message."""
     occurrence = object()
     return [Fragment(message, occurrence, indexes, len(groups) == 1) for indexes in groups]
 
@@ -56,15 +58,16 @@ def split_message(message: object, groups: Sequence[tuple[int, ...]]) -> list[Fr
 def join_fragments(
     artifacts: Sequence[Artifact], members: Sequence[object], write: Callable[[Artifact], Iterable[object]]
 ) -> list[object] | None:
-    """Return the new members of a message, or None if they are unchanged.
+    """Return the new members of a message, or None if the members are unchanged.
 
     Args:
-        artifacts: The artifacts that now belong to the message; the first is a fragment of it.
+        artifacts: The artifacts that now make up the message. The first is a fragment of the message.
         members: The current members of the message.
-        write: Returns the members for an artifact, the same objects if nothing was changed.
+        write: Function that returns the members for an artifact; for an unchanged artifact, these are the original
+            objects.
     """
     first = artifacts[0]
-    # the common case, detected without writing anything: one fragment, all of the message, unchanged
+    # the common case, detected without writing anything: a single unchanged fragment that is the whole message
     if len(artifacts) == 1 and first.origin is None and first.source.is_whole:  # type: ignore[attr-defined]
         return None
     written = [member for artifact in artifacts for member in write(artifact)]
@@ -72,7 +75,7 @@ def join_fragments(
 
 
 def fill_nulls(draft: Draft, text: str = "") -> Draft:
-    """Write an empty text for null: the `last_stage` of adapters whose API refuses null, as all do."""
+    """Replace null texts with an empty string. The `last_stage` of adapters whose API refuses null."""
     artifacts = [
         a.revised(content=tuple(Part("text", text) if part is NULL_TEXT else part for part in a.content))
         if not isinstance(a.content, str) and any(part is NULL_TEXT for part in a.content)
@@ -83,18 +86,17 @@ def fill_nulls(draft: Draft, text: str = "") -> Draft:
 
 
 def fill_emptied(draft: Draft) -> Draft:
-    """Write "…" into emptied messages: the `last_stage` of adapters whose API refuses empty ones."""
+    """Write "…" into messages that a stage emptied. The `last_stage` of adapters whose API refuses empty messages."""
     draft = fill_nulls(draft, LEFT_OUT)
     artifacts = [a.revised(content=LEFT_OUT) if _is_emptied(a) else a for a in draft.artifacts]
     return draft.revise(artifacts, action="bounded", reason="nothing is left of it, and the API refuses that")
 
 
 def fill_blank(draft: Draft) -> Draft:
-    """Leave out texts of white space, and write "…" into messages without any other text.
+    """Remove texts that consist of white space, and write "…" into messages without any other text.
 
-    The `last_stage` of adapters whose API refuses such texts. It also applies to the caller's messages: Anthropic
-    ("text content blocks must contain non-whitespace text") and Bedrock ("The text field in the ContentBlock object is
-    blank").
+    The `last_stage` of adapters whose API refuses such texts, also in messages of the caller: Anthropic ("text content
+    blocks must contain non-whitespace text") and Bedrock ("The text field in the ContentBlock object is blank").
     """
     artifacts = list(map(_without_blanks, draft.artifacts))
     reason = "the API refuses texts of white space"
@@ -102,13 +104,13 @@ def fill_blank(draft: Draft) -> Draft:
 
 
 def _without_blanks(artifact: Artifact) -> Artifact:
-    """Return an artifact without blank texts; a message or result without any other text says "…"."""
+    """Return an artifact without blank texts. A message or result that has no other text gets the text "…"."""
     content = artifact.content
     if artifact.kind is Kind.SYSTEM:  # system prompts are never changed
         return artifact
     texts = (content,) if isinstance(content, str) else tuple(p.text if p.kind == "text" else None for p in content)
     blank = [text is not None and not text.strip() for text in texts]
-    # an empty result or call is not a blank text, and an artifact emptied by a stage is reported as such
+    # Empty results and calls are allowed, and `fill_emptied` reports artifacts that a stage emptied.
     may_be_empty = artifact.kind is Kind.TOOL or bool(artifact.calls) or _is_emptied(artifact)
     if not any(blank) or (may_be_empty and not any(texts)):
         return artifact
@@ -122,7 +124,7 @@ def _emptied(part: Part, is_blank: bool) -> Part:  # noqa: FBT001 - for `map`
 
 
 def _is_emptied(artifact: Artifact) -> bool:
-    """Return whether an artifact is a whole message that a stage has emptied."""
+    """Return whether an artifact represents a whole message that a stage has emptied."""
     fragment, content = artifact.source, artifact.content
     if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and fragment is not None):
         return False
@@ -131,24 +133,25 @@ def _is_emptied(artifact: Artifact) -> bool:
 
 
 PlacedPart: TypeAlias = tuple[Path, Part]
-"""A part of a content and the place of its text; the place is `()` for a part without a text to change."""
+"""A part of a message's content and the place of its text. The place is `()` for a part without a text that can be
+changed."""
 Message = TypeVar("Message")
 Placed = TypeVar("Placed")
 
 TITLE_FIELDS: Final = ("title", "source", "context", "filename")
-"""Fields whose texts name a document, a search result or a file."""
+"""Fields whose text names a document, a search result, or a file."""
 _EMPTY_TITLE: Final = "…"
 
 
-# Tuples, because one is created for every message: a frozen dataclass takes three times as long.
+# Named tuples, because one is created for every message, and creating a frozen dataclass takes three times as long.
 class PlacedCall(NamedTuple):
-    """A tool call and its place. Without places, the adapter itself writes a changed call.
+    """A tool call and the places of its fields. If the places are empty, the adapter itself writes changes to the call.
 
     Attributes:
-        call: The tool call as read.
+        call: The tool call as it was read.
         arguments: The place of its arguments.
         id: The place of its id.
-        as_native: Converts new arguments, a text, to the form that the message uses.
+        as_native: Function that converts new arguments from text to the type that the message uses.
     """
 
     call: ToolCall
@@ -158,18 +161,18 @@ class PlacedCall(NamedTuple):
 
 
 class MessageView(NamedTuple):
-    """The contents of a native message that one artifact represents.
+    """The contents of a native message, or of a fragment of it, that one artifact represents.
 
     Attributes:
         kind: The kind of the artifact.
-        parts: The parts of its content, in order.
-        calls: The tool calls it makes.
-        tool_call_id: The id of the call whose result it is.
-        tool_call_id_at: The place of that id.
+        parts: The content parts, in order.
+        calls: The tool calls in the message.
+        tool_call_id: The id of the tool call that this message is the result of.
+        tool_call_id_at: The place of `tool_call_id` in the message.
         name: The name of the participant or the tool.
-        role: The native role if it corresponds to no kind; such an artifact is pinned.
-        pinned: Whether it must never be dropped.
-        reported: The input tokens that the provider reported for the request that this message answers.
+        role: The native role if no `kind` corresponds to it. Such an artifact is pinned.
+        pinned: Whether the message must never be dropped.
+        reported: Number of input tokens that the provider reported for the request that this message is a reply to.
         fields: The fields other than the content, see `extra_fields`.
     """
 
@@ -185,10 +188,10 @@ class MessageView(NamedTuple):
     fields: Sequence[PlacedField] = ()
 
     def artifact(self, source: object) -> Artifact:
-        """Return the artifact.
+        """Return the artifact for the message.
 
         Args:
-            source: The adapter's own note about the origin of the artifact; `write` finds the message by it.
+            source: Object that the adapter's `write` method needs to find the message again; stored in the artifact.
         """
         return Artifact(
             self.kind,
@@ -204,12 +207,12 @@ class MessageView(NamedTuple):
         )
 
     def changes(self, artifact: Artifact) -> dict[Path, object]:
-        """Return the differences of a changed copy of the artifact, as new values by their places in the message."""
+        """Compare a changed artifact with its original, and return the new values by their places in the message."""
         origin = artifact.root
         changes: dict[Path, object] = {}
         if artifact.content != origin.content:
             changes.update((path, _text(path, part)) for path, part in _changed_parts(artifact, self.parts) if path)
-        # stages may change the arguments and ids of calls, but never their number
+        # stages may change the arguments and ids of calls, but not the number of calls
         if artifact.calls != origin.calls:
             for placed, was, now in zip(self.calls, origin.calls, artifact.calls, strict=True):
                 if was.arguments != now.arguments and placed.arguments:
@@ -234,7 +237,7 @@ def _content(parts: Sequence[Part]) -> str | tuple[Part, ...]:
 
 
 def _text(path: Path, part: Part) -> str | None:
-    # APIs refuse an empty title, while an empty text is left to the adapter
+    # APIs refuse an empty title; empty texts are handled by the adapter's `last_stage`
     return _EMPTY_TITLE if part.text == "" and path[-1] in TITLE_FIELDS else part.text
 
 
@@ -247,9 +250,10 @@ def _changed_parts(artifact: Artifact, parts: Sequence[PlacedPart]) -> Iterator[
 
 
 def _spread(artifact: Artifact, parts: Iterable[PlacedPart]) -> Iterator[Part]:
-    """Yield the parts with the fewer texts of a changed content: the first parts take them, the rest are emptied.
+    """Yield the original parts with the texts of an artifact whose content now has fewer parts.
 
-    A stage may replace several texts by one, for example a long content by a digest.
+    A stage may replace several texts with one, for example a long content with a digest. The first parts get the new
+    texts, and the remaining parts become empty.
     """
     content = artifact.content
     texts = [content] if isinstance(content, str) else [part.text for part in content if part.text is not None]
@@ -259,17 +263,17 @@ def _spread(artifact: Artifact, parts: Iterable[PlacedPart]) -> Iterator[Part]:
 
 
 def nested(index: int, members: Iterable[tuple[Path, Placed]]) -> Iterator[tuple[Path, Placed]]:
-    """Yield the parts or fields of a member of a list, with their places in the list."""
+    """Yield the parts or fields of the list item at `index`, with their places extended by the index."""
     for path, member in members:
         yield ((index, *path) if path else path), member
 
 
 def write_each(artifacts: Iterable[Artifact], write: Callable[[Artifact], Message]) -> list[Message]:
-    """Return one message for each artifact, for formats in which a message is one artifact.
+    """Return one message for each artifact, for formats in which each message corresponds to one artifact.
 
     Args:
-        artifacts: The artifacts; `source` is the message that each was read from.
-        write: Creates the message for an artifact that was changed or added.
+        artifacts: The artifacts. The `source` of each is the message that it was read from.
+        write: Function that creates the message for an artifact that was changed or added.
     """
     return [
         artifact.source if artifact.origin is None and artifact.source is not None else write(artifact)  # type: ignore[misc]

@@ -1,7 +1,8 @@
-"""The settings of a framework's guard, and its work in one run, so that one agent can serve many conversations.
+"""The settings of a framework's guard, and the stabilizer and vault of each run.
 
-The stabilizer and the vault of a guard are given directly, or as functions of the framework's own run context:
-LangChain's `Runtime`, PydanticAI's `RunContext`, the Agents SDK's `RunContextWrapper`.
+One agent can serve many conversations, because the stabilizer and the vault of a guard are given directly, or as
+functions of the framework's own run context: LangChain's `Runtime`, PydanticAI's `RunContext`, the Agents SDK's
+`RunContextWrapper`.
 """
 
 from __future__ import annotations
@@ -30,28 +31,30 @@ if TYPE_CHECKING:
 Context = TypeVar("Context")
 Native = TypeVar("Native")
 OnReport: TypeAlias = "Callable[[Report], object]"
-"""The function that every guard calls with the report of each model call; `report.session` names the conversation.
+"""Function that a guard calls with the report of each model call. `report.session` names the conversation.
 
-Guards that bound a tool's output when the tool returns call it with the report of that, too; `report.tool` names it.
+Guards that limit the output of a tool when the tool returns also call the function with the report of that step, whose
+`report.tool` is the name of the tool.
 """
 
 _LOG: Final = logging.getLogger("ctxguard")
 _REMEMBERED: Final = 256
-"""Stabilizers that mask into the vault of a run and are kept, with their state for its conversation."""
+"""Maximum number of cached stabilizers that mask into a run's vault. Each keeps its state for the conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The settings of a guard that hold for all runs.
+    """The settings of a guard that are the same for all runs.
 
     Attributes:
-        window: The model's context window in tokens; None means that of the model in use.
-        keep_thinking: Keep signed thinking from before a cut, see `DropStaleThinking`.
-        max_result_tokens: Tokens above which a tool's output is bounded when the tool returns; None means never.
-        on_report: Called with each report.
+        window: The model's context window in tokens. None means the window of the model in use.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
+        max_result_tokens: Number of tokens above which the output of a tool is shortened when the tool returns. None
+            means that outputs are not shortened at that point.
+        on_report: Function called with each report.
 
     Raises:
-        ConfigError: `on_report` is not a function, or `max_result_tokens` is not a number of tokens.
+        ConfigError: If `on_report` is not a function, or `max_result_tokens` is not a whole number of at least 1.
     """
 
     window: int | None = None
@@ -67,11 +70,11 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class ForRun:
-    """The stabilizer and the vault of one run.
+    """The stabilizer and the vault for one run.
 
     Attributes:
-        stabilizer: Its `MaskPII` stores values in the vault.
-        vault: Restores values for tools; None if no vault was given.
+        stabilizer: The stabilizer. Its `MaskPII` stage stores values in the vault.
+        vault: Restores masked values for tools. None if the guard has no vault.
         options: The settings of the guard.
     """
 
@@ -81,7 +84,7 @@ class ForRun:
 
     @property
     def bounds_outputs(self) -> bool:
-        """Whether large tool outputs are bounded when the tool returns."""
+        """Whether large tool outputs are shortened when the tool returns."""
         return self.options.max_result_tokens is not None and self.stabilizer.mode == "enforce"
 
     def flow(
@@ -99,15 +102,16 @@ class ForRun:
 
         Args:
             adapter: The adapter of the history's format.
-            request: The history, and what is sent with it.
+            request: The history, and the other parts of the request.
             session: The id of the conversation, for the report.
-            model: The name of the model in use, if the framework names it; for budgets that are a share of its window.
-            known: Input tokens that the framework gives the model.
-            overflowed: The provider rejected this request as too long.
-            is_editable: Whether the framework sends the masked instructions and tools, and not its own.
+            model: The name of the model in use, if the framework names one; needed if the budget is a share of the
+                window.
+            known: Number of input tokens that the framework states for the model.
+            overflowed: Whether the provider rejected this request as too long.
+            is_editable: Whether the framework sends the masked instructions and tools, rather than the original ones.
 
         Raises:
-            CheckFailedError: A rule matches in a schema that the framework sends unchanged.
+            CheckFailedError: If a rule matches in a schema that the framework sends unchanged.
         """
         options = self.options
         done, report = yield from request_flow(
@@ -126,9 +130,10 @@ class ForRun:
     def bounded(
         self, output: Artifact, tool: str, *, session: object = None
     ) -> Generator[Ask, object, Artifact | None]:
-        """Return a tool's output masked and bounded; None if it is no larger than `max_result_tokens`.
+        """Return the output of a tool, shortened; None if the output has at most `max_result_tokens` tokens.
 
-        A vault gives its values back, so that the history stays raw.
+        Rules are applied while shortening. If there is a vault, masked values are restored afterwards, so that the
+        stored history stays unmasked.
         """
         limit = self.options.max_result_tokens
         if limit is None or not self.bounds_outputs or self.stabilizer.counter.artifact(output) <= limit:
@@ -138,21 +143,21 @@ class ForRun:
             return None
         tell(self.options.on_report, result.report, session, tool=tool)
         sent = result.artifacts[-1]
-        # The rest of the stored history has its values as well. A placeholder in it would be taken for a planted one.
+        # The rest of the stored history is unmasked, too, and a placeholder in it would be treated as forged.
         vault = self.vault
         return sent if vault is None else sent.edit(lambda _, text: vault.unmask(text))
 
 
 class PerRun(Generic[Context]):
-    """Choose the stabilizer and the vault of each run. Thread-safe; remembers a bounded number of runs.
+    """Chooses the stabilizer and the vault of each run. Thread-safe; caches a limited number of stabilizers.
 
     Args:
-        stabilizer: A stabilizer, or a function from the run context to one.
-        vault: The vault of a session, or a function from the run context to one; None for none.
+        stabilizer: A stabilizer, or a function that returns one for a run context.
+        vault: The vault of a session, or a function that returns one for a run context. None means no vault.
         options: The settings of the guard.
 
     Raises:
-        ConfigError: Any of them is something else.
+        ConfigError: If `stabilizer` or `vault` has another type.
     """
 
     def __init__(
@@ -164,8 +169,8 @@ class PerRun(Generic[Context]):
         self._stabilizer = stabilizer if is_function(stabilizer) else require_stabilizer(stabilizer)
         self._vault = vault if vault is None or is_function(vault) else require_vault(vault)
         self.options = options or RunOptions()
-        # the stabilizer is stored with its copy, so that its id stays unique
-        self._known: Recent[tuple[int, int], tuple[Stabilizer, ForRun]] = Recent(_REMEMBERED)
+        # keeping a reference to the stabilizer prevents its id() from being reused
+        self._cached: Recent[tuple[int, int], tuple[Stabilizer, ForRun]] = Recent(_REMEMBERED)
 
     @property
     def depends_on_run(self) -> bool:
@@ -173,7 +178,7 @@ class PerRun(Generic[Context]):
         return is_function(self._stabilizer) or is_function(self._vault)
 
     def of(self, context: Context) -> ForRun:
-        """Return the stabilizer and the vault of a run."""
+        """Return the stabilizer and the vault for a run."""
         chosen, vault = self._stabilizer, self._vault
         if not isinstance(chosen, Stabilizer):
             chosen = require_stabilizer(chosen(context))
@@ -184,17 +189,17 @@ class PerRun(Generic[Context]):
         return self._masking(chosen, cast("SessionVault", vault))
 
     def _masking(self, chosen: Stabilizer, vault: SessionVault) -> ForRun:
-        def made() -> tuple[Stabilizer, ForRun]:
+        def create() -> tuple[Stabilizer, ForRun]:
             return chosen, ForRun(_masking_into(chosen, vault), vault, self.options)
 
-        return self._known.get_or_put((id(chosen), id(vault)), made)[1]
+        return self._cached.get_or_put((id(chosen), id(vault)), create)[1]
 
 
 def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
-    """Return a stabilizer whose placeholders are stored in a vault.
+    """Return a stabilizer that stores its placeholders in a vault.
 
     Raises:
-        ConfigError: no stage masks, so that nothing would be stored, and everything sent.
+        ConfigError: If no stage masks: nothing would be stored in the vault, and all values would be sent.
     """
     if not any(isinstance(stage, MaskPII) for stage in stabilizer.stages):
         raise ConfigError("vault needs a stabilizer that masks; put MaskPII() among its stages", setting="vault")
@@ -202,18 +207,18 @@ def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
         MaskPII(masker=s.masker.with_vault(vault)) if isinstance(s, MaskPII) and s.masker.vault is not vault else s
         for s in stabilizer.stages
     )
-    # The very same object: it finds its results for the conversation from earlier calls.
+    # Return the identical object if possible, because it has cached the results of earlier calls.
     return stabilizer if stages == stabilizer.stages else stabilizer.with_(stages=stages)
 
 
 def is_function(given: object) -> bool:
-    """Return whether a value is a function of the run context, rather than a stabilizer, a vault or a class."""
-    # A class is callable, too; a caller who gives one forgot the parentheses, and gets the error for a wrong type.
+    """Return whether a value is a function of the run context, rather than a stabilizer, a vault, or a class."""
+    # A class is callable, too, but passing one means that the parentheses were forgotten: reject it as a wrong type.
     return callable(given) and not isinstance(given, (type, Stabilizer))
 
 
 def valid_listener(given: OnReport | None) -> OnReport | None:
-    """Return the function to call with each report, or None; reject anything that cannot be called."""
+    """Return the function to call with each report, or None; raise `ConfigError` for anything that is not callable."""
     if given is None or callable(given):
         return given
     raise ConfigError(
@@ -223,8 +228,8 @@ def valid_listener(given: OnReport | None) -> OnReport | None:
 
 
 def tell(on_report: OnReport | None, report: Report, session: object = None, *, tool: str | None = None) -> None:
-    """Hand a report to the application with the name of its conversation, and of its tool, if any."""
-    # Set before the function is called: one signature for all frameworks needs the name on the report.
+    """Pass a report to the application, with the name of the conversation and of the tool with a shortened output."""
+    # The names are set on the report so that `on_report` has the same signature in all frameworks.
     report.session = None if session is None else str(session)
     report.tool = tool
     if tool is not None:

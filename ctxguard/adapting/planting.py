@@ -1,7 +1,8 @@
-"""Build instances of a framework's classes by introspection, each with a test value planted in one of its fields.
+"""Build instances of a framework's classes by introspection, each with a test value in one of its fields.
 
-Dataclasses, pydantic models, and typed dicts are covered, including the unions, lists and mappings in them, so that
-classes and fields of new versions are tested automatically.
+Tests use these instances to find fields that an adapter does not read. Dataclasses, pydantic models, and typed dicts
+are covered, including the unions, lists, and mappings in them, so classes and fields of new versions are tested
+automatically.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import typing_extensions
 
 Planted: TypeAlias = tuple[str, Any]
-"""The class and the field that contain the value, `TextPart.content`, and the instance."""
+"""A pair: the name of the class and field that contain the test value, such as `TextPart.content`, and the instance."""
 _WRAPPERS: Final = (
     typing.Annotated,
     typing.Required,
@@ -31,19 +32,19 @@ _LISTS: Final = (list, tuple, set, collections.abc.Sequence, collections.abc.Ite
 _MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _OPEN: Final = (Any, object)
 _DEEPEST: Final = 8
-"""Records within records that are built; those of messages are at most five deep."""
+"""Maximum depth of nested records that are built. Messages of the frameworks are nested at most five deep."""
 
 
 def planted(  # noqa: C901 - one branch for each form that a type can have
     hint: object, value: object, *, within: str = "", stack: tuple[object, ...] = ()
 ) -> Iterator[Planted]:
-    """Yield all ways to plant a value in an instance of a type: in each field that contains a text or JSON.
+    """Yield every instance of a type with a test value in one of its fields that contain text or JSON.
 
     Args:
-        hint: A class, or any type made of classes.
-        value: The value: a text.
-        within: The class and field that contain the value.
-        stack: The records that are being built.
+        hint: A class, or a type annotation made of classes.
+        value: The test value, a string.
+        within: The class and field that contain the value, such as `TextPart.content`.
+        stack: The record classes that are being built, to avoid infinite recursion.
     """
     hint, origin, members = _plain(hint)
     if hint is str:
@@ -63,20 +64,20 @@ def planted(  # noqa: C901 - one branch for each form that a type can have
         fields = _fields(hint)
         for field, inner in fields.items():
             for name, one in planted(inner, value, within=f"{_name(hint)}.{field}", stack=(*stack, hint)):
-                made = _made(hint, fields, {field: one}, stack)
+                made = _make(hint, fields, {field: one}, stack)
                 if made is not None:
                     yield name, made
 
 
 def least(hint: object, stack: tuple[object, ...] = ()) -> Any:  # noqa: ANN401, PLR0911 - whatever the type asks for
-    """Return an instance of a type with only its required fields."""
+    """Return an instance of a type with only its required fields, filled with minimal values."""
     hint, origin, members = _plain(hint)
     if origin is typing.Literal:
         return members[0]
     if origin in (typing.Union, types.UnionType):
         return None if type(None) in members else least(members[0], stack)
     if _is_record(hint):
-        return _made(hint, _fields(hint), {}, stack) if len(stack) < _DEEPEST else {}
+        return _make(hint, _fields(hint), {}, stack) if len(stack) < _DEEPEST else {}
     if isinstance(hint, type) and issubclass(hint, Enum):
         return next(iter(hint))
     if origin in _LISTS or hint in _LISTS:
@@ -89,7 +90,7 @@ def least(hint: object, stack: tuple[object, ...] = ()) -> Any:  # noqa: ANN401,
 
 
 def _plain(hint: object) -> tuple[Any, object, tuple[object, ...]]:
-    """Return a type without its annotations, together with its origin and its arguments."""
+    """Return a type without wrappers such as `Annotated`, and its origin and arguments."""
     while True:
         if typing.get_origin(hint) in _WRAPPERS:
             hint = typing.get_args(hint)[0]
@@ -116,7 +117,7 @@ def _name(hint: Any) -> str:  # noqa: ANN401 - a record
 
 
 def _fields(hint: Any) -> Mapping[str, object]:  # noqa: ANN401 - a record
-    """Return the fields of a record that its constructor takes, with their types."""
+    """Return the fields that a record's constructor accepts, with their types."""
     if hasattr(hint, "model_fields"):
         return {name: field.annotation for name, field in hint.model_fields.items()}
     hints = typing_extensions.get_type_hints(hint, include_extras=True)
@@ -125,12 +126,12 @@ def _fields(hint: Any) -> Mapping[str, object]:  # noqa: ANN401 - a record
     return hints
 
 
-def _made(hint: Any, fields: Mapping[str, object], given: Mapping[str, object], stack: tuple[object, ...]) -> object:  # noqa: ANN401
-    """Return an instance of a record with some given fields, and otherwise only the required ones."""
+def _make(hint: Any, fields: Mapping[str, object], given: Mapping[str, object], stack: tuple[object, ...]) -> object:  # noqa: ANN401
+    """Return an instance of a record with the given fields and the required ones, or None if that is not possible."""
     missing = {name: least(fields[name], (*stack, hint)) for name in _required(hint, fields) if name not in given}
     try:
         return hint(**missing, **given)
-    # the class requires another form; a dataclass that rejects the value cannot contain it
+    # the class restricts its values; a dataclass that rejects the test value cannot contain it
     except (TypeError, ValueError):
         return hint.model_construct(**missing, **given) if hasattr(hint, "model_fields") else None
 
@@ -141,6 +142,6 @@ def _required(hint: Any, fields: Mapping[str, object]) -> Iterator[str]:  # noqa
     if dataclasses.is_dataclass(hint):
         nothing = dataclasses.MISSING
         return (f.name for f in dataclasses.fields(hint) if f.init and f.default is f.default_factory is nothing)
-    # if annotations are strings, the class itself does not know which fields are required
+    # if annotations are strings, `__required_keys__` is not reliable
     needed = (typing.Required, typing_extensions.Required)
     return (name for name, one in fields.items() if name in hint.__required_keys__ or typing.get_origin(one) in needed)

@@ -1,7 +1,8 @@
-"""Recognize messages that only one provider's format has, and reject them by name if another format is expected.
+"""Recognize messages that only one provider's format has, and reject them with its name if another format is expected.
 
-Read in another provider's format, such a message would pass unmasked. Roles, fields and types are those of the OpenAI
-and Anthropic SDKs. `thinking` is in no table here: it is Anthropic's, but Mistral also accepts it in Chat Completions.
+Read by another format's adapter, such a message would pass unmasked. Roles, fields, and types are those of the OpenAI
+and Anthropic SDKs. `thinking` is in none of these tables: Anthropic defined it, but Mistral also accepts it in Chat
+Completions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ctxguard.adapting.fields import Path, get, is_list, place_name
 from ctxguard.errors import HistoryError
 
 ProviderFormat: TypeAlias = str
-"""Whose format it is and what reads it, as errors say it."""
+"""The name of a format and the function that reads the format, as quoted in error messages."""
 CHAT: Final[ProviderFormat] = "Chat Completions; use ctxguard_openai.stabilize_messages (adapter 'openai')"
 RESPONSES: Final[ProviderFormat] = "the Responses API; use ctxguard_openai.stabilize_input (adapter 'openai-responses')"
 ANTHROPIC: Final[ProviderFormat] = (
@@ -30,7 +31,7 @@ _RESPONSES_ITEMS: Final = ("reasoning", "item_reference")
 _RESPONSES_ENDINGS: Final = ("_call", "_call_output")
 _LANGCHAIN_TYPES: Final = ("human", "ai", "system", "tool", "chat")
 _LANGCHAIN_CHUNKS: Final = "MessageChunk"
-"""How the types of LangChain's chunks end."""
+"""Suffix of the types of LangChain's message chunks."""
 _PARTS: Final[Mapping[object, ProviderFormat]] = {
     "tool_use": ANTHROPIC,
     "tool_result": ANTHROPIC,
@@ -47,11 +48,11 @@ _CONVERSE_KEYS: Final = (
     "document",
     "video",
 )
-"""The keys of Converse blocks, which have no type. A block with `text` alone can be one of Chat Completions."""
+"""The keys of Converse blocks, which have no type. A block with only `text` could also be part of Chat Completions."""
 
 
 def is_converse(messages: object) -> bool:
-    """Return whether messages are those of Bedrock Converse: every content is a list of blocks without a type."""
+    """Return whether messages are in the format of Bedrock Converse: each content is a list of untyped blocks."""
     if not is_list(messages) or not all(isinstance(get(message, "content"), (list, tuple)) for message in messages):
         return False
     blocks = [block for message in messages for block in get(message, "content")]  # type: ignore[attr-defined]
@@ -59,13 +60,13 @@ def is_converse(messages: object) -> bool:
 
 
 def refuse_foreign(message: object, own: ProviderFormat) -> None:
-    """Reject a message or item in another format than the expected one, and name its format."""
+    """Reject a message or item that is in another format than the expected one (`own`), and name its format."""
     kind, role = get(message, "type"), get(message, "role")
     if type(message) is dict and message.keys() == {"role", "content"} and isinstance(role, str) and role not in _ROLES:
         return  # nearly every message
     if isinstance(kind, str) and (kind in _RESPONSES_ITEMS or kind.endswith(_RESPONSES_ENDINGS)):
         _refuse(f"type {kind!r}", RESPONSES, own)
-    # messages of Chat Completions have a role and may have any type as well
+    # a Chat Completions message has a role, and may also have a type of any value
     if isinstance(kind, str) and role is None and (kind in _LANGCHAIN_TYPES or kind.endswith(_LANGCHAIN_CHUNKS)):
         _refuse(f"type {kind!r}", _LANGCHAIN, own)
     # some of Google's examples use a role of their own for function results
@@ -79,13 +80,13 @@ def refuse_foreign(message: object, own: ProviderFormat) -> None:
 
 
 def _has_types(parts: object) -> bool:
-    """Return whether parts are those of a user interface's messages, which have a type, unlike Gemini's."""
+    """Return whether a message's parts have a type: those of user interfaces do, those of Gemini do not."""
     return isinstance(parts, (list, tuple)) and any(get(part, "type") is not None for part in parts)
 
 
 def refuse_foreign_part(part: object, path: Path = (), *, own: ProviderFormat | None = None) -> None:
-    """Reject a part of unknown type that another format knows; `own` has parts without a type, too."""
-    # Rejected rather than counted as unknown: a part that is not read is neither masked nor bounded.
+    """Reject a part of unknown type that another format defines; `own` is the expected format if parts need no type."""
+    # Rejected rather than counted as unknown, because a part that is not read is neither masked nor shortened.
     kind = get(part, "type")
     if isinstance(kind, str) and kind in _PARTS:
         _refuse(f"{place_name(path)} type {kind!r}".lstrip(), _PARTS[kind], None)
@@ -95,7 +96,7 @@ def refuse_foreign_part(part: object, path: Path = (), *, own: ProviderFormat | 
 
 
 def require_role(message: object, own: ProviderFormat) -> str:
-    """Return the role of a message, which must be in this format and have a role."""
+    """Return the role of a message; raise `HistoryError` if the message has no role or is in another format."""
     refuse_foreign(message, own)
     role = get(message, "role")
     if isinstance(role, str):

@@ -1,4 +1,4 @@
-"""Cache what an adapter read from each message, and detect messages that were changed in place since."""
+"""Cache the result of reading each message, and detect messages that were changed in place since."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Read = TypeVar("Read")
 
 
 class _Entry(NamedTuple):
-    message: object  # referenced so that its id() is not reused for another object
+    message: object  # referenced so that its id() is not reused
     snapshot: object
     result: object
 
@@ -32,21 +32,22 @@ class _Latest(NamedTuple):
 
 
 class ReadCache(Generic[Message, Read]):
-    """Read each message once, as long as it is the same object with the same content.
+    """Reads each message once, as long as it is the same object with the same content.
 
-    Histories grow at their end, so nearly every message was read in the previous call. If a history begins with the
-    previous one, all of that is compared with its snapshots in one comparison of two lists, which is fast while the
-    strings in them are the same objects. A message that contains anything but plain data is read each time. A message
-    that occurs twice in a history is read twice, so that each occurrence has its own result.
+    Histories grow at the end, so nearly every message was already read in the previous call. If a history begins with
+    the previous history, all of these messages are compared with their snapshots by comparing two lists, which is fast
+    while the strings in them are the same objects. A message that contains anything other than plain data is read every
+    time. A message that occurs twice in a history is read twice, so that each occurrence has a result of its own.
 
     Args:
-        read: Reads one message.
-        key: Identifies a message by the objects it consists of; two messages with the same key are the same objects.
+        read: Function that reads one message.
+        key: Function that identifies a message by the objects it consists of. Two messages with the same key must
+            consist of the same objects.
         exact: Names of the fields whose values are compared exactly, including the order of keys and the types of
-            numbers. In other fields it is enough that values are equal and that numbers in dicts and lists have the
-            same type. None compares every message exactly, which takes longer.
-        size: Number of messages to cache; if there are more, all but the latest history are forgotten. In a proxy, each
-            takes a few kilobytes.
+            numbers. In other fields, values must be equal, and numbers in dicts and lists must have the same type. None
+            compares every message exactly, which takes longer.
+        size: Number of messages to cache. If there are more, all messages except those of the latest history are
+            removed. In a proxy, each message takes a few kilobytes.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class ReadCache(Generic[Message, Read]):
         """Return the result of reading each message, in order.
 
         Raises:
-            HistoryError: A message cannot be read; the error names its position.
+            HistoryError: If a message cannot be read. The error names the position of the message.
         """
         keys: list[Hashable] = list(map(self._key, messages))
         latest = self._latest  # read once: another thread may replace it
@@ -88,7 +89,10 @@ class ReadCache(Generic[Message, Read]):
         return cast("list[Read]", results)
 
     def _known(self, keys: Sequence[Hashable], messages: Sequence[Message]) -> list[_Entry]:
-        """Return the cached results for a history's first messages: several conversations may take turns."""
+        """Return the cached results for the longest run of unchanged messages at the start of a history.
+
+        Used if the history does not continue the latest one, because several conversations may take turns.
+        """
         if len(set(keys)) < len(keys):
             return []
         entries = cast("list[_Entry]", list(takewhile(bool, map(self._entries.get, keys))))
@@ -98,7 +102,7 @@ class ReadCache(Generic[Message, Read]):
     def _unread(
         self, keys: Sequence[Hashable], messages: Sequence[Message], known: int
     ) -> Iterator[tuple[Hashable, Message, int]]:
-        """Yield the messages that are not known to be unchanged, each with a key that distinguishes repetitions."""
+        """Yield the messages from position `known` on, with their positions and keys that distinguish repetitions."""
         repeats = Counter(keys[:known]) if len(set(keys)) < len(keys) else None
         for position in range(known, len(keys)):
             key = keys[position]
@@ -120,7 +124,7 @@ class ReadCache(Generic[Message, Read]):
 
 
 def read_at(read: Callable[[Message], Read], message: Message, position: int) -> Read:
-    """Return the result of reading a message; if it cannot be read, the error names its position."""
+    """Return the result of reading a message. If the message cannot be read, the error names its position."""
     try:
         return read(message)
     except HistoryError as error:
@@ -130,14 +134,14 @@ def read_at(read: Callable[[Message], Read], message: Message, position: int) ->
 
 
 class _NotDataError(Exception):
-    """A value cannot be compared with a snapshot of it."""
+    """Raised when no snapshot of a value can be compared with the value later."""
 
 
 class _Exact:
-    """Equals a value with the same pickle: 0 differs from False and 0.0, and dicts in another order differ."""
+    """Snapshot that equals a value with the same pickle, so the types of numbers and the order of keys matter."""
 
     __slots__ = ("_kind", "_written")
-    __hash__ = None  # type: ignore[assignment]  # it stands in snapshots, never among keys
+    __hash__ = None  # type: ignore[assignment]  # used in snapshots, never as a key
 
     def __init__(self, value: object) -> None:
         self._kind = type(value)
@@ -152,15 +156,16 @@ class _Exact:
 def _pickled(value: object) -> bytes | None:
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception:  # noqa: BLE001 - objects raise what they like, and then they are no data
+    except Exception:  # noqa: BLE001 - objects may raise anything; they are then not plain data
         return None
 
 
 def _snapshot(value: object, exact: frozenset[str]) -> object:
-    """Return an object that equals a value until it is changed: copies of its containers, sharing the strings.
+    """Return a snapshot: an object that equals a value until the value is changed. It shares the strings of the value.
 
     Raises:
-        _NotDataError: The value contains objects other than dataclasses and pydantic models, which compare by fields.
+        _NotDataError: If the value contains objects other than dataclasses and pydantic models, which compare by
+            fields.
     """
     kind = type(value)
     if kind in _SCALARS:
@@ -183,15 +188,15 @@ def _member(name: object, value: object, exact: frozenset[str]) -> object:
 
 
 def _twin(value: object, exact: frozenset[str]) -> object:
-    """Return a copy of an object with snapshots as fields; it compares as its class compares any two instances."""
+    """Return a copy of an object whose fields are snapshots. The `__eq__` of its class compares the two."""
     kind = type(value)
-    # dataclasses have no copy operator of their own, and the generic one takes fifty microseconds
+    # dataclasses have no copy method of their own, and `copy.copy` takes fifty microseconds
     is_plain = kind.__new__ is object.__new__ and not any(vars(base).get("__slots__") for base in kind.__mro__)
     twin = object.__new__(kind) if is_plain else copy(value)
     for name in ("__dict__", "__pydantic_extra__"):
         state = getattr(value, name, None)
         if state is not None:
-            # a class defines the type of its numbers, so numbers in fields need no exact comparison
+            # a class declares the types of its fields, so numbers in fields need no exact comparison
             fields = {
                 key: inner if type(inner) in _NUMBERS and key not in exact else _member(key, inner, exact)
                 for key, inner in state.items()
@@ -201,6 +206,6 @@ def _twin(value: object, exact: frozenset[str]) -> object:
 
 
 _UNEQUAL: Final = float("nan")
-"""The snapshot of a message that is read each time: it equals nothing."""
+"""Snapshot that equals nothing, for a message that has to be read every time."""
 _NUMBERS: Final = frozenset({int, float, bool})
 _SCALARS: Final = frozenset({str, bytes, type(None), UUID, date, datetime, timedelta})

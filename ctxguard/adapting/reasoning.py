@@ -1,7 +1,8 @@
-"""Read reasoning and refusals in fields next to the content of a message, which are sent back with it.
+"""Read reasoning and refusals that a message has in fields of their own, next to its content. Clients send them back.
 
-`reasoning_content` is DeepSeek's, `reasoning` and `reasoning_details` are OpenRouter's: texts, summaries and encrypted
-data that providers accept unchanged or not at all. LangChain keeps OpenAI's reasoning items in `reasoning`.
+`reasoning_content` is a field of DeepSeek, `reasoning` and `reasoning_details` are fields of OpenRouter. They contain
+texts, summaries, and encrypted data, which providers accept only unchanged. LangChain stores OpenAI's reasoning items
+in `reasoning`.
 """
 
 from __future__ import annotations
@@ -21,27 +22,32 @@ _TEXTS: Final[Mapping[str, PartKind]] = {
     "refusal": "refusal",
 }
 REASONING_FIELDS: Final[tuple[str, ...]] = (*_TEXTS, "reasoning_details")
-"""The fields next to the content that contain reasoning and refusals."""
+"""The fields of a message, apart from its content, that contain reasoning or refusals."""
 _SIGNED_FORMAT: Final = "anthropic"
-"""Prefix of the detail formats whose signatures cover everything before them."""
+"""Prefix of the `format` of reasoning details whose signature covers everything before them."""
 
 
 def reasoning_parts(fields: object, path: Path = ()) -> list[PlacedPart]:
-    """Return the reasoning and refusals next to the content, in order, of the message or the object at `path`."""
-    held = {key: value for key in REASONING_FIELDS if (value := get(fields, key)) is not None}
-    if not held:  # the common case, and it runs for every message
+    """Return the reasoning and refusals in a message's own fields, in order.
+
+    Args:
+        fields: The message, or the object in it that has the fields.
+        path: The place of `fields` in the message.
+    """
+    values = {key: value for key in REASONING_FIELDS if (value := get(fields, key)) is not None}
+    if not values:  # the common case; this function runs for every message
         return []
     details = _details(fields, path)
-    return [*_texts(held, path, repeated=_joined(details)), *details]
+    return [*_texts(values, path, repeated=_joined(details)), *details]
 
 
 def reasoning_changes(fields: object, changes: Mapping[Path, object], path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Yield the changes of a message, with all reasoning details removed if a change affects one of them."""
+    """Yield the changes of a message. If one of them affects a reasoning detail, all reasoning details are removed."""
     details = _details(fields, path)
     places = {place for place, _ in details}
     for place, new in changes.items():
         yield (place[: len(path) + 1], REMOVED) if place in places else (place, new)
-    # The text that repeats the details must not stay without them: it would restore the old reasoning.
+    # Also remove the text that repeats the details, because it still contains the old reasoning.
     if not places.isdisjoint(changes) and get(fields, "reasoning") == _joined(details):
         yield (*path, "reasoning"), REMOVED
 
@@ -50,11 +56,11 @@ def _joined(details: Sequence[PlacedPart]) -> str:
     return "".join(part.text or "" for _, part in details)
 
 
-def _texts(held: Mapping[str, object], path: Path, *, repeated: str) -> Iterator[PlacedPart]:
+def _texts(values: Mapping[str, object], path: Path, *, repeated: str) -> Iterator[PlacedPart]:
     for key, kind in _TEXTS.items():
-        value = held.get(key)
+        value = values.get(key)
         if isinstance(value, str):
-            # OpenRouter repeats the text of the details in `reasoning`: it must not be counted twice
+            # OpenRouter repeats the text of the details in `reasoning`, which must not be counted twice
             if key != "reasoning" or value != repeated:
                 yield (*path, key), Part(kind, value)
         elif value is not None and not (key == "reasoning" and is_record(value)):
@@ -62,7 +68,7 @@ def _texts(held: Mapping[str, object], path: Path, *, repeated: str) -> Iterator
 
 
 def _details(fields: object, path: Path) -> list[PlacedPart]:
-    """Return the details of the reasoning; each is placed as a whole, since no part of it may be changed."""
+    """Return the parts for the reasoning details. Each is placed as a whole, since nothing inside may be changed."""
     listed, item = get(fields, "reasoning_details"), get(fields, "reasoning")
     if listed is not None and not isinstance(listed, (list, tuple)):
         raise unreadable((*path, "reasoning_details"), "a list of details", listed)
@@ -75,13 +81,13 @@ def _details(fields: object, path: Path) -> list[PlacedPart]:
     if is_record(item):
         summary = get(item, "summary")
         texts = [text_of(piece, "text") or "" for piece in summary] if isinstance(summary, (list, tuple)) else []
-        told = {"text": "\n".join(texts), "data": get(item, "encrypted_content")}
-        placed.append(((*path, "reasoning"), _detail(told)))
+        detail = {"text": "\n".join(texts), "data": get(item, "encrypted_content")}
+        placed.append(((*path, "reasoning"), _detail(detail)))
     return placed
 
 
 def _detail(detail: object) -> Part:
-    """Return the part for one detail: its text, or its approximate tokens if it is encrypted."""
+    """Return the part for one reasoning detail. Encrypted details count as an approximate number of tokens."""
     text = text_of(detail, "text") or text_of(detail, "summary")
     seal = get(detail, "data") or get(detail, "signature")
     signed = bool(seal) and str(get(detail, "format")).startswith(_SIGNED_FORMAT)

@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """A cache of `size` values by key; the least recently used ones are removed first. Thread-safe."""
+    """A cache of at most `size` values, which evicts the least recently used value first. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -20,19 +20,19 @@ class Recent(Generic[Key, Value]):
         self._lock = Lock()
 
     def get(self, key: Key) -> Value | None:
-        """Return the value of a key, or None."""
+        """Return the value for a key, or None if the key is missing."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key)
 
     def put(self, key: Key, value: Value) -> None:
-        """Store a value."""
+        """Store a value under a key."""
         with self._lock:
             self._keep(key, value)
 
     def get_or_put(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the value of a key, created if there is none."""
+        """Return the value for a key; if the key is missing, create the value with `make` and store it."""
         with self._lock:
             value = self._kept[key] if key in self._kept else make()
             self._keep(key, value)

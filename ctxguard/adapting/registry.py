@@ -1,6 +1,6 @@
-"""Find the installed adapters, by their name or by the format of a history.
+"""Find the installed adapters, by name or by the format of a history.
 
-The formats of providers are built in; packages register further adapters under the entry-point group
+The formats of providers are built in. Packages register further adapters under the entry-point group
 `ctxguard.adapters`.
 """
 
@@ -21,49 +21,49 @@ Native = TypeVar("Native")
 
 @runtime_checkable
 class Adapter(Protocol[Native]):
-    """Read native messages as artifacts, and write changed artifacts back. Messages are never rebuilt.
+    """Reads native messages as artifacts, and writes changed artifacts back. Unchanged messages stay the same objects.
 
-    An adapter may also have a `last_stage`, for a provider that refuses something a chain may produce (an empty
-    message). It runs after every chain, so that its changes are counted and reported. If its `starts_with_user` is
-    True, the provider refuses histories that begin with the assistant.
+    An adapter may also have a `last_stage`, for a provider that refuses something that stages may produce, such as an
+    empty message. This stage runs after all others, so that its changes are counted and reported. If the adapter's
+    `starts_with_user` is True, the provider refuses histories that begin with a message of the assistant.
 
     Attributes:
-        name: The adapter's name for `--adapter` and in reports.
+        name: The adapter's name, for `--adapter` and in reports.
     """
 
     name: str
 
     def read(self, native: Native) -> list[Artifact]:
-        """Return the artifacts of a history without changing it.
+        """Return the artifacts of a history without changing the history.
 
         Args:
-            native: The history in the framework's own messages.
+            native: The history as the framework's own messages.
 
         Returns:
-            The artifacts; the adapter stores their origin in `source`. A message that was read before gives the very
-            same artifact, by which a stabilizer finds earlier results.
+            The artifacts. In `source`, the adapter stores what each artifact was read from. A message that was read
+            before must yield the identical artifact object, by which a stabilizer finds its earlier results.
 
         Raises:
-            HistoryError: The history is not in the adapter's format; the error names the faulty message.
+            HistoryError: If the history is not in the adapter's format. The error names the faulty message.
         """
         ...
 
     def write(self, native: Native, artifacts: Iterable[Artifact]) -> Native:
-        """Return the history of these artifacts: the same message objects, except for those changed or added."""
+        """Return the history for these artifacts, as the original objects except for changed or added messages."""
         ...
 
     def detects(self, native: object) -> bool:
-        """Return whether a history looks like one of this adapter's format."""
+        """Return whether a history looks like it is in this adapter's format."""
         ...
 
 
 def chain_for(
     adapter: Adapter[Native] | None, stages: Sequence[Stage], *, keep_thinking: bool = False
 ) -> tuple[Stage, ...]:
-    """Return a chain with the stages added that a native history needs after it.
+    """Return the stages of a stabilizer, extended by the final stages that a native history needs.
 
-    These are `StartWithUser`, if the provider requires it, `DropStaleThinking`, for signed thinking, and the adapter's
-    own `last_stage`.
+    The final stages are `StartWithUser` if the provider requires it, `DropStaleThinking` for signed thinking, and the
+    adapter's own `last_stage`.
     """
     from ctxguard.stages.drop_stale_thinking import DropStaleThinking
     from ctxguard.stages.start_with_user import StartWithUser
@@ -75,10 +75,15 @@ def chain_for(
 
 
 def require_messages(adapter: Adapter[Native], given: Sequence[Artifact], left: Sequence[Artifact]) -> None:
-    """Refuse to send a history without messages: every provider refuses it, without a helpful reason.
+    """Refuse to send a history without messages, which every provider refuses without a helpful reason.
+
+    Args:
+        adapter: The adapter of the history's format.
+        given: The artifacts before stabilizing.
+        left: The artifacts after stabilizing.
 
     Raises:
-        HistoryError: No message is left, for example because the only one was a result without its call.
+        HistoryError: If no message is left, for example because the only message was a result without its call.
     """
     unsaid = (Kind.SYSTEM,) if _starts_with_user(adapter) else ()
     if any(a.kind not in unsaid for a in given) and all(a.kind in unsaid for a in left):
@@ -90,11 +95,11 @@ def _starts_with_user(adapter: object) -> bool:
 
 
 OBJECT_ADAPTERS: Final = ("langchain", "pydantic-ai")
-"""Adapters whose messages are objects of a framework, not dicts: they do not occur in files."""
+"""Adapters whose messages are objects of a framework rather than dicts. Such messages do not occur in files."""
 
 
 def adapter_names() -> list[str]:
-    """Return the names of the installed adapters, in alphabetical order."""
+    """Return the names of the installed adapters in alphabetical order."""
     return sorted({*_installed(), *_formats()})
 
 
@@ -106,16 +111,16 @@ def _installed() -> dict[str, EntryPoint]:
 
 @lru_cache(maxsize=1)
 def _formats() -> Mapping[str, Callable[[], Adapter[object]]]:
-    from ctxguard.formats.registry import FORMATS  # it builds on this room
+    from ctxguard.formats.registry import FORMATS  # imported here, because it imports this package
 
     return {one.name: cast("Callable[[], Adapter[object]]", type(one)) for one in FORMATS}
 
 
 def find_adapter(name: str) -> Adapter[object]:
-    """Return an installed adapter by its name.
+    """Return the installed adapter with the given name.
 
     Raises:
-        AdapterError: There is no adapter of that name, or its framework is not installed.
+        AdapterError: If there is no adapter with that name, or its framework is not installed.
     """
     if name in _formats():
         return _formats()[name]()
@@ -130,11 +135,11 @@ def find_adapter(name: str) -> Adapter[object]:
 
 
 def detect_adapter(native: object) -> Adapter[object] | None:
-    """Return the first installed adapter that recognizes a history, or None."""
-    # importing a framework takes seconds: none is loaded to look at plain data
+    """Return the first installed adapter that recognizes a history, or None if no adapter does."""
+    # importing a framework takes seconds, so plain data is not shown to adapters that need one
     is_data = is_list(native) and all(isinstance(message, Mapping) for message in native)
-    # Chat Completions first: a history that several adapters recognize, such as a list of user messages, is most likely
-    # that
+    # Try Chat Completions first: a history that several adapters recognize, such as a list of user messages, is most
+    # likely in that format.
     for name in sorted(adapter_names(), key=lambda name: name != "openai"):
         if is_data and name in OBJECT_ADAPTERS:
             continue
@@ -148,7 +153,11 @@ def detect_adapter(native: object) -> Adapter[object] | None:
 
 
 def require_adapter(native: object) -> Adapter[object]:
-    """Return the first installed adapter that recognizes a history; raise if none does."""
+    """Return the first installed adapter that recognizes a history.
+
+    Raises:
+        AdapterError: If no adapter recognizes the history.
+    """
     adapter = detect_adapter(native)
     if adapter is None:
         kind = type(native[0] if isinstance(native, Sequence) and native else native).__name__

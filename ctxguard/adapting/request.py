@@ -1,9 +1,9 @@
 """The parts of a model call outside the history: instructions, tool schemas, output schemas.
 
-Frameworks and request bodies keep instructions, tools, schemas and settings apart from the messages, where no stage
-would see them. Those texts in which a rule matches join the history as one system artifact: so the chain masks them,
-one value gets one placeholder in the whole request, and the checks cover them. The results are then put back in their
-places. Those in which no rule matches are only counted.
+Frameworks and request bodies keep instructions, tools, schemas, and settings apart from the messages, where no stage
+would see them. The texts among these in which a rule matches are therefore added to the history as one system artifact:
+stages mask them, each value has the same placeholder in the whole request, and the checks cover them. Afterwards, the
+masked texts are put back in their places. Texts in which no rule matches are only counted.
 """
 
 from __future__ import annotations
@@ -28,57 +28,62 @@ from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
 
-_BESIDE: Final = object()
-"""The source of the artifact that contains these texts."""
+_OUTSIDE: Final = object()
+"""The `source` of the artifact that contains the texts outside the history."""
 _MASK_TOKENS: Final = 8
-"""Tokens by which a text may grow if values in it become placeholders."""
+"""Number of tokens by which a text may grow when values in it are replaced with placeholders."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """The texts of a request outside its history.
+class OutsideTexts:
+    """The texts outside a request's history in which a rule matches.
 
     Attributes:
-        artifact: Contains the texts; None if there are none.
-        paths: The place of each field of the artifact; None if it cannot be changed.
+        artifact: The artifact that contains the texts. None if there are no such texts.
+        paths: The place of each field of the artifact in the request. None for a field that cannot be changed.
     """
 
     artifact: Artifact | None
     paths: tuple[Path | None, ...]
 
     @classmethod
-    def of(cls, placed: Iterable[tuple[Path | None, Field]], *, instructions: str | None = None) -> Beside:
-        """Return an instance for some texts.
+    def of(cls, placed: Iterable[tuple[Path | None, Field]], *, instructions: str | None = None) -> OutsideTexts:
+        """Create an instance for some texts.
 
         Args:
             placed: The texts with their places.
-            instructions: A system prompt that joins the history as the content of the artifact, and is counted there.
+            instructions: A system prompt that becomes the content of the artifact, and is counted with the artifact.
         """
-        found = list(placed)
-        if not found and instructions is None:
+        texts = list(placed)
+        if not texts and instructions is None:
             return cls(None, ())
-        return cls(_artifact(instructions, tuple(field for _, field in found)), tuple(path for path, _ in found))
+        return cls(_artifact(instructions, tuple(field for _, field in texts)), tuple(path for path, _ in texts))
 
     @property
     def growth(self) -> int:
-        """Tokens by which masking may make the texts longer."""
+        """Number of tokens by which masking may make the texts longer."""
         return _MASK_TOKENS * len(self.paths)
 
-    def joined(self, history: Sequence[Artifact]) -> Sequence[Artifact]:
+    def prepended_to(self, history: Sequence[Artifact]) -> Sequence[Artifact]:
         """Return the history with the artifact in front."""
         return history if self.artifact is None else [self.artifact, *history]
 
-    def restored(self, artifacts: Sequence[Artifact]) -> tuple[dict[Path, object], str, list[Artifact]]:
-        """Return the changed texts by their places, the instructions that joined, and the history.
+    def split_off(self, artifacts: Sequence[Artifact]) -> tuple[dict[Path, object], str, list[Artifact]]:
+        """Split stabilized artifacts into the texts outside the history and the history.
+
+        Returns:
+            The changed texts by their places, the instructions if they were given to `of`, and the artifacts of the
+            history.
 
         Raises:
-            CheckFailedError: A stage dropped the artifact or joined it with another, so that the new texts are unknown.
+            CheckFailedError: If a stage dropped the artifact or merged it with another one, so that the masked texts
+                are lost.
         """
         if self.artifact is None:
             return {}, "", list(artifacts)
-        mine = [artifact for artifact in artifacts if artifact.root.source is _BESIDE]
+        mine = [artifact for artifact in artifacts if artifact.root.source is _OUTSIDE]
         if len(mine) != 1 or len(mine[0].fields) != len(self.paths):
-            raise CheckFailedError(("SystemIntact: a stage dropped or joined what is sent beside the history",))
+            raise CheckFailedError(("SystemIntact: a stage dropped or merged the texts outside the history",))
         changes: dict[Path, object] = {
             path: now.text
             for path, was, now in zip(self.paths, self.artifact.fields, mine[0].fields, strict=True)
@@ -87,12 +92,12 @@ class Beside:
         return changes, mine[0].text, [artifact for artifact in artifacts if artifact is not mine[0]]
 
 
-# the very same artifact at every call, by which a stabilizer finds earlier results
+# cached, because a stabilizer finds its earlier results by the identity of an artifact
 @lru_cache(maxsize=256)
 def _artifact(instructions: str | None, fields: tuple[Field, ...]) -> Artifact:
-    # tools and settings are counted with the request as a whole: the artifact must not count them again
+    # tools and settings are counted with the whole request, so the artifact must not count them again
     tokens = 0 if instructions is None else None
-    return Artifact(Kind.SYSTEM, instructions or "", tokens, fields=fields, source=_BESIDE)
+    return Artifact(Kind.SYSTEM, instructions or "", tokens, fields=fields, source=_OUTSIDE)
 
 
 Native = TypeVar("Native")
@@ -101,9 +106,9 @@ Schema = Mapping[str, object]
 _INSTRUCTIONS: Final = "instructions"
 _TOOLS: Final = "tools"
 _FRAMING: Final = 128
-"""Characters up to which a setting costs nothing."""
+"""Maximum number of characters in a setting that costs no tokens."""
 _UNSENT: Final = frozenset({"extra_headers", "http_client", "timeout"})
-"""Settings of clients, which are no part of a request's body."""
+"""Settings of clients that are not part of the body of a request."""
 # schemas and instructions are the same at every call of an agent
 _VERDICTS: Final[Recent[tuple[int, str], tuple[Detector, bool]]] = Recent(4_096)
 
@@ -115,9 +120,9 @@ class Request(Generic[Native]):
     Attributes:
         messages: The native history.
         instructions: The system prompt, if it is sent outside the history.
-        tools: Tool schemas; descriptions in them may be masked.
-        schemas: Schemas that are counted and searched but cannot be changed: output types, handoffs.
-        settings: Further settings of the call, which are searched: metadata, a choice of tools, unknown keys. Long
+        tools: Tool schemas. Descriptions in them may be masked.
+        schemas: Schemas that are counted and searched but cannot be changed, such as output types and handoffs.
+        settings: Further settings of the call, which are searched: metadata, the choice of tools, unknown keys. Long
             texts in them are counted.
     """
 
@@ -129,7 +134,11 @@ class Request(Generic[Native]):
 
 
 def plain_settings(settings: object) -> Schema:
-    """Return the settings of a framework's call as plain JSON, to be searched; raise if they are not JSON."""
+    """Return the settings of a framework's model call as plain JSON values, which can be searched.
+
+    Raises:
+        ConfigError: If the settings cannot be written as JSON.
+    """
     given = {key: value for key, value in fields_of(settings).items() if value is not None and key not in _UNSENT}
     try:
         plain: Schema = json.loads(json.dumps(given, default=plain_object))
@@ -139,29 +148,30 @@ def plain_settings(settings: object) -> Schema:
 
 
 def plain_object(value: object) -> object:
-    """Return an object in a form that JSON allows: its fields, or a text. The `default` of `json.dumps`."""
+    """Return an object as a dict of its fields, or as a string if it has none. The `default` of `json.dumps`."""
     return fields_of(value) or str(value)
 
 
 COUNTED_FROM: Final = 0.9
-"""Share of the budget from which on a request is counted again, as it is written."""
+"""Share of the budget above which a request is counted again in its final form."""
 
 
 @dataclass(slots=True)
 class RequestTexts(Generic[Native]):
-    """The other parts of a program's request while its history is stabilized, see `ctxguard.adapting.adapter.Texts`.
+    """The parts of a program's request outside its history, see `ctxguard.adapting.adapter.Texts`.
 
     Attributes:
         request: The whole request.
-        beside: The texts in which a rule matches.
-        overhead: Tokens of the reply's opening and of instructions that did not join the history.
-        tools: The tools and schemas for the chain to count.
-        recount: Counts a request as it is written; None if its format is unknown.
-        details: What the report says of them.
+        outside: The texts in which a rule matches.
+        overhead: Number of tokens that open the reply, of instructions in which no rule matches, and of long settings.
+        tools: The tools and schemas that the stabilizer counts.
+        recount: Function that counts the tokens of a request in its final form. None if the format of the request is
+            unknown.
+        details: Entries for the `details` of the report.
     """
 
     request: Request[Native]
-    beside: Beside
+    outside: OutsideTexts
     overhead: int
     tools: Sequence[Schema]
     recount: Callable[[Request[Native]], int] | None = None
@@ -177,31 +187,31 @@ class RequestTexts(Generic[Native]):
         window: int | None = None,
         recount: Callable[[Request[Native]], int] | None = None,
     ) -> RequestTexts[Native]:
-        """Return the other parts of a request.
+        """Create an instance for a request.
 
         Args:
             request: The whole request.
             stabilizer: The stabilizer whose rules are applied.
-            is_editable: Whether the caller sends the returned instructions and tools, rather than its own.
-            window: The model's context window in tokens, if the budget is a share of it.
-            recount: Counts a request as it is written.
+            is_editable: Whether the caller sends the returned instructions and tools, rather than the original ones.
+            window: The model's context window in tokens; needed if the budget is a share of the window.
+            recount: Function that counts the tokens of a request in its final form.
 
         Raises:
-            ConfigError: The instructions are not a text.
+            ConfigError: If the instructions are not a string, or the tools cannot be read.
         """
         text = request.instructions
         if not isinstance(text, str | None):
-            raise ConfigError(f"instructions must be a text, not {type(text).__name__}", setting="instructions")
+            raise ConfigError(f"instructions must be a string, not {type(text).__name__}", setting="instructions")
         detectors = _detectors(stabilizer)
         details: Mapping[str, object] = {}
         try:
             if is_editable:
                 sent, details = tools_of_call(
-                    request.tools, stabilizer, window, lambda said: any(_found(one, said) for one in detectors)
+                    request.tools, stabilizer, window, lambda said: any(_detects(one, said) for one in detectors)
                 )
                 request = replace(request, tools=sent)
             fields = list(_schema_fields(request, is_editable=is_editable))
-        except (RecursionError, TypeError) as error:  # cyclic, nested too deeply, or keys that are not texts
+        except (RecursionError, TypeError) as error:  # cyclic, nested too deeply, or with keys that are not strings
             raise ConfigError(f"tools and schemas cannot be read: {error}; send plain JSON", setting="tools") from None
         placed = [one for one in fields if _matches(detectors, one[1])]
         prompt = Field(_INSTRUCTIONS, text or "", is_editable, is_identifier=False, tokens=0)
@@ -209,32 +219,32 @@ class RequestTexts(Generic[Native]):
         if is_dirty and not is_editable:
             placed.append((None, prompt))
         joins = is_dirty and is_editable
-        beside = Beside.of(placed, instructions=text if joins else None)
+        outside = OutsideTexts.of(placed, instructions=text if joins else None)
         counted = stabilizer.counter.beside(None if joins else text) + _long_texts(request.settings, stabilizer)
         # tools of a wrong type are left as they are, for the counter to reject
         tools = [*request.tools, *request.schemas] if request.schemas else request.tools
-        return cls(request, beside, counted + beside.growth, tools, recount, details)
+        return cls(request, outside, counted + outside.growth, tools, recount, details)
 
-    def written(self, changes: Mapping[Path, object], instructions: str, native: Native) -> Request[Native]:
-        """Return the request with its changed texts and history."""
+    def write(self, changes: Mapping[Path, object], instructions: str, native: Native) -> Request[Native]:
+        """Return the request with its changed texts and the stabilized history."""
         tools = self.request.tools
         if changes:
             tools = cast("Sequence[Schema]", copy_with({_TOOLS: list(tools)}, changes)[_TOOLS])
-        # no instructions here means that nothing matched in them, so they did not join
+        # an empty string means that no rule matched in the original instructions
         return replace(
             self.request, messages=native, tools=tools, instructions=instructions or self.request.instructions
         )
 
     def tokens(self, sent: Request[Native], report: Report, *, is_changed: bool) -> int:
-        """Return the input tokens of the request, recounted as written if it nearly fills the budget."""
+        """Return the number of input tokens in the request, counted in its final form if it nearly fills the budget."""
         known, budget = report.tokens_after, report.budget
-        if self.recount is None or known > budget:  # over budget: the report says so already
+        if self.recount is None or known > budget:  # over budget, as the report already says
             return 0
         return self.recount(sent) if is_changed or known > COUNTED_FROM * budget else known
 
 
 def _long_texts(settings: Schema, stabilizer: Stabilizer) -> int:
-    """Return the tokens of long texts in settings, such as documents in an `extra_body`."""
+    """Return the number of tokens in long texts among the settings, such as documents in an `extra_body`."""
     texts = (found.text for _, found in _fields_of_schema(settings))
     return sum(stabilizer.counter.text(text) for text in texts if len(text) > _FRAMING)
 
@@ -251,7 +261,7 @@ def _schema_fields(request: Request[Any], *, is_editable: bool) -> Iterator[tupl
 
 
 def _fields_of_schema(value: object, path: Path = ()) -> Iterator[tuple[Path, Field]]:
-    """Yield the texts of a schema: descriptions, which may be masked, and names, keys and values, which may not."""
+    """Yield the texts in a schema: descriptions may be masked; names, keys, and other values may not."""
     if isinstance(value, str):
         key = next((key for key in reversed(path) if isinstance(key, str)), "")
         is_text = key in EDITABLE_IN_SCHEMAS
@@ -265,7 +275,7 @@ def _fields_of_schema(value: object, path: Path = ()) -> Iterator[tuple[Path, Fi
     else:
         for name, member in fields_of(value).items():
             if not isinstance(name, str):
-                raise TypeError(f"a key is a text, not {type(name).__name__}")
+                raise TypeError(f"keys must be strings, not {type(name).__name__}")
             yield (), Field(place_name((*path, name)), name)
             yield from _fields_of_schema(member, (*path, name))
 
@@ -278,23 +288,27 @@ def _detectors(stabilizer: Stabilizer) -> list[Detector]:
 
 def _matches(detectors: Sequence[Detector], given: Field) -> bool:
     chosen = [for_identifiers(one) for one in detectors] if given.is_identifier else detectors
-    return any(_found(detector, given.text) for detector in chosen if detector is not None)
+    return any(_detects(detector, given.text) for detector in chosen if detector is not None)
 
 
-def _found(detector: Detector, text: str) -> bool:
+def _detects(detector: Detector, text: str) -> bool:
     key = id(detector), text
     known = _VERDICTS.get(key)
     if known is None:
-        known = detector, bool(detector.find(text))  # stored with its result, so that its id stays unique
+        known = detector, bool(detector.find(text))  # a reference to the detector, so that its id() is not reused
         _VERDICTS.put(key, known)
     return known[1]
 
 
 def require_clean_schemas(report: Report) -> None:
-    """Refuse to send schemas in which a rule matches if the framework's hook cannot change them."""
+    """Refuse to send schemas in which a rule matches and that the framework's hook cannot change.
+
+    Raises:
+        CheckFailedError: If a rule matches in such a schema.
+    """
     if report.observed:
         return
-    # their artifact is the first, and the only one with such places
+    # the artifact with these texts comes first, and no other artifact has such places
     places = tuple(f"artifacts[0].{name}" for name in ("tools[", "schemas[", "settings.", _INSTRUCTIONS))
     findings = ((check.name, finding) for check in report.checks for finding in check.findings)
     found = [f"{name}: {finding}" for name, finding in findings if finding.path.startswith(places)]

@@ -1,8 +1,8 @@
-"""Shorten tool schemas that take a large share of the budget: first what providers ignore, then descriptions.
+"""Shorten tool schemas that take a large share of the budget: first fields that providers ignore, then descriptions.
 
-The result depends on the tools, the budget, and the texts that must stay whole, and on nothing else: not on the history
-or the model. So the tools of a session are the same bytes in every call, and prompt caches stay valid. Names, types,
-enums, and required parameters never change, so the same calls are valid for both forms.
+The result depends only on the tools, the budget, and the texts that must not be shortened, not on the history or the
+model. So the tools of a session have the same bytes in every call, and prompt caches stay valid. Names, types, enums,
+and required parameters never change, so a call that is valid for one form is valid for the other.
 """
 
 from __future__ import annotations
@@ -23,34 +23,35 @@ Tool = TypeVar("Tool")
 Clip: TypeAlias = Callable[[str, Literal["tool", "field"]], str]
 
 TOOLS_SHARE: Final = 0.25
-"""Share of the budget up to which tools are sent as they are. See `docs/decisions/0007_constants.md`."""
+"""Maximum share of the budget for tools that are sent unchanged. See `docs/decisions/0007_constants.md`."""
 _WHOLE: Final = 1_000_000
 _STEPS: Final = (
     *((_WHOLE, _WHOLE), (1_000, _WHOLE), (500, _WHOLE), (250, _WHOLE), (120, _WHOLE)),
     *((120, 500), (120, 250), (120, 120), (60, 60), (60, 30)),
 )
-"""Characters of the descriptions of a tool and of a parameter, step by step."""
+"""Maximum number of characters in the description of a tool and in that of a parameter, for each step of shortening."""
 _HOLDERS: Final = (*DECLARATIONS, *WRAPPED, "tools")
 _BY_NAME: Final = ("properties", "$defs", "definitions", "defs", "patternProperties", "dependentSchemas")
 _OF_OPTIONAL: Final = ("default", "examples", "example")
 _VERBATIM: Final = (*_OF_OPTIONAL, "enum", "const", "required")
-# the tools of an agent are the same at every call; kept as JSON, since a caller may change what it gets
+# Shortened tools, because an agent's tools are the same in every call; as JSON, because a caller may change the result.
 _KNOWN: Final[Recent[tuple[str, int, frozenset[str]], str]] = Recent(64)
 
 
 def shortened_tools(
     tools: Sequence[Tool], budget: int, *, is_private: Callable[[str], bool] = lambda _: False
 ) -> Sequence[Tool]:
-    """Return tools that take at most a quarter of the budget, as far as shorter descriptions achieve that.
+    """Return tools that take at most a quarter of the budget, as far as shorter descriptions can achieve that.
 
     Args:
-        tools: In the form of any API, dicts or objects; not changed. Those that need no change stay the same objects.
-        budget: Tokens that the whole request may take.
-        is_private: Whether a text must not be shortened because it will be masked: a part of a personal value would
-            no longer be recognized.
+        tools: Tool schemas in the format of any API, as dicts or objects. They are not changed.
+        budget: Maximum number of tokens in the whole request.
+        is_private: Function that returns whether a text must not be shortened because it will be masked: rules might
+            not recognize a truncated personal value.
 
     Returns:
-        The tools, unchanged if they are small enough by an estimate that needs no vocabulary.
+        The tools. If an estimate says that they are small enough, `tools` itself; each tool that needs no shortening is
+        the same object.
     """
     limit, text = int(TOOLS_SHARE * budget), _as_text(tools)
     if _size(text) <= limit:
@@ -66,13 +67,13 @@ def shortened_tools(
 def tools_of_call(
     tools: Sequence[Tool], stabilizer: Stabilizer, window: int | None, is_private: Callable[[str], bool]
 ) -> tuple[Sequence[Tool], Mapping[str, object]]:
-    """Return the tools that a call sends, and what the report says of their tokens; nothing if they are unchanged."""
+    """Return the tools to send in a call, and for the report, their token counts before and after if they changed."""
     if not stabilizer.shorten_tools or not is_list(tools) or not tools:
         return tools, {}
     budget = stabilizer.budget_for(window, with_headroom=True)
     try:
         sent = shortened_tools(tools, budget, is_private=is_private)
-    except (RecursionError, ValueError):  # no JSON; the counter rejects it, and names the tool
+    except (RecursionError, ValueError):  # not valid JSON; the counter will reject it with an error that names the tool
         return tools, {}
     if sent is tools:
         return tools, {}
@@ -81,7 +82,7 @@ def tools_of_call(
 
 
 def _like(was: Tool, now: Tool) -> Tool:
-    """Return a tool as an object of pydantic if it was one."""
+    """Return a tool as an object of the same pydantic class as the original tool, if that was one."""
     return was.model_validate(now) if hasattr(was, "model_validate") else now
 
 
@@ -89,13 +90,13 @@ def _as_text(tools: Iterable[object]) -> str:
     return compact([fields_of(tool) or str(tool) for tool in tools])
 
 
-@lru_cache(maxsize=64)  # counting takes four fifths of the time of a call whose tools are small
+@lru_cache(maxsize=64)  # cached, because counting takes 80% of the time of a call whose tools are small
 def _size(text: str) -> int:
     return find_counter("estimate").count(text)
 
 
 def _fitting(tools: Sequence[object], limit: int, private: frozenset[str]) -> str:
-    """Return the tools at the first step that fits, or at the last one, as JSON."""
+    """Return the tools as JSON, shortened by the first step that fits, or by the last one if none does."""
     text = ""
     for of_tool, of_field in _STEPS:
         longest = {"tool": of_tool, "field": of_field}
@@ -122,7 +123,14 @@ def _shorter(tool: object, clip: Clip) -> dict[str, object]:
 
 
 def _shorter_schema(schema: object, clip: Clip, name: object, *, is_optional: bool = False) -> object:
-    """Return a JSON schema of what `name` is called; an optional parameter also loses its default and examples."""
+    """Return a shortened JSON schema. The schema of an optional parameter also loses its default and examples.
+
+    Args:
+        schema: The JSON schema.
+        clip: Function that shortens a description.
+        name: The name of the tool or parameter that the schema describes; a title that repeats the name is removed.
+        is_optional: Whether the parameter is optional.
+    """
     if is_list(schema):
         return [_shorter_schema(one, clip, name, is_optional=is_optional) for one in schema]
     if not is_record(schema):
@@ -150,5 +158,5 @@ def _shorter_schema(schema: object, clip: Clip, name: object, *, is_optional: bo
 
 
 def _letters(name: object) -> str:
-    """Return a name as letters and digits alone: "Order Id" and `order_id` are the same."""
+    """Return only the letters and digits of a name, in lower case, so that "Order Id" equals `order_id`."""
     return "".join(filter(str.isalnum, str(name))).casefold()

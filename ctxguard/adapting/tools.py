@@ -1,4 +1,4 @@
-"""The adapters' functions for an agent's tools: bound an output, restore arguments, and offer the recall tool."""
+"""Functions that adapters offer for an agent's tools: shorten outputs, restore masked arguments, recall full texts."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
 Tool = TypeVar("Tool")
 
 _EXCHANGE_TOKENS: Final = 200
-"""Tokens that the call of an exchange and its framing may take."""
+"""Number of tokens reserved for the call that precedes a tool's output, and for framing."""
 
 
 def tool_output_stabilizer(stabilizer: Stabilizer, *, max_tokens: int) -> Stabilizer:
-    """Return a stabilizer that masks and bounds a tool's output when the tool returns."""
+    """Return a stabilizer that masks and shortens the output of a tool when the tool returns."""
     from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
 
     masks = [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]
     stores = (stage.store for stage in stabilizer.stages if isinstance(stage, (BoundToolOutput, StableWindow)))
     store = next((store for store in stores if store is not None), None)
     stages = (*masks, BoundToolOutput(max_tokens=max_tokens, store=store))
-    # checks judge whole requests, and this is a part of one; headroom is 0, since no request consists of it alone
+    # Checks apply to whole requests, and a tool's output is only a part of one; so does the headroom.
     return stabilizer.with_(stages=stages, checks=(), budget=2 * max_tokens + _EXCHANGE_TOKENS, headroom=0)
 
 
 def tool_exchange(output: Artifact, tool: str) -> list[Artifact]:
-    """Return a tool's output after its call, as a history for `tool_output_stabilizer`."""
+    """Return the output of a tool preceded by a call, as a history for `tool_output_stabilizer`."""
     call = ToolCall(tool, "", output.answers)
     return [Artifact(Kind.ASSISTANT, "", calls=(call,)), output]
 
 
 def unmask_arguments(arguments: Arguments, vault: SessionVault, *, tool: str = "") -> Arguments:
-    """Return the arguments of a tool call with placeholders replaced by their values, for use right before it runs.
+    """Return the arguments of a tool call with placeholders replaced by their values; call it before the tool runs.
 
     Args:
-        arguments: The arguments from the model, as JSON text or as an object; the result is of the same type.
-        vault: The vault of the session whose `MaskPII` wrote the placeholders.
-        tool: The name of the tool; the vault may say that it gets no values.
+        arguments: The arguments from the model, as a JSON string or an object. The result has the same type.
+        vault: The vault of the session whose `MaskPII` stage created the placeholders.
+        tool: The name of the tool. The vault may be configured to withhold values from a tool.
     """
     from ctxguard.pii.mask.unmask import gets_values, restore_arguments
 
@@ -55,12 +55,12 @@ def unmask_arguments(arguments: Arguments, vault: SessionVault, *, tool: str = "
     if isinstance(arguments, str):
         return cast("Arguments", restore_arguments(arguments, vault).text)
     restored = restore_arguments(json.dumps(arguments, ensure_ascii=False, default=str), vault)
-    # the very object if nothing was restored: JSON would turn its tuples into lists and its dates into texts
+    # the original object if nothing was restored: JSON would turn tuples into lists and dates into strings
     return cast("Arguments", json.loads(restored.text)) if restored.restored else arguments
 
 
 def require_vault(given: object) -> SessionVault:
-    """Return the vault of a session; reject anything else, such as the vault of all sessions."""
+    """Return the vault of a session; raise `ConfigError` for anything else, such as the `Vault` of all sessions."""
     from ctxguard.pii.mask.vault import session_vault
 
     vault = session_vault(cast("SessionVault | None", given))
@@ -71,21 +71,21 @@ def require_vault(given: object) -> SessionVault:
 
 @dataclass(frozen=True, slots=True)
 class RecallToolFactory(Generic[Tool]):
-    """A framework's `recall_tool`, with which a model reads the full text of shortened outputs.
+    """A framework's `recall_tool` function. The tool it creates lets a model read the full text of shortened outputs.
 
     Args:
-        as_tool: Makes the framework's kind of tool from a function.
+        as_tool: Function that converts a Python function to the framework's type of tool.
     """
 
     as_tool: Callable[[Callable[..., str]], Tool]
 
     def __call__(self, store: Store | None = None, *, max_tokens: int = 2_000) -> Tool:
-        """Return the tool `recall`, with which a model reads the full text of shortened outputs.
+        """Create the tool `recall`, by which a model reads the full text of shortened outputs.
 
         Args:
-            store: Where full results were saved, as given to `BoundToolOutput` or `context_result`; None as for the
-                latter.
-            max_tokens: Tokens that one call may return.
+            store: The store in which full results are saved, as given to `BoundToolOutput` or `context_result`. None
+                means the default store of `context_result`.
+            max_tokens: Maximum number of tokens that one call of the tool returns.
         """
         from ctxguard.files.results import recall_tool
 

@@ -1,4 +1,4 @@
-"""One-line functions: find, mask, and check that nothing is left."""
+"""Functions for the common cases: find personal data, mask it, and check that none is left."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from ctxguard.pii.rule_sets import SSN, STANDARD, RuleSet
 from ctxguard.pii.spans import Span
 
 DEFAULT: Final = SSN | STANDARD
-"""The standard set, and the bare shape of a social security number as the pattern document has it."""
+"""The standard rules, plus the bare shape of a US social security number (`000-00-0000`) with any digits."""
 
 
 def find_pii(text: str, rules: Rules = DEFAULT) -> Sequence[Span]:
-    """Return the places of personal data in a text, sorted and without overlaps.
+    """Return the personal data found in a string, as spans sorted by offset and without overlaps.
 
     Raises:
-        ConfigError: the rules can find nothing.
-        TypeError: `text` is not a string.
+        ConfigError: If `rules` is empty, or an item cannot be used as a detector.
+        TypeError: If `text` is not a string.
     """
     return (rules if isinstance(rules, RuleSet) else Masker(rules)).find(text)
 
 
 def mask_pii(text: str, rules: Rules = DEFAULT) -> str:
-    """Return a text with every finding replaced: `My SSN is 123-45-6789.` becomes `My SSN is [REDACTED_SSN].`.
+    """Return the string with every finding replaced: `My SSN is 123-45-6789.` becomes `My SSN is [REDACTED_SSN].`.
 
     Raises:
-        ConfigError: the rules can find nothing.
-        TypeError: `text` is not a string.
+        ConfigError: If `rules` is empty, or an item cannot be used as a detector.
+        TypeError: If `text` is not a string.
     """
-    return (_remembered(rules) if isinstance(rules, RuleSet) else Masker(rules)).mask(text)
+    return (_shared_masker(rules) if isinstance(rules, RuleSet) else Masker(rules)).mask(text)
 
 
 def validate_no_pii(artifacts: Artifact | str | Iterable[Artifact | str], rules: Rules = DEFAULT) -> bool:
-    """Return whether no rule matches in any text that is sent with these artifacts.
+    """Return True if no rule finds anything in the strings, or in any string that the artifacts send to a model.
 
-    Every text is scanned, without a cache.
+    This check is independent of masking: every string is searched anew, without caches or shortcuts.
 
     Args:
-        artifacts: artifacts or texts, one or many.
-        rules: what counts as personal data.
+        artifacts: One artifact or string, or any iterable of artifacts and strings.
+        rules: The rules that define what counts as personal data.
 
     Raises:
-        ConfigError: the rules can find nothing.
-        TypeError: something is neither an artifact nor a text.
+        ConfigError: If `rules` is empty, or an item cannot be used as a detector.
+        TypeError: If an item is neither an artifact nor a string.
     """
     detectors = detectors_of(rules)
     searches = [one.scan if isinstance(one, RuleSet) else one.find for one in detectors]
@@ -61,9 +61,9 @@ def _texts(artifacts: Artifact | str | Iterable[Artifact | str]) -> Iterable[str
     if isinstance(artifacts, Artifact):
         return tuple(text for _, text in artifacts.texts())
     if isinstance(artifacts, bytes) or not isinstance(artifacts, Iterable):
-        raise TypeError(f"expected texts or artifacts, got {type(artifacts).__name__}; decode bytes")
+        raise TypeError(f"expected strings or artifacts, got {type(artifacts).__name__}; decode bytes")
     return chain.from_iterable(map(_texts, artifacts))
 
 
-_remembered: Final = lru_cache(maxsize=32)(Masker)
-"""One masker per rule set, so that repeated calls share its cache."""
+_shared_masker: Final = lru_cache(maxsize=32)(Masker)
+"""Return the same masker for the same rule set, so that repeated calls of `mask_pii` share the masker's cache."""

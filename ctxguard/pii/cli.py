@@ -98,7 +98,7 @@ def evaluate_file(
     wanted = [label.strip() for label in labels.split(",") if label.strip()] or None
     detector, *others = _detectors(rules, config)
     if others:
-        raise ConfigError("presidio is scored alone; name it without other rules", setting="rules")
+        raise ConfigError("presidio must be scored alone; leave out the other rules", setting="rules")
     with working(f"scoring {file}"):
         scores = evaluate(detector, read_gold(file), labels=wanted)
     out(json.dumps(scores.to_dict(), indent=2) if as_json else _score_table(scores))
@@ -117,7 +117,7 @@ def explain_file(file: str, rules: str | None = None, config: Path | None = None
 
     detector = _detectors(rules, config)[0]
     if not isinstance(detector, RuleSet):
-        raise ConfigError("presidio does not say why it finds something; name other rules", setting="rules")
+        raise ConfigError("presidio cannot explain its findings; name other rules", setting="rules")
     with working(f"explaining {file}"):
         reasons = explain_file_text(read_text(file), detector)
     for (line, column, label), rule, fault in reasons:
@@ -134,12 +134,16 @@ def write_config(file: Path = Path("ctxguard.yaml")) -> None:
         with file.open("x", encoding="utf-8") as new:
             new.write(resources.files("ctxguard").joinpath("data/own_rules.yaml").read_text(encoding="utf-8"))
     except FileExistsError:
-        raise ConfigError(f"{file} is there already; name another file, or delete it", setting="file") from None
+        raise ConfigError(f"{file} already exists; name another file, or delete it", setting="file") from None
     out(f"wrote {file}; commands and Stabilizer.from_config() in its folder read it if it is named ctxguard.yaml")
 
 
 def _detectors(names: str | None, config: Path | None) -> list[Detector]:
-    """Return the detectors of some names: rule sets joined into one, with the configuration's, and Presidio."""
+    """Return the detectors named on the command line, or the configured ones if `names` is None.
+
+    All rule sets, including the user's own rules in the configuration, are joined into one; Presidio is a separate
+    detector.
+    """
     from ctxguard.config import load_context_config
     from ctxguard.pii.detectors import PresidioDetector
 
@@ -175,7 +179,7 @@ def _scan_json(found: Mapping[str, Sequence[Place]], rules: str) -> str:
 
 
 def _rates(score: Score) -> tuple[float | None, ...]:
-    """Return precision, recall, F1, and F2; None if undefined, because the denominator is 0."""
+    """Return precision, recall, F1, and F2. A rate is None if its denominator is 0."""
     precision = score.precision if score.predicted else None
     recall = score.recall if score.gold else None
     f1, f2 = (None, None) if precision is None or recall is None else (score.f(1), score.f(2))

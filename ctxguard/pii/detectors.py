@@ -1,4 +1,4 @@
-"""Detectors from other libraries: any callable, Presidio, and the handling of failing or slow ones."""
+"""Adapters for detectors that are not rule sets: callables, Presidio, and the handling of failures and timeouts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Finder: TypeAlias = Callable[[str], Iterable[Span]]
 Rules: TypeAlias = Detector | Finder | Sequence[Detector | Finder]
 OnDetectorError: TypeAlias = Literal["raise", "redact"]
-"""What a failure does: raise `DetectorError`, or hide the whole text. None of them lets a text pass unseen."""
+"""What a detector failure does: raise `DetectorError`, or mask the whole text. Neither lets an unsearched text pass."""
 _PRESIDIO_LABELS: Final = {
     "EMAIL_ADDRESS": "EMAIL",
     "PHONE_NUMBER": "PHONE",
@@ -35,11 +35,11 @@ _PRESIDIO_LABELS: Final = {
 
 
 class CallableDetector:
-    """Make a detector of any callable that takes a text and returns spans.
+    """Wraps a callable that takes a string and returns spans.
 
     Args:
-        function: finds spans; they may overlap and come in any order.
-        name: the detector's name in errors; None means the callable's own name.
+        function: Returns the spans in a string; they may overlap and come in any order.
+        name: The detector's name in error messages; None means the name of the callable.
     """
 
     def __init__(self, function: Finder, *, name: str | None = None) -> None:
@@ -47,22 +47,22 @@ class CallableDetector:
         self.name = name or str(getattr(function, "__name__", type(function).__name__))
 
     def find(self, text: str) -> Sequence[Span]:
-        """Return the callable's spans, sorted and without overlaps."""
+        """Return the callable's spans, sorted by offset and without overlaps."""
         return resolve(self._function(text), text)
 
 
 class PresidioDetector:
-    """Find with a Presidio analyzer: names and places if it has a model, otherwise patterns only.
+    """Finds personal data with a Presidio analyzer, which finds names and places only if it has a language model.
 
     Args:
-        analyzer: your own analyzer; None creates one with Presidio's pattern recognizers and no model.
-        language: language code of the texts.
-        entities: Presidio's names of the entities to find; None means all.
-        threshold: the minimum score of a finding.
-        labels: your own labels by Presidio's name, in addition to the usual (`EMAIL_ADDRESS` is `EMAIL`, …).
+        analyzer: Your own analyzer; None creates one with Presidio's pattern recognizers and without a language model.
+        language: Language code of the texts.
+        entities: The Presidio entity types to find; None means all.
+        threshold: The minimum score of a finding, from 0 to 1.
+        labels: Labels by Presidio entity type, in addition to the built-in ones (`EMAIL_ADDRESS` is `EMAIL`, …).
 
     Raises:
-        ImportError: presidio-analyzer is not installed.
+        ImportError: If presidio-analyzer is not installed.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class PresidioDetector:
         self._labels = {**_PRESIDIO_LABELS, **(labels or {})}
 
     def find(self, text: str) -> Sequence[Span]:
-        """Return Presidio's findings, sorted and without overlaps."""
+        """Return Presidio's findings, sorted by offset and without overlaps."""
         found = self._analyzer.analyze(
             text=text, language=self._language, entities=self._entities, score_threshold=self._threshold
         )
@@ -108,13 +108,13 @@ def _pattern_analyzer(language: str) -> AnalyzerEngine:
 
 
 class GuardedDetector:
-    """Run a detector so that a failure never counts as a clean text, and call it once per text.
+    """Wraps a detector so that a failure never counts as a clean text, and the detector is called once per text.
 
-    Its results are cached by text, in bounded memory, so it must be deterministic. Failures are not cached.
+    Results are cached by text in bounded memory, so the detector must be deterministic. Failures are not cached.
 
     Args:
-        detector: the detector.
-        timeout: seconds that one text, or one batch of texts, may take; None means no limit.
+        detector: The detector to wrap.
+        timeout: Maximum time for one text or one batch of texts, in seconds; None means no limit.
         on_error: `raise` raises `DetectorError`; `redact` reports the whole text as a finding with the label
             `UNCHECKED`.
     """
@@ -130,23 +130,26 @@ class GuardedDetector:
         self._pool = None if timeout is None else ThreadPoolExecutor(1, thread_name_prefix=f"ctxguard-{detector.name}")
 
     def find(self, text: str) -> Sequence[Span]:
-        """Return the detector's findings.
+        """Return the detector's findings in a string.
 
         Raises:
-            DetectorError: it failed, was too slow, or gave spans outside the text.
+            DetectorError: If the detector fails, exceeds its timeout, or returns a span outside the string.
         """
         return self.find_many((text,))[0]
 
     def find_many(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:
-        """Return the findings of several texts; in one call if the detector itself has `find_many`.
+        """Return the findings in each string, in one call if the wrapped detector has `find_many`.
 
         Raises:
-            DetectorError: it failed, was too slow, or gave spans outside a text.
+            DetectorError: If the detector fails, exceeds its timeout, or returns a span outside a string.
         """
         known = {text: self._known.get(text) for text in texts}
         asked = [text for text, spans in known.items() if spans is None]
         try:
-            known |= {text: self._checked(text, spans) for text, spans in zip(asked, self._answers(asked), strict=True)}
+            known |= {
+                text: self._check_spans(text, spans)
+                for text, spans in zip(asked, self._call_detector(asked), strict=True)
+            }
         except DetectorError:
             if self._on_error == "raise":
                 raise
@@ -156,7 +159,7 @@ class GuardedDetector:
             self._known.put(text, known[text] or ())
         return [known[text] or () for text in texts]
 
-    def _answers(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:
+    def _call_detector(self, texts: Sequence[str]) -> Sequence[Sequence[Span]]:
         if not texts:
             return ()
         together = getattr(self._detector, "find_many", None) if len(texts) > 1 else None
@@ -168,31 +171,31 @@ class GuardedDetector:
             )
         except FutureTimeoutError:
             raise DetectorError(self.name, f"took more than {self._timeout:g} s for {size} characters") from None
-        except Exception as error:  # noqa: BLE001 - whatever a foreign detector raises may quote the text
+        except Exception as error:  # noqa: BLE001 - any exception of a foreign detector may quote the text
             raise DetectorError(self.name, f"failed with {type(error).__name__} on {size} characters") from None
         return answers
 
-    def _checked(self, text: str, spans: Sequence[Span]) -> Sequence[Span]:
+    def _check_spans(self, text: str, spans: Sequence[Span]) -> Sequence[Span]:
         if all(0 <= span.start < span.end <= len(text) for span in spans):
             labeled = (Span(span.start, span.end, label_of(span.label), span.score) for span in spans)
             return outside_placeholders(text, resolve(labeled, text))
-        raise DetectorError(self.name, "gave a span outside the text")
+        raise DetectorError(self.name, "returned a span outside the text")
 
 
 def as_detector(
     rules: Detector | Finder, *, timeout: float | None = None, on_error: OnDetectorError = "raise"
 ) -> Detector:
-    """Return a rule set unchanged, and any other detector inside a `GuardedDetector`."""
+    """Return a rule set unchanged, and any other detector or callable wrapped in a `GuardedDetector`."""
     from ctxguard.pii.rule_sets import RuleSet
     from ctxguard.pii.rules.rule import Rule
 
     if isinstance(rules, RuleSet):
         return rules
     if isinstance(rules, Rule):
-        raise ConfigError(f"rule {rules.name} stands alone; put it into a set: {RULE_SET}", setting="rules")
+        raise ConfigError(f"rule {rules.name} must be in a rule set: {RULE_SET}", setting="rules")
     if isinstance(rules, type) or not (isinstance(rules, Detector) or callable(rules)):
         raise ConfigError(
-            f"rules are a rule set (STANDARD), a detector or a callable, or a list of them, not {rules!r}",
+            f"rules must be a rule set (STANDARD), a detector, a callable, or a list of these, not {rules!r}",
             setting="rules",
         )
     detector = rules if isinstance(rules, Detector) else CallableDetector(rules)
@@ -202,14 +205,16 @@ def as_detector(
 def detectors_of(
     rules: Rules, *, timeout: float | None = None, on_error: OnDetectorError = "raise"
 ) -> tuple[Detector, ...]:
-    """Return one rule set, detector or callable, or several, as detectors.
+    """Convert `rules` to a tuple of detectors.
+
+    `rules` is a rule set, a detector, a callable, or a sequence of these.
 
     Raises:
-        ConfigError: there is no detector, an item is not one, or a setting is out of range.
+        ConfigError: If `rules` is empty, an item cannot be used as a detector, or a setting is out of range.
     """
     one_of(on_error, OnDetectorError, "on_detector_error")
     seconds(timeout, "timeout")
     given = rules if isinstance(rules, Sequence) and not isinstance(rules, str) else (rules,)
     if not given:
-        raise ConfigError("rules are a list and none is given; name one: [STANDARD]", setting="rules")
+        raise ConfigError("rules is empty; give at least one rule set: [STANDARD]", setting="rules")
     return tuple(as_detector(one, timeout=timeout, on_error=on_error) for one in given)

@@ -1,4 +1,4 @@
-"""Score a detector on texts whose personal data is marked."""
+"""Score a detector on labeled texts: precision and recall for each label, and throughput."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WANTED: Final = 'a line must be {"text": …, "spans": [{"start", "end", "label
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One text and the findings that it should give."""
+    """A text, and the spans that a detector should find in it."""
 
     text: str
     spans: tuple[Span, ...]
@@ -32,10 +32,10 @@ class Score:
     """The counts for one label.
 
     Attributes:
-        gold: marked spans.
-        masked: marked spans of which findings, with any label, cover every letter and digit.
-        predicted: findings of this label.
-        right: findings of this label that overlap a marked span.
+        gold: Number of labeled (gold) spans.
+        masked: Number of gold spans in which every letter and digit is covered by findings of any label.
+        predicted: Number of findings with this label.
+        right: Number of findings with this label that overlap a gold span.
     """
 
     gold: int = 0
@@ -45,16 +45,16 @@ class Score:
 
     @property
     def recall(self) -> float:
-        """Share of the marked spans that would be masked; 1 if there are none."""
+        """The share of gold spans that would be masked; 1 if there are no gold spans."""
         return self.masked / self.gold if self.gold else 1.0
 
     @property
     def precision(self) -> float:
-        """Share of the findings that overlap a marked span; 1 if there are none."""
+        """The share of findings that overlap a gold span; 1 if there are no findings."""
         return self.right / self.predicted if self.predicted else 1.0
 
     def f(self, beta: float) -> float:
-        """Return the F score in which recall counts `beta` times as much as precision (van Rijsbergen)."""
+        """Return the F score in which recall weighs `beta` times as much as precision (van Rijsbergen)."""
         weight = beta * beta
         below = weight * self.precision + self.recall
         return (1 + weight) * self.precision * self.recall / below if below else 0.0
@@ -65,12 +65,12 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The scores of one run.
+    """The result of one evaluation.
 
     Attributes:
-        labels: score by label, in alphabetical order.
-        chars: characters read.
-        seconds: processor time taken to find.
+        labels: The score of each label, in alphabetical order.
+        chars: Number of characters searched.
+        seconds: CPU time that the detector took, in seconds.
     """
 
     labels: Mapping[str, Score] = field(default_factory=dict)
@@ -79,16 +79,16 @@ class Scores:
 
     @property
     def total(self) -> Score:
-        """The scores of all labels together."""
+        """The sum of the scores of all labels."""
         return sum(self.labels.values(), Score())
 
     @property
     def megabytes_per_second(self) -> float:
-        """Throughput, with a character counted as a byte."""
+        """Throughput in megabytes per second of CPU time, counting each character as one byte."""
         return self.chars / 1e6 / self.seconds if self.seconds else 0.0
 
     def to_dict(self) -> dict[str, object]:
-        """Return plain data for JSON."""
+        """Return the scores as a dictionary that can be written as JSON."""
         rows = {label: _row(score) for label, score in (*self.labels.items(), ("all", self.total))}
         return {"labels": rows, "chars": self.chars, "megabytes_per_second": round(self.megabytes_per_second, 3)}
 
@@ -99,11 +99,13 @@ def _row(score: Score) -> dict[str, float]:
 
 
 def read_gold(path: str | Path) -> Iterator[Example]:
-    """Read marked texts: JSON lines (gzipped: `.gz`), each `{"text", "spans": [{"start", "end", "label"}]}`.
+    """Yield the labeled texts of a JSON Lines file, each line `{"text", "spans": [{"start", "end", "label"}]}`.
+
+    A file whose name ends in `.gz` is decompressed.
 
     Raises:
-        SessionFileError: the file cannot be read or holds no text, or a line is none of these; a span must be within
-            its text and contain at least one character.
+        SessionFileError: If the file cannot be read or contains no texts, a line does not have this form, or a span is
+            empty or not inside its text.
     """
     place = Path(path)
     opener = gzip.open if place.suffix == ".gz" else open
@@ -117,7 +119,7 @@ def read_gold(path: str | Path) -> Iterator[Example]:
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise SessionFileError(str(path), f"{reason_of(error)}; give a file of JSON lines") from error
     if example is None:
-        raise SessionFileError(str(path), "holds no marked texts; give a file of JSON lines")
+        raise SessionFileError(str(path), "contains no labeled texts; give a file of JSON lines")
 
 
 def _example(line: str, path: str, number: int) -> Example:
@@ -131,8 +133,8 @@ def _example(line: str, path: str, number: int) -> Example:
         raise SessionFileError(path, _WANTED, line=number)
     outside = next((span for span in spans if not _is_inside(span, example.text)), None)
     if outside is not None:
-        place = f"the span {outside.start!r}-{outside.end!r} is not inside its {len(example.text)} characters"
-        raise SessionFileError(path, f"{place}; they count from 0, the end is after the last", line=number)
+        place = f"the span {outside.start!r}-{outside.end!r} is not inside the text of {len(example.text)} characters"
+        raise SessionFileError(path, f"{place}; offsets begin at 0, and the end is exclusive", line=number)
     return example
 
 
@@ -141,15 +143,16 @@ def _is_inside(span: Span, text: str) -> bool:
 
 
 def evaluate(detector: Detector, examples: Iterable[Example], *, labels: Sequence[str] | None = None) -> Scores:
-    """Score a detector.
+    """Score a detector on labeled texts.
 
     Args:
-        detector: a rule set or any detector.
-        examples: the marked texts.
-        labels: the labels to score, for marked spans and findings; None means all marked labels and all findings.
+        detector: A rule set or any other detector.
+        examples: The labeled texts.
+        labels: The labels to score; gold spans and findings with other labels are not counted. None means all labels.
 
     Raises:
-        ConfigError: a label is neither one of the standard rules' or the detector's, nor marked or found anywhere.
+        ConfigError: If a label is unknown: no standard rule and no rule of the detector has it, and no gold span or
+            finding has it.
     """
     counts: dict[str, Score] = {}
     seen: set[str] = set()
@@ -160,13 +163,15 @@ def evaluate(detector: Detector, examples: Iterable[Example], *, labels: Sequenc
         seconds += time.process_time() - began
         chars += len(example.text)
         seen.update(span.label for span in (*example.spans, *found))
-        for label, score in _judged(example, found, labels):
+        for label, score in _count_matches(example, found, labels):
             counts[label] = counts.get(label, Score()) + score
     require_labels(labels or (), seen | LABELS | getattr(detector, "labels", set()), setting="labels")
     return Scores(dict(sorted(counts.items())), chars, seconds)
 
 
-def _judged(example: Example, found: Sequence[Span], labels: Sequence[str] | None) -> Iterator[tuple[str, Score]]:
+def _count_matches(
+    example: Example, found: Sequence[Span], labels: Sequence[str] | None
+) -> Iterator[tuple[str, Score]]:
     for gold in example.spans:
         if labels is None or gold.label in labels:
             yield gold.label, Score(gold=1, masked=int(_is_covered(example.text, gold, found)))

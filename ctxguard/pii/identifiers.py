@@ -1,9 +1,9 @@
-"""Search ids, names, links and signatures: texts that are never edited, and that contain arbitrary digits.
+"""Search identifiers (ids, names, links, signatures), which are never edited and contain arbitrary digits.
 
-In an id, a number alone is no evidence, so such texts are searched only by rules with a specific pattern: an e-mail
-address, a key by its prefix, a number in groups. A card number without groups counts if it is one of several words or
-follows a key, not if it is the whole id or part of a link: of the 4,383 ids, names, links and unknown fields of the
-recorded requests and transcripts, none contained either kind of card number.
+A number alone is not evidence in an identifier. Therefore, identifiers are searched only by rules with a specific
+pattern: an e-mail address, a key with a known prefix, a number in groups. A card number without groups counts if it is
+one of several words or follows a JSON key, but not if it is the whole identifier or part of a link. Of the 4,383 ids,
+names, links, and unknown fields in the recorded requests and transcripts, none contained a card number of either kind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BEFORE_WORDS: Final = frozenset(" \t\n\"'")
 
 
 class IdentifierDetector:
-    """Find by a rule set, leaving out matches that are only numbers."""
+    """Applies a rule set to identifiers, and drops matches that are only digits."""
 
     def __init__(self, rules: Detector) -> None:
         self._rules = rules
@@ -28,14 +28,14 @@ class IdentifierDetector:
         self.name = f"{rules.name} in identifiers"
 
     def find(self, text: str) -> Sequence[Span]:
-        """Return the findings, sorted and without overlaps."""
-        found = self._found.get(text)  # every call names the same ids again
+        """Return the findings in an identifier, sorted by offset and without overlaps."""
+        found = self._found.get(text)  # each request of a conversation repeats the same ids
         if found is None:
             self._found.put(text, found := _with_form(text, self._rules.find(text)))
         return found
 
     def scan(self, text: str) -> Sequence[Span]:
-        """Return the findings of a full search, without caches and shortcuts."""
+        """Return the findings of the rule set's full search, without caches and shortcuts. Used by checks."""
         scan = getattr(self._rules, "scan", self._rules.find)
         return _with_form(text, scan(text))
 
@@ -50,21 +50,24 @@ def _is_card_among_words(text: str, span: Span) -> bool:
 
 
 def for_identifiers(detector: Detector) -> IdentifierDetector | None:
-    """Return the detector for identifiers; None if it has no such rules, or is not a rule set."""
+    """Return a detector's variant for identifiers.
+
+    None if `detector` is not a rule set, or none of its rules has a pattern that is specific enough.
+    """
     given: Any = detector
     return _restricted(given) if isinstance(getattr(given, "rules", None), tuple) else None
 
 
 def is_found_in(identifier: str, detectors: Iterable[Detector]) -> bool:
-    """Return whether any detector finds something in an identifier; reports and errors do not show such a one."""
+    """Return whether any detector finds something in an identifier, so that reports and errors must not quote it."""
     strict = (for_identifiers(detector) for detector in detectors)
     return any(detector.find(identifier) for detector in strict if detector is not None)
 
 
-# preparing the rules of a set takes a moment, and a check uses the same few sets at every call
+# compiling a rule set is slow, and checks pass the same few rule sets in every call
 @lru_cache(maxsize=64)
-def _restricted(rule_set: Any) -> IdentifierDetector | None:  # noqa: ANN401 - read by its fields alone
-    # the pattern of a rule that needs a word beside the match is not specific enough alone
+def _restricted(rule_set: Any) -> IdentifierDetector | None:  # noqa: ANN401 - any object with the fields of a rule set
+    # a rule that requires a context word has a pattern that is not specific enough without that word
     kept = tuple(rule for rule in rule_set.rules if not (rule.context or rule.behind))
     if not kept and not rule_set.deny:
         return None

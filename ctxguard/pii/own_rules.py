@@ -1,4 +1,4 @@
-"""Your own rules, from the section `pii` of the configuration file."""
+"""The user's own rules, fields, values, and countries, from the `pii` section of the configuration file."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from ctxguard.pii.rules.rule import EXPRESSIONS, Rule
 from ctxguard.pii.rules.standard import RULES_BY_COUNTRY
 
 _MOST_WAYS: Final = 4.0
-"""Ten thousand, as a power of ten: with more, one place in a hostile text may take a millisecond."""
+"""The maximum number of ways to match at one offset, as a power of ten: 10,000. With more ways, a hostile text can take
+a millisecond for each offset."""
 _NEEDED: Final = ("name", "label", "pattern")
 
 
 class OwnSettings(Protocol):
-    """The section `pii` of a configuration, see `ctxguard.config.PiiConfig`."""
+    """The settings of the configuration section `pii` that this module reads; see `ctxguard.config.PiiConfig`."""
 
     rules: list[dict[str, Any]] | None
     fields: dict[str, str] | None
@@ -35,11 +36,11 @@ class OwnSettings(Protocol):
 
 
 def own_rules(given: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
-    """Return rules by their fields, which are those of the rules in the library.
+    """Create rules from the fields given in a configuration, which are the same as in the library's rule files.
 
     Raises:
-        ConfigError: a field is missing, unknown or invalid, or an expression may take too long; `setting` is the number
-            of the rule and the field.
+        ConfigError: If a field is missing, unknown, or invalid, or an expression could take too long to match. The
+            error's `setting` is the index of the rule and the field, such as `0.pattern`.
     """
     file = RuleFile("the configuration", {})
     rules = []
@@ -54,18 +55,18 @@ def own_rules(given: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
 def _rule(file: RuleFile, given: Mapping[str, Any]) -> Rule:
     missing = next((field for field in _NEEDED if not given.get(field)), None)
     if missing is not None:
-        raise ConfigError(f"a rule has a name, a label and a pattern; {missing} is missing", setting=missing)
+        raise ConfigError(f"a rule needs a name, a label, and a pattern; {missing} is missing", setting=missing)
     rule = file.rule(**given)
     rule.__post_init__()
-    Matcher(rule, 0)  # its functions are imported
+    Matcher(rule, 0)  # raises an error now if a function of the rule cannot be imported
     if "check" in given and not _is_number_of_stdnum(given["check"]):
-        told = f"check of rule {rule.name} names no number of python-stdnum: {given['check']!r}"
+        told = f"check of rule {rule.name} is not the name of a number in python-stdnum: {given['check']!r}"
         raise ConfigError(f"{told}; write luhn, br.cpf, de.idnr, …", setting="check")
     for setting in EXPRESSIONS:
         if (ways := most_ways(getattr(rule, setting))) > _MOST_WAYS:
-            told = "can match one text in too many ways, which takes long; shorten repeats, or write {1,64}+ for {1,64}"
+            told = "can match one text in too many ways, which is slow; shorten repeats, or write {1,64}+ for {1,64}"
             if ways == float("inf"):
-                told = "repeats something without a limit, which takes long; in place of *, + and {2,} write {1,64}"
+                told = "repeats something without a limit, which is slow; instead of *, + or {2,}, write {1,64}"
             raise ConfigError(f"{setting} of rule {rule.name} {told}", setting=setting)
     return rule
 
@@ -77,7 +78,10 @@ def _is_number_of_stdnum(name: object) -> bool:
 
 
 def with_own(base: RuleSet, settings: OwnSettings) -> RuleSet:
-    """Return a rule set with the rules, fields, words and countries of a configuration; its own rules come first."""
+    """Return `base` extended by a configuration's own rules, fields, denied and allowed values, and countries.
+
+    The configuration's own rules come first. If it lists countries, rules of all other countries are left out.
+    """
     own = [*own_rules(settings.rules or ()), *_fields(settings.fields or {})]
     kept: Sequence[Rule] = base.rules
     if settings.countries is not None:
@@ -95,7 +99,10 @@ def _fields(labels: Mapping[str, str]) -> Iterator[Rule]:
 
 
 def own_masker(masker: Masker, settings: OwnSettings) -> Masker:
-    """Return a masker with the rules of a configuration in addition to those of another, and with its strategies."""
+    """Return a masker that also applies a configuration's own rules, and its strategies if it has any.
+
+    The own rules are added to the first rule set of `masker`; its other detectors, vault, and escaping are kept.
+    """
     sets = [one for one in masker.detectors if isinstance(one, RuleSet)][:1] or [RuleSet("none")]
     others = [one for one in masker.detectors if one is not sets[0]]
     return Masker(

@@ -1,4 +1,4 @@
-"""The syntax of placeholders: what masking writes, what no rule may match, and what unmasking looks up."""
+"""The syntax of placeholders, which masking writes, rules must not match, and unmasking looks up."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from typing import Final, TypeAlias
 from ctxguard.pii.spans import Span
 
 LITERAL: Final = "LITERAL"
-"""Label of a placeholder that the original text contained: its value is itself, whatever is in a vault."""
+"""Label for text that already looked like a placeholder before masking. Its value is that text itself, so unmasking
+restores the text and never a value from a vault."""
 UNCHECKED: Final = "UNCHECKED"
-"""Label of a whole text that is masked because a detector failed."""
+"""Label of a whole text that is masked because a detector failed and could not search it."""
 
 PSEUDONYM: Final = re.compile(r"<([A-Z](?:[A-Z_]{0,38}[A-Z])?)_(\d{1,6}|\d{1,2}(?:_\d\d){1,3})>")
-"""`<EMAIL_1>`: label and number; number 100 is `<EMAIL_1_00>`, see `pseudonym`."""
+"""Matches a pseudonym, a label and a number: `<EMAIL_1>`. Number 100 is written `<EMAIL_1_00>`, see `pseudonym`."""
 PLACEHOLDER: Final = re.compile(
     rf"\[REDACTED(?:_([A-Z_]{{1,40}}))?\]|<([A-Z][A-Z_]{{0,39}})_[g-v]{{16}}>|{PSEUDONYM.pattern}"
 )
-"""Anything masking may have written: its label in one of the first three groups, a pseudonym's number in the fourth."""
+"""Matches any placeholder. The label is in one of the first three groups; a pseudonym's number is in the fourth."""
 Trust: TypeAlias = Callable[[str, str], bool]
 _OPENS: Final = re.compile(r"<[A-Z][A-Z_]{0,39}_[0-9g-v]")
-# The numbers that `pseudonym` writes. Three digits in a row, or a leading zero, do not come from it.
+# The numbers that `pseudonym` writes: never with three digits in a row or a leading zero.
 _WRITTEN: Final = re.compile(r"[1-9]\d?(?:_\d\d){0,3}")
-# Text that begins like a placeholder and continues with a value: `<CARD_4111111111111111>`, `[REDACTED_01712345678]`. A
-# lower-case letter, or more characters than an IBAN has, indicate a key, whose name is a part of it: `<ghp_16C7e…>`.
+# Text that begins like a placeholder and continues with a value: `<CARD_4111111111111111>`, `[REDACTED_01712345678]`.
+# Lower-case letters, or more characters than an IBAN has, indicate a key instead; the prefix before the underscore is
+# part of such a key (`<ghp_16C7e…>`), so it must not be separated.
 _LOOKALIKE: Final = re.compile(
     r"(<[A-Za-z][A-Za-z_]{0,39}|\[REDACTED(?:_[A-Z_]{1,40})?)_(?=[+(]?[A-Z]{0,3}\d[A-Z0-9]{0,31}+(?![A-Za-z0-9_]))"
 )
@@ -33,20 +35,20 @@ _LABEL_REST: Final = re.compile(r"[^A-Z]+")
 
 
 def label_of(name: str) -> str:
-    """Return a label in the characters allowed in a placeholder: `us phone#2` becomes `US_PHONE`."""
+    """Convert a name to a label that is allowed in placeholders: `us phone#2` becomes `US_PHONE`."""
     return _LABEL_REST.sub("_", name.upper()).strip("_")[:40].strip("_") or "PII"
 
 
 def redaction(label: str) -> str:
-    """Return the usual placeholder of a label, `[REDACTED_EMAIL]`."""
+    """Return the default redaction placeholder for a label, such as `[REDACTED_EMAIL]`."""
     return f"[REDACTED_{label}]"
 
 
 def pseudonym(label: str, number: int) -> str:
-    """Return the placeholder of a number: `<EMAIL_1>`, and from 100 on `<EMAIL_1_00>`.
+    """Return the placeholder for a label and a number: `<EMAIL_1>`, and from 100 on `<EMAIL_1_00>`.
 
-    There are no three digits in a row, so that no rule matches them, and no card code or PIN (`<PIN_123>`) has the form
-    of a placeholder.
+    Digits are grouped so that there are never three in a row. Otherwise, rules could match the number, and a card
+    verification code or PIN in angle brackets (`<PIN_123>`) would have the form of a placeholder.
     """
     digits = str(number)
     groups = [digits[max(0, end - 2) : end] for end in range(len(digits), 0, -2)]
@@ -54,19 +56,21 @@ def pseudonym(label: str, number: int) -> str:
 
 
 def without_lookalikes(text: str) -> str:
-    """Return a text of the same length in which a value in place of a placeholder's number is separated by a blank.
+    """Separate values from text before them that looks like the beginning of a placeholder; the length stays the same.
 
-    Masking never writes `<CARD_4111111111111111>`, but attached to a name, the digits would not be found as a card.
+    Masking never writes `<CARD_4111111111111111>`, but rules would not find the card number in it, because the digits
+    are attached to a name. Therefore, the underscore before them is replaced by a space.
     """
     return _LOOKALIKE.sub(r"\1 ", text) if "<" in text or "[REDACTED" in text else text
 
 
 def blank_placeholders(text: str, trusts: Trust | None = None) -> str:
-    """Return a copy of the same length with NUL characters in place of placeholders, so that no rule matches them.
+    """Replace placeholders by NUL characters, so that no rule matches them; the length stays the same.
 
     Args:
-        text: the text.
-        trusts: returns by label and number whether masking can have written a placeholder; None accepts every one.
+        text: The string.
+        trusts: Takes the label and the number of a placeholder, and returns whether masking can have written it. None
+            accepts every placeholder.
     """
     if ("<" in text and _OPENS.search(text) is not None) or ("[" in text and "[REDACTED" in text):
         return PLACEHOLDER.sub(lambda match: _blank(match, trusts), text)
@@ -82,7 +86,7 @@ def _blank(match: re.Match[str], trusts: Trust | None) -> str:
 
 
 def outside_placeholders(text: str, spans: Sequence[Span]) -> Sequence[Span]:
-    """Return the findings that are not inside a placeholder, which a model may have taken for a name."""
+    """Return the spans that are not inside a placeholder. A model may mistake a placeholder for a name."""
     if not spans or ("<" not in text and "[REDACTED" not in text):
         return spans
     taken = [match.span() for match in PLACEHOLDER.finditer(text)]

@@ -1,4 +1,4 @@
-"""Sets of rules: `DIGITS` and `SSN` as in the pattern documents, `STANDARD` for real use."""
+"""Rule sets: `STANDARD` and `PEOPLE` for real use, `SSN` and `DIGITS` for the bare shapes of numbers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ctxguard.settings import nearest
 
 @dataclass(frozen=True, repr=False)
 class RuleSet:
-    """Rules, and the search for what they describe. Immutable, hashable, picklable; joined by `|`.
+    """A set of rules that can be searched for. Immutable, hashable, and picklable; `|` joins two sets.
 
     Attributes:
-        name: the set's name in reports.
-        rules: the rules, in their order of precedence.
-        allow: values that are never findings, as written in the text, in any case.
-        deny: values that are always findings, with the label they get: `(("Project Heron", "CODENAME"),)`.
+        name: The name of the set in reports.
+        rules: The rules, in order of precedence.
+        allow: Values that are never findings, compared without regard to case.
+        deny: Values that are always findings, each with its label: `(("Project Heron", "CODENAME"),)`.
 
     Raises:
-        ConfigError: the name or the rules are missing, or have the wrong type.
+        ConfigError: If the name or an attribute has the wrong type.
     """
 
     name: str
@@ -41,18 +41,19 @@ class RuleSet:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise ConfigError(
-                f"a rule set begins with its name: {RULE_SET}, not {type(self.name).__name__}", setting="name"
+                f"the first argument of a rule set must be its name: {RULE_SET}, not {type(self.name).__name__}",
+                setting="name",
             )
-        # lists are accepted, too, but only tuples can be hashed
-        object.__setattr__(self, "rules", _rules(self.name, self.rules))
+        # lists are also accepted, but only tuples are hashable
+        object.__setattr__(self, "rules", _check_rules(self.name, self.rules))
         object.__setattr__(self, "allow", frozenset(value.lower() for value in values_of(self.allow, "allow")))
-        object.__setattr__(self, "deny", _denied(self.deny))
+        object.__setattr__(self, "deny", _check_deny(self.deny))
 
     def __repr__(self) -> str:
         return f"RuleSet({self.name!r}, {len(self.rules)} rules)"
 
     def __hash__(self) -> int:
-        """Hash a few fields, which differ between most sets: hashing all rules takes longer than searching a text."""
+        """Hash only a few fields, which differ between most sets; hashing all rules takes longer than a search."""
         return hash((self.name, len(self.rules), self.allow, self.deny))
 
     @cached_property
@@ -61,82 +62,99 @@ class RuleSet:
 
     @property
     def is_joinable(self) -> bool:
-        """True if many texts can be joined and searched at once: each rule finds the same in them."""
+        """Whether many texts can be joined by blank lines and searched at once, without changing any finding."""
         return self._engine.is_joinable
 
     def find(self, text: str) -> Sequence[Span]:
-        """Return the findings, sorted and without overlaps.
+        """Return the findings in a string, sorted by offset and without overlaps.
 
         Raises:
-            TypeError: `text` is not a string.
+            TypeError: If `text` is not a string.
         """
         check_text(text)
         return self._engine.find(text)
 
     def scan(self, text: str) -> Sequence[Span]:
-        """Return the same findings by matching each expression over the whole text, without shortcuts. For checks.
+        """Return the findings like `find`, but match each expression against the whole string, without shortcuts.
+
+        This is slower than `find`. Checks use it, because its result does not depend on the optimizations of `find`.
 
         Raises:
-            TypeError: `text` is not a string.
+            TypeError: If `text` is not a string.
         """
         check_text(text)
         return self._engine.scan(text)
 
     def judged(self, text: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-        """Yield each match of a rule's expression, the rule, and why it is not a finding (empty if it is)."""
+        """Yield each match of a rule's expression, with the rule's name and the reasons against the match.
+
+        There are no reasons against a finding.
+        """
         return self._engine.judged(text)
 
     @cached_property
     def echoes(self) -> bool:
-        """Whether names that one text introduces are searched for in others."""
+        """Whether the set has rules that introduce names, which are then also searched for in later texts."""
         return any(rule.echo for rule in self.rules)
 
     def names(self, text: str) -> Sequence[str]:
-        """Return the names that a text introduces, as written in it."""
+        """Return the names that a text introduces, as written in the text."""
         return self._engine.names(text)
 
     def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
-        """Return the places in a text of names that other texts have introduced.
+        """Return the occurrences of known names, introduced by other texts, in this text.
 
         Args:
-            text: the text.
-            names: the names.
-            until: how many forms of them count, the first ones; None means all.
+            text: The text to search.
+            names: The known names.
+            until: Number of name forms to search for, in the order in which they were learned; None means all.
         """
         return self._engine.known(text, names, until=until) if len(names) else ()
 
     @property
     def labels(self) -> set[str]:
-        """The labels of its rules and denied values."""
+        """The labels of the rules and of the values in `deny`."""
         return {rule.label for rule in self.rules} | {label for _, label in self.deny}
 
     def only(self, *labels: str) -> RuleSet:
-        """Return the set reduced to the rules of these labels.
+        """Return a set with only the rules that have one of these labels.
 
         Raises:
-            ConfigError: no rule has one of these labels.
+            ConfigError: If no rule of the set has a given label.
         """
         self._check_labels(labels)
         kept = tuple(rule for rule in self.rules if rule.label in labels)
         return RuleSet(f"{self.name}[{','.join(labels)}]", kept, allow=self.allow, deny=self.deny)
 
     def without(self, *labels: str) -> RuleSet:
-        """Return the set without the rules of these labels.
+        """Return a set without the rules that have one of these labels.
 
         Raises:
-            ConfigError: no rule has one of these labels.
+            ConfigError: If no rule of the set has a given label.
         """
         self._check_labels(labels)
         kept = tuple(rule for rule in self.rules if rule.label not in labels)
         return RuleSet(f"{self.name}[-{','.join(labels)}]", kept, allow=self.allow, deny=self.deny)
 
     def allowing(self, values: Iterable[str]) -> RuleSet:
-        """Return the set without findings of these values: exact values, or `@example.com` for a whole mail domain."""
+        """Return a set that never finds these values, given exactly, or as `@example.com` for a whole mail domain.
+
+        Raises:
+            ConfigError: If `values` is not a collection of strings.
+        """
         allow = self.allow | frozenset(values_of(values, "allow"))
         return RuleSet(self.name, self.rules, allow=allow, deny=self.deny)
 
     def denying(self, values: Iterable[str], *, label: str = "DENIED") -> RuleSet:
-        """Return the set that always finds these values, whatever their context."""
+        """Return a set that always finds these values, whatever their context.
+
+        Args:
+            values: The values to find, in any case.
+            label: The label of these findings.
+
+        Raises:
+            ConfigError: If `values` is not a collection of strings.
+        """
         deny = self.deny + tuple((value, label_of(label)) for value in values_of(values, "deny") if value)
         return RuleSet(self.name, self.rules, allow=self.allow, deny=deny)
 
@@ -152,7 +170,7 @@ class RuleSet:
             if isinstance(label, list | tuple | set | frozenset):
                 written = ", ".join(map(repr, label))
                 raise ConfigError(
-                    f"labels come one by one: ({written}), not as {type(label).__name__}", setting="labels"
+                    f"pass labels as separate arguments: ({written}), not as a {type(label).__name__}", setting="labels"
                 )
         require_labels(labels, {rule.label for rule in self.rules}, setting="labels")
 
@@ -160,40 +178,42 @@ class RuleSet:
         return {key: value for key, value in self.__dict__.items() if key != "_engine"}
 
 
-def _rules(name: str, rules: object) -> tuple[Rule, ...]:
+def _check_rules(name: str, rules: object) -> tuple[Rule, ...]:
     if isinstance(rules, list | tuple):
         strangers = [one for one in rules if not isinstance(one, Rule)]
         if not strangers:
             return tuple(rules)
-        raise ConfigError(f"rules of {name} hold {strangers[0]!r}, which is no Rule: {RULE_SET}", setting="rules")
-    raise ConfigError(f"rules of {name} are several rules: {RULE_SET}, not {type(rules).__name__}", setting="rules")
+        raise ConfigError(f"rules of {name} must be Rule objects, not {strangers[0]!r}: {RULE_SET}", setting="rules")
+    raise ConfigError(
+        f"rules of {name} must be a tuple or list, not {type(rules).__name__}: {RULE_SET}", setting="rules"
+    )
 
 
-def _denied(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+def _check_deny(pairs: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     listed = [tuple(values_of(pair, "deny")) for pair in pairs if not isinstance(pair, str)]
     if isinstance(pairs, str) or len(listed) < len(list(pairs)) or any(len(pair) != 2 for pair in listed):
-        raise ConfigError("deny holds pairs of a value and its label: (('…', 'LABEL'),)", setting="deny")
+        raise ConfigError("deny must consist of pairs of a value and its label: (('…', 'LABEL'),)", setting="deny")
     return tuple((value, label) for value, label in listed)
 
 
 DIGITS: Final = RuleSet("digits", (Rule("digits", "NUMBER", r"\d{3,}", placeholder="[REDACTED]"),))
-"""Any run of three or more digits, as the harness document has it."""
+"""Any run of three or more digits, whatever it means."""
 SSN: Final = RuleSet("ssn", (Rule("ssn-shape", "SSN", r"\d{3}-\d{2}-\d{4}"),))
-"""The bare shape of a US social security number, with any digits, as the pattern document has it."""
+"""The bare shape of a US social security number (`000-00-0000`), with any digits."""
 STANDARD: Final = RuleSet("standard", STANDARD_RULES)
-"""Personal data and credentials that can be told by their form, check digits or a word nearby."""
+"""Personal data and credentials that are recognizable by their form, their check digits, or a context word."""
 PEOPLE: Final = RuleSet("people", PEOPLE_RULES)
-"""Names of people and postal addresses where the text itself says so. Beside the others: `STANDARD | PEOPLE`."""
+"""Names of people and postal addresses that the text itself announces. Use it with other rules: `STANDARD | PEOPLE`."""
 
 LABELS: Final = frozenset(rule.label for rules in (DIGITS, SSN, STANDARD, PEOPLE) for rule in rules.rules) | {UNCHECKED}
-"""The labels of the rules in the library."""
+"""The labels of all rules in the library, and `UNCHECKED`."""
 
 
 def named_rules(*names: str) -> RuleSet:
-    """Return rule sets by their names, joined: `named_rules("standard", "people")` is `STANDARD | PEOPLE`.
+    """Return the rule sets with the given names, joined: `named_rules("standard", "people")` is `STANDARD | PEOPLE`.
 
     Raises:
-        ConfigError: a rule set is unknown, or no name is given.
+        ConfigError: If a name is unknown, or no name is given.
     """
     known = {rules.name: rules for rules in (STANDARD, PEOPLE, SSN, DIGITS)}
     unknown = next((name for name in names if name not in known), None)
@@ -205,13 +225,13 @@ def named_rules(*names: str) -> RuleSet:
 
 
 def country_rules(*countries: str) -> RuleSet:
-    """Return the national identity numbers of some countries as a rule set.
+    """Return a rule set for the national identification numbers of the given countries.
 
     Args:
-        countries: ISO 3166, two letters.
+        countries: Country codes (ISO 3166, two letters).
 
     Raises:
-        ConfigError: a country has no rules, or none is given.
+        ConfigError: If there are no rules for a country, or no country is given.
     """
     if not countries:
         raise ConfigError(f"name one or more of {', '.join(COUNTRIES)}", setting="countries")
@@ -223,7 +243,7 @@ def country_rules(*countries: str) -> RuleSet:
 
 def _unknown(country: object) -> str:
     if isinstance(country, list | tuple | set | frozenset):
-        return f"countries come one by one: country_rules({', '.join(map(repr, country))})"
+        return f"pass countries as separate arguments: country_rules({', '.join(map(repr, country))})"
     if isinstance(country, str) and country.strip().upper() in RULES_BY_COUNTRY:
         return f"no rules for {country}; write {country.strip().upper()}"
-    return f"no rules for {country}; there are for {', '.join(COUNTRIES)}"
+    return f"no rules for {country}; countries with rules are {', '.join(COUNTRIES)}"

@@ -1,4 +1,4 @@
-"""Search and mask whole files: plain text, one JSON document, or a JSON document a line."""
+"""Search and mask whole files: plain text, one JSON document, or JSON Lines (one JSON document per line)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ctxguard.pii.spans import Span, resolve
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")  # `str.splitlines` also splits inside JSON strings
 UNNAMED: Final = "PII"
-"""The label of a value that only its context reveals."""
+"""The label reported for a masked value if no rule can be named: only the surrounding JSON revealed the value."""
 
 
 class Place(NamedTuple):
-    """The position of a finding, without its value.
+    """The position of a finding in a file, without the value that was found.
 
     Attributes:
-        line: counted from 1.
-        column: characters from the start of the line, counted from 1.
-        label: the label of the finding: `EMAIL`, `IBAN`, ….
+        line: Line number, starting at 1.
+        column: Column in characters, starting at 1.
+        label: The label of the finding, such as `EMAIL` or `IBAN`.
     """
 
     line: int
@@ -37,16 +37,16 @@ class Place(NamedTuple):
 
 
 def mask_file_text(text: str, rules: Rules, *, strategy: Strategies = "redact") -> str:
-    """Return the text of a file masked; JSON stays valid, and the rest of the layout stays unchanged.
+    """Return a file's content with personal data masked. JSON stays valid, and everything else stays unchanged.
 
-    The same value gets the same pseudonym throughout.
+    Equal values get the same pseudonym throughout the file.
     """
     session = Masker(rules, strategy=strategy, escape=False).session()
     return "".join(map(session.text, _records(text)))
 
 
 def scan_file_text(text: str, rules: Rules) -> list[Place]:
-    """Return the positions in the text of a file that masking would change, in the order of the text."""
+    """Return the positions of everything that masking would change in a file's content, in file order."""
     masker = Masker(rules)
     session = masker.session()
     places: list[Place] = []
@@ -54,20 +54,22 @@ def scan_file_text(text: str, rules: Rules) -> list[Place]:
     for record in _records(text):
         masked = session.text(record)
         if masked != record:
-            places += _placed(record, first, _spans(masker, record, masked))
+            places += _locate(record, first, _changed_spans(masker, record, masked))
         first += record.count("\n")
     return places
 
 
 Reason: TypeAlias = tuple[Place, str, str]
-"""A place, the rule that decided there, and why it did not find it; empty if it did."""
+"""A position, the name of the rule that matches there, and why the match is not a finding (empty if it is one)."""
 
 
 def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
-    """Return for each finding in the text of a file which rule made it, and the near misses, which lack one thing.
+    """Explain each finding and each near miss in a file's content, in file order.
 
-    A number that lacks a word is a near miss if its check digits are right: any number lacks the word of some rule. The
-    rule of a known name is `the echo of 3:12`, the place that made it known.
+    A near miss fails exactly one condition of a rule. If that condition is a missing context word, the match is
+    reported only if the rule has a validator (such as check digits), because nearly any number would match without its
+    context word. Each occurrence of a known name is attributed to `the echo of 3:12`, where 3:12 is the line and column
+    at which the name was introduced.
     """
     reasons: list[Reason] = []
     introduced: list[tuple[str, Place]] = []
@@ -76,10 +78,10 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
     echoing = {rule.name for rule in rules.rules if rule.echo}
     first = 1
     for record in _records(text):
-        judged = list(_judged(rules, record))
+        judged = list(_judge_matches(rules, record))
         own = [span for span, rule, faults in judged if rule in echoing and not faults]
         introduced += zip(
-            [record[span.start : span.end] for span in own], _placed(record, first, iter(own)), strict=True
+            [record[span.start : span.end] for span in own], _locate(record, first, iter(own)), strict=True
         )
         names.learn(value for value, _ in introduced)
         for span in rules.known(record, names):
@@ -92,14 +94,17 @@ def explain_file_text(text: str, rules: RuleSet) -> list[Reason]:
             is_free = not any(one.start < span.end and span.start < one.end for one in found)
             if (span in found if not faults else is_near and is_free) and (span.start, span.label) not in known:
                 known.add((span.start, span.label))
-                (place,) = _placed(record, first, iter((span,)))
+                (place,) = _locate(record, first, iter((span,)))
                 reasons.append((place, rule, "".join(faults)))
         first += record.count("\n")
     return sorted(reasons)
 
 
-def _judged(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-    """Yield the matches of rules in a text; in JSON, in each string and number with its key before it."""
+def _judge_matches(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
+    """Yield each match of a rule in a record, the rule's name, and the reasons against the match (empty for a finding).
+
+    In a JSON record, each string and number is matched separately, with its key before it as context.
+    """
     if not is_json(record):
         yield from rules.judged(record)
         return
@@ -112,24 +117,31 @@ def _judged(rules: RuleSet, record: str) -> Iterator[tuple[Span, str, Sequence[s
 
 
 def _records(text: str) -> Sequence[str]:
-    """Return the units that are masked separately: each line if every line is a JSON document, else the whole text."""
+    """Split a file's content into records that are masked separately.
+
+    Each line is a record if there are several nonblank lines and all of these are JSON documents. Otherwise, the whole
+    content is one record.
+    """
     lines = _LINE.findall(text)
     filled = [line for line in lines if line.strip()]
     return lines if len(filled) > 1 and all(map(is_json, filled)) else (text,)
 
 
-def _spans(masker: Masker, record: str, masked: str) -> Iterator[Span]:
+def _changed_spans(masker: Masker, record: str, masked: str) -> Iterator[Span]:
     spans = masker.find(record)
     if not is_json(record) or not is_json(masked):
         yield from spans
         return
     for token, now in zip(json_tokens(record), json_tokens(masked), strict=False):
         if token.value != now.value:
-            yield from _in_token(masker, token, spans)
+            yield from _token_findings(masker, token, spans)
 
 
-def _in_token(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> Iterator[Span]:
-    """Yield the findings in a token that masking changes: in the raw token, in its value, or after its key."""
+def _token_findings(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> Iterator[Span]:
+    """Yield the findings in a JSON token that masking changes.
+
+    They are findings in the token as written, else in its decoded value, else in the value with its key as context.
+    """
     inside = [span for span in spans if token.start <= span.start and span.end <= token.end]
     if inside:
         yield from inside
@@ -141,7 +153,7 @@ def _in_token(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> Iterat
         yield Span(token.start, token.end, span.label)
 
 
-def _placed(record: str, first: int, spans: Iterator[Span]) -> Iterator[Place]:
+def _locate(record: str, first: int, spans: Iterator[Span]) -> Iterator[Place]:
     starts = list(accumulate((len(line) for line in record.split("\n")), lambda at, size: at + size + 1, initial=0))
     for span in spans:
         line = bisect_right(starts, span.start)

@@ -1,4 +1,4 @@
-"""Findings in a text: spans, and the protocol of detectors."""
+"""Spans, the `Detector` protocol, and the choice among overlapping spans."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 
 class Span(NamedTuple):
-    """One finding in a text: its offsets, never its value.
+    """The position and label of one finding in a string; it never contains the value.
 
     Attributes:
-        start: offset of its first character in the `str`.
-        end: offset after its last character.
-        label: what it is (`EMAIL`, `PHONE`, `CREDIT_CARD`, …).
-        score: confidence in the finding, 0 to 1.
+        start: Offset of the first character.
+        end: Offset after the last character.
+        label: The kind of data (`EMAIL`, `PHONE`, `CREDIT_CARD`, …).
+        score: Confidence in the finding, from 0 to 1.
     """
 
     start: int
@@ -27,36 +27,37 @@ class Span(NamedTuple):
 
 @runtime_checkable
 class Detector(Protocol):
-    """Find personal data in a text."""
+    """The interface of everything that finds personal data in a string."""
 
     @property
     def name(self) -> str:
-        """The detector's name in errors and reports; never part of a text."""
+        """The detector's name in error messages and reports; it never contains text that was searched."""
         ...
 
     def find(self, text: str) -> Sequence[Span]:
-        """Return the findings, sorted and without overlaps."""
+        """Return the findings in a string, sorted by offset and without overlaps."""
         ...
 
 
-# What is left of a finding without the separators at its edges.
+# The part of a span from its first to its last letter or digit.
 _REST: Final = re.compile(r"[^\W_](?:[\s\S]*[^\W_])?")
-# Words tell where these end: of two readings the longer is right, and what the other has in addition is no value.
+# Words decide where names and addresses end. Of two overlapping spans, the longer one is right, so the characters that
+# only the shorter one has are not part of a value.
 _WORDED: Final = frozenset({"PERSON", "ADDRESS"})
 
 
 def resolve(spans: Iterable[Span], text: str = "") -> tuple[Span, ...]:
-    """Choose among overlapping findings: the longest, then the one with the highest score, then the first.
+    """Resolve overlaps: keep the longest span, then the one with the highest score, then the first one.
 
-    The others keep what no chosen one covers, from its first to its last letter or digit: whatever was found is
-    covered.
+    A span that loses is reduced to its parts outside the kept spans, so every character that was found stays covered.
+    The exception is a name or an address that overlaps a kept span with the same label: it is dropped.
 
     Args:
-        spans: findings in the order of their rules; they may overlap.
-        text: the text in which they were found; without it, what the others keep may begin or end with separators.
+        spans: Findings in order of rule precedence; they may overlap.
+        text: The string in which they were found. If given, separators at the edges of the reduced parts are trimmed.
 
     Returns:
-        The chosen ones and what the others keep, sorted and without overlaps. Takes O(n log n) time.
+        The kept spans and the reduced parts, sorted by offset and without overlaps. Takes O(n log n) time.
     """
     ordered = sorted(enumerate(spans), key=start_of)
     kept: list[Span] = []
@@ -73,12 +74,12 @@ def resolve(spans: Iterable[Span], text: str = "") -> tuple[Span, ...]:
 
 
 def start_of(ranked: tuple[int, Span]) -> int:
-    """Return where a span begins that stands beside a number."""
+    """Return the start offset of a (rank, span) pair. Used as a sort key."""
     return ranked[1].start
 
 
 def _untangled(entangled: list[tuple[int, Span]], text: str) -> Sequence[Span]:
-    """Return the findings to keep of a group in which each overlaps another one."""
+    """Resolve a group of spans in which each span overlaps another one of the group."""
     if len(entangled) < 2:
         return [span for _, span in entangled]
     kept: list[Span] = []
@@ -94,7 +95,7 @@ def _rank(ranked: tuple[int, Span]) -> tuple[int, float, int]:
 
 
 def _free(span: Span, kept: Sequence[Span], text: str) -> Sequence[Span]:
-    """Return the parts of a finding that none of these covers, which are sorted and without overlaps."""
+    """Return the parts of a span that are outside all kept spans; `kept` is sorted and without overlaps."""
     first, last = bisect_left(kept, (span.start,)), bisect_left(kept, (span.end,))
     first -= first > 0 and kept[first - 1].end > span.start
     over = kept[first:last]

@@ -1,13 +1,13 @@
-"""Guard requests to models as they are sent, whatever framework sends them: the guard on the wire.
+"""Guard requests to models at the HTTP level, whatever framework sends them.
 
 | module | content |
 |---|---|
-| `guard` | `Guard`: which request is sent instead |
-| `texts`, `checking`, `counting` | every text of a body: found, searched, counted |
-| `replies`, `streams`, `events` | restoring values in responses, whole and streamed |
-| `readback`, `metering` | what a model reads back, and what providers report |
-| `sessions` | placeholders of conversations whose history is stored at the provider |
-| `audit` | a record of what was sent |
+| `guard` | `Guard`: prepares the request that is sent in place of the client's |
+| `texts`, `checking`, `counting` | finds, searches, and counts every text in a request body |
+| `replies`, `streams`, `events` | restores masked values in responses, whole and streamed |
+| `readback`, `metering` | lets a model read evicted texts; adds up the token counts that providers report |
+| `sessions` | stores the placeholders of conversations whose history is stored at the provider |
+| `audit` | keeps a record of what was sent |
 | `transport` | the guard as a transport of httpx |
 | `proxy`, `cli` | the guard as a proxy: `ctxguard serve` |
 """

@@ -1,4 +1,8 @@
-"""What a client asks, and what of its turn the guard has asked before it."""
+"""A client's request, and the state of a turn in which the guard itself sends further requests.
+
+If a model calls the guard's `recall` tool, the guard answers the call and sends a follow-up request, see `readback`.
+These calls are *hidden*: the client does not see them.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class Turn(NamedTuple):
-    """Hold what a turn of the model stands for: members of the history as they came in, and as they were sent.
+    """The part of a model's turn that precedes a follow-up request of the guard.
 
     Attributes:
-        name: the name of the tool.
-        rounds: answers with hidden calls so far.
-        before: the text in front of the turn.
-        shown: items that the client gets, as the provider wrote them.
-        plain: what stands in the history, with its values.
-        masked: the same as the provider has it.
+        name: The name of the recall tool.
+        rounds: Number of responses with hidden calls so far.
+        before: The text of the message before the turn.
+        shown: The output items that the client receives, as the provider wrote them.
+        plain: The messages of the turn for the history, with masked values restored.
+        masked: The messages of the turn for the history, as the provider has them.
     """
 
     name: str = ""
@@ -32,15 +36,15 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """Hold a request as a client sends it.
+    """A request as a client sends it.
 
     Attributes:
         method: The HTTP method.
-        path: The path of its URL.
-        headers: Its headers, with their names in lower case.
-        body: Its body, not compressed.
-        query: The query of its URL, as it is sent.
-        turn: What it goes on with, where the guard itself asks.
+        path: The path of the URL.
+        headers: The headers, with names in lower case.
+        body: The body, decompressed.
+        query: The query string of the URL.
+        turn: The turn that the request continues, if the guard itself sends the request.
     """
 
     method: str

@@ -1,7 +1,7 @@
-"""Record every request line by line before it is sent: counts and a keyed hash of the body, never a value.
+"""Record every request before it is sent: one line with counts and a keyed hash of the body, but never a value.
 
-Each line ends with a keyed hash of itself and of the hash of the line before, so that lines that were changed, and
-those that follow removed ones, are noticed. Nothing tells that the last lines of a file, or a whole file, were removed.
+Each line ends with a keyed hash of the line and of the previous line's hash, so that changed lines are detected, and so
+are lines that follow removed ones. The removal of the last lines of a file, or of a whole file, is not detected.
 """
 
 from __future__ import annotations
@@ -35,50 +35,53 @@ from ctxguard.tokens.text_cache import TextCache
 from ctxguard.wire.texts import Values
 
 Audit: TypeAlias = Callable[[Mapping[str, object], bytes | None], object]
-"""Called with the record of a request, and the body to be sent; None if there is no body, or it is not read."""
+"""Function called with the record of a request and the body that is about to be sent.
+
+The body is None if there is none, or if the guard does not read it.
+"""
 KEY_VARIABLES: Final = ("CTXGUARD_AUDIT_KEY", "CTXGUARD_VAULT_KEY")
-_LEAST_KEY: Final = 16  # characters: a shorter key could be guessed
+_LEAST_KEY: Final = 16  # characters; a shorter key could be guessed
 _TAIL: Final = 1 << 17
-"""Bytes at the end of a file in which the last whole line ends: servers take no path that would make it longer."""
+"""Number of bytes at the end of a file that contain its last complete line. Longer lines do not occur."""
 _LINE: Final = re.compile(rb'^(.*), "chain": "([0-9a-f]{64})"}$', re.MULTILINE)
-"""A whole line; one that was broken off has no such end, and its request was not sent."""
+"""Matches a complete line. A line that was interrupted lacks this ending, and its request was not sent."""
 _ROLES: Final = frozenset({"user", "assistant", "system", "developer", "tool", "model"})
 
 
 class AuditLog:
-    """Append a line of JSON for each request to a file. Safe for several threads and processes.
+    """Appends a line of JSON for each request to a file. Safe for several threads and processes.
 
-    A line is on the disk before the request is sent. If it cannot be written, the request is refused.
+    A line is on disk before the request is sent. If the line cannot be written, the request is refused.
 
     Args:
-        path: the file. A full file is renamed by adding the time to its name.
-        key: keys the hashes of bodies, sessions, and lines, at least 16 characters; None means CTXGUARD_AUDIT_KEY, else
-            CTXGUARD_VAULT_KEY.
-        max_bytes: size from which on a new file is begun.
+        path: The file. When the file is full, the time is appended to its name, and a new file is started.
+        key: Secret of at least 16 characters for the hashes of bodies, sessions, and lines. None means the value of the
+            environment variable CTXGUARD_AUDIT_KEY, or else of CTXGUARD_VAULT_KEY.
+        max_bytes: Size in bytes above which a new file is started.
 
     Raises:
-        ConfigError: there is no key, or `path` is a folder, or is in one that does not exist.
+        ConfigError: If there is no key or the key is too short, or if `path` is a folder or its folder does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, key: str | None = None, max_bytes: int = 100_000_000) -> None:
         self.path = Path(path)
         if self.path.is_dir() or not self.path.parent.is_dir():
-            raise ConfigError(f"{path}: an audit needs a file, in a folder that exists; name one", setting="audit")
+            raise ConfigError(f"{path}: the audit log must be a file in an existing folder", setting="audit")
         self._max_bytes = max_bytes
         self._lock = Lock()
         given = key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), "")
         if len(given) < _LEAST_KEY:
-            told = f"an audit needs a secret of {_LEAST_KEY} characters or more, to hash bodies: give --vault-key-file"
-            raise ConfigError(f"{told} FILE, or set {' or '.join(KEY_VARIABLES)}", setting="key")
+            text = f"an audit needs a secret of {_LEAST_KEY} characters or more, to hash bodies: give --vault-key-file"
+            raise ConfigError(f"{text} FILE, or set {' or '.join(KEY_VARIABLES)}", setting="key")
         self._key = hmac.digest(given.encode(), b"ctxguard audit", hashlib.sha256)
 
     def __call__(self, record: Mapping[str, object], body: bytes | None) -> None:
-        """Write one line.
+        """Write the line for one request.
 
         Raises:
-            AuditError: it cannot be written.
+            AuditError: If the line cannot be written.
         """
-        if (session := record.get("session")) is not None:  # clients choose its name, which may be a person's
+        if (session := record.get("session")) is not None:  # hashed, because a client may name a session after a person
             record = {**record, "session": self._hash(b"session", str(session).encode("utf-8", "surrogatepass"))[:16]}
         sent = None if body is None else self._hash(b"body", body)
         line = {"time": datetime.now(UTC).isoformat(), **record, "sent": sent, "bytes": len(body or b"")}
@@ -87,20 +90,20 @@ class AuditLog:
                 with self._lock:
                     file = opened.enter_context(open(self.path, "ab+", buffering=0, opener=_private))
                     self._append(file, json.dumps(line).encode())
-                os.fsync(file.fileno())  # unlocked: lines that are written meanwhile go to the disk together
+                os.fsync(file.fileno())  # after unlocking, so that one fsync covers the lines of several threads
         except OSError as error:
-            told = f"{self.path}: {reason_of(error)}; nothing is sent that cannot be recorded: free some space"
-            raise AuditError(told) from error
+            message = f"{self.path}: {reason_of(error)}; nothing is sent that cannot be recorded: free some space"
+            raise AuditError(message) from error
 
     def _append(self, file: FileIO, line: bytes) -> None:
         if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)  # so that no other process is in the middle of a line
+            fcntl.flock(file, fcntl.LOCK_EX)  # wait until no other process is writing a line
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL))
         end = file.read(min(size, _TAIL))
         before = [found[2] for found in _LINE.finditer(end)][-1:]
-        line = line[:-1] + b', "chain": "%s"}\n' % self._chained(b"".join(before), line[:-1])
-        # one write for each line, so that those of several processes do not mix
+        line = line[:-1] + b', "chain": "%s"}\n' % self._chain_hash(b"".join(before), line[:-1])
+        # a single write for each line, so that the lines of several processes do not mix
         line = line if end[-1:] in (b"", b"\n") else b"\n" + line
         if file.write(line) != len(line):
             raise OSError(ENOSPC, os.strerror(ENOSPC))
@@ -111,19 +114,19 @@ class AuditLog:
             fcntl.flock(file, fcntl.LOCK_UN)
 
     def sent(self, body: bytes) -> Iterator[Mapping[str, object]]:
-        """Yield the records of requests with exactly these bytes, including those in full files.
+        """Yield the records of requests whose body has exactly these bytes, including those in earlier, full files.
 
         Raises:
-            AuditError: there is no record; or, after all others were yielded, lines were changed or removed, or were
-                written with another key.
-            OSError: a file cannot be read.
+            AuditError: If there are no records at all. Also, after all matching records were yielded, if any line was
+                changed, follows removed lines, or was written with another key.
+            OSError: If a file cannot be read.
         """
         wanted, number, broken = self._hash(b"body", body), 0, list[str]()
         full = sorted(self.path.parent.glob(f"{escape(self.path.name)}.[0-9]*"))
         for path in filter(Path.exists, (*full, self.path)):
             before = b""
             for number, found in enumerate(_LINE.finditer(path.read_bytes()), 1):
-                if self._chained(before, found[1]) != found[2]:
+                if self._chain_hash(before, found[1]) != found[2]:
                     broken.append(f"{path}, line {number}")
                 elif (record := json.loads(found[0]))["sent"] == wanted:
                     yield record
@@ -134,7 +137,7 @@ class AuditLog:
         if not number:
             raise AuditError(f"{self.path}: no record of requests; name the file that --audit wrote, then the body")
 
-    def _chained(self, before: bytes, line: bytes) -> bytes:
+    def _chain_hash(self, before: bytes, line: bytes) -> bytes:
         return self._hash(b"line", before, line).encode()
 
     def _hash(self, kind: bytes, *parts: bytes) -> str:
@@ -146,14 +149,14 @@ def _private(path: str, flags: int) -> int:
 
 
 class HiddenValues:
-    """Count the placeholders in bodies. What an earlier body contained is not counted again."""
+    """Counts the placeholders in bodies. The counts for parts that repeat from earlier bodies are cached."""
 
     def __init__(self) -> None:
         self._values = Values()
         self._known: TextCache[Mapping[str, int]] = TextCache()
 
     def of(self, body: Mapping[str, object]) -> dict[str, dict[str, int]]:
-        """Return the counts by label and place: the top-level key, and the role of the message."""
+        """Return the number of placeholders in a body by label and place: the top-level key and the message's role."""
         counts: dict[str, Counter[str]] = {}
         for key, value in body.items():
             for member in value if isinstance(value, list) else (value,):
@@ -174,7 +177,7 @@ class HiddenValues:
 
 
 def version_of(detectors: Sequence[Detector]) -> str:
-    """Return a name for the version of some rules: it changes if any of them changes."""
+    """Return an identifier for the version of some rules, which changes when any of the rules changes."""
     told = [
         (one.name, one.rules, sorted(one.allow), one.deny) if isinstance(one, RuleSet) else one.name
         for one in detectors

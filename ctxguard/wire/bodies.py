@@ -1,4 +1,4 @@
-"""Read the bodies of responses, decompressed, in chunks of limited size and up to a total limit."""
+"""Read and decompress the bodies of responses, in pieces of limited size and up to a total limit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ctxguard.wire.decoding import DecodingError, decoder
 
 
 class UnreadableError(WireError):
-    """A response cannot be read: it is too large, or not compressed as declared.
+    """Raised when a response cannot be used: for example, it is too large, or not compressed as declared.
 
     Attributes:
-        cause: Its name in the metrics.
+        cause: The name of the cause in the metrics.
     """
 
     def __init__(self, message: str, *, cause: str = "upstream_unreadable") -> None:
@@ -22,12 +22,12 @@ class UnreadableError(WireError):
 
 
 def encoding_of(answer: Any) -> str:  # noqa: ANN401 - of either library
-    """Return the content encoding of a response."""
+    """Return the content encoding of a response, in lower case."""
     return str(answer.headers.get("content-encoding", "")).strip().lower()
 
 
-def _inflating(answer: Any, most: int | None) -> Callable[[bytes], Iterator[bytes]]:  # noqa: ANN401
-    """Return a function that yields the decompressed pieces of a chunk, up to a total size."""
+def _decompressor(answer: Any, max_bytes: int | None) -> Callable[[bytes], Iterator[bytes]]:  # noqa: ANN401
+    """Return a function that yields the decompressed pieces of a chunk, and raises an error above a total size."""
     decoded, size = decoder(encoding_of(answer)), 0
 
     def feed(chunk: bytes) -> Iterator[bytes]:
@@ -35,60 +35,60 @@ def _inflating(answer: Any, most: int | None) -> Callable[[bytes], Iterator[byte
         try:
             for piece in decoded(chunk):
                 size += len(piece)
-                if most is not None and size > most:
-                    told = f"the provider's answer has more than {most:,} bytes; raise max_answer (serve: --max-answer)"
-                    raise UnreadableError(told, cause="upstream_too_large")
+                if max_bytes is not None and size > max_bytes:
+                    text = f"the response has more than {max_bytes:,} bytes; raise max_answer (serve: --max-answer)"
+                    raise UnreadableError(text, cause="upstream_too_large")
                 yield piece
         except DecodingError:
-            raise UnreadableError("the provider's answer cannot be decompressed") from None
+            raise UnreadableError("the response cannot be decompressed") from None
 
     return feed
 
 
-def pieces(answer: Any, most: int | None = None) -> Iterator[bytes]:  # noqa: ANN401
+def pieces(answer: Any, max_bytes: int | None = None) -> Iterator[bytes]:  # noqa: ANN401
     """Yield the body of a response as it arrives, decompressed, in pieces of limited size.
 
     Args:
-        answer: A response of httpx or httpx2. One that was already read is yielded in one piece.
-        most: Bytes that it may have; None means no limit.
+        answer: A response of httpx or httpx2. If it was already read, its content is yielded in one piece.
+        max_bytes: Maximum number of bytes in the decompressed body. None means no limit.
 
     Raises:
-        UnreadableError: It is larger, or not compressed as declared.
+        UnreadableError: If the body is larger, or not compressed as declared.
     """
     if answer.is_stream_consumed:
         yield answer.content
         return
-    inflated = _inflating(answer, most)
+    inflated = _decompressor(answer, max_bytes)
     for chunk in answer.iter_raw():
         yield from inflated(chunk)
 
 
-async def apieces(answer: Any, most: int | None = None) -> AsyncIterator[bytes]:  # noqa: ANN401
-    """Do the same as `pieces` for a response that arrives asynchronously."""
+async def apieces(answer: Any, max_bytes: int | None = None) -> AsyncIterator[bytes]:  # noqa: ANN401
+    """Asynchronous version of `pieces`."""
     if answer.is_stream_consumed:
         yield answer.content
         return
-    inflated = _inflating(answer, most)
+    inflated = _decompressor(answer, max_bytes)
     async for chunk in answer.aiter_raw():
         for piece in inflated(chunk):
             yield piece
 
 
-def whole(answer: Any, most: int) -> bytes:  # noqa: ANN401
-    """Return the body of a response, and close it.
+def whole(answer: Any, max_bytes: int) -> bytes:  # noqa: ANN401
+    """Return the decompressed body of a response, and close the response.
 
     Raises:
         UnreadableError: See `pieces`.
     """
     try:
-        return b"".join(pieces(answer, most))
+        return b"".join(pieces(answer, max_bytes))
     finally:
         answer.close()
 
 
-async def awhole(answer: Any, most: int) -> bytes:  # noqa: ANN401
-    """Do the same as `whole` for a response that arrives asynchronously."""
+async def awhole(answer: Any, max_bytes: int) -> bytes:  # noqa: ANN401
+    """Asynchronous version of `whole`."""
     try:
-        return b"".join([piece async for piece in apieces(answer, most)])
+        return b"".join([piece async for piece in apieces(answer, max_bytes)])
     finally:
         await answer.aclose()

@@ -1,8 +1,8 @@
-"""Say why a provider's cache served less of a prompt than earlier requests promised.
+"""Explain why a provider's prompt cache served fewer tokens of a prompt than earlier responses promised.
 
-A cache holds the prompts that were answered, for a while, and serves what a later one repeats of them from its
-beginning. Each request of a client is known by a chain of hashes over its messages, so that the longest answered
-request that it continues is found.
+A prompt cache stores the prompts of answered requests for a while, and serves the part of a later prompt that repeats
+one of them from its beginning. Each request is identified by a chain of hashes over its messages, so the longest
+answered request that it continues can be found.
 """
 
 from __future__ import annotations
@@ -27,105 +27,110 @@ if TYPE_CHECKING:
     from ctxguard.wire.sessions import Owner
 
 PROVIDERS: Final = {"chat": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "google"}
-"""The provider of each API; a word in the name of its host."""
+"""The provider of each API, as a word that occurs in the provider's host name."""
 _MARKED: Final = ("anthropic", "converse")
-"""APIs whose caches hold only what a client marks, and which report what was written."""
+"""APIs whose caches store only the prefixes that a client marks, and that report how many tokens were written."""
 _LONGER: Final = 3_600.0
-"""Seconds for which Anthropic keeps a prefix that is marked for an hour."""
+"""Number of seconds for which Anthropic keeps a prefix that is marked for an hour."""
 _FOR_AN_HOUR: Final = re.compile(rb'"ttl"\s*:\s*"1h"')
-"""The mark."""
+"""Matches that mark in the body of a request."""
 _REMEMBERED: Final = 16_384
-"""Answered requests that are remembered."""
+"""Maximum number of answered requests that are remembered."""
 _LOG: Final = logging.getLogger("ctxguard.wire")
 
 
 @dataclass(slots=True)
-class Answered:
+class AnsweredRequest:
     """A request that was answered.
 
     Attributes:
-        at: When, in seconds.
-        read: Input tokens that the provider reported.
-        held: Tokens of it that the provider's cache holds since.
-        fixed: Hash of what comes before its history.
-        is_latest: Whether no answered request continues it.
+        at: When the request was answered, in seconds of `time.monotonic`.
+        read: Number of input tokens that the provider reported.
+        cached: Number of these tokens that the provider's cache stores from then on.
+        fixed: Hash of the model and of everything that precedes the first message of the user.
+        is_latest: Whether no later answered request continues this one.
     """
 
     at: float
     read: int
-    held: int
+    cached: int
     fixed: bytes
     is_latest: bool = True
 
 
 class Caches:
-    """What the caches of providers hold. Thread-safe, in bounded memory."""
+    """The known contents of the providers' prompt caches. Thread-safe, with bounded memory."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
-        self.answered: Recent[bytes, Answered] = Recent(_REMEMBERED)
+        self.answered: Recent[bytes, AnsweredRequest] = Recent(_REMEMBERED)
         self.sent: Recent[bytes, bool] = Recent(_REMEMBERED)
         self._values = Values()
 
     def opening(self, kind: Format, body: Body, owner: Owner) -> bytes:
-        """Return a hash by which a conversation is known: of its sender and of its first message by a user."""
-        members, opening = _opened(kind, body)
+        """Return a hash that identifies a conversation: of its sender, and of its first message from a user."""
+        members, opening = _opening_of(kind, body)
         told = [owner.scope, owner.session, kind.api, members[opening : opening + 1]]
         return blake2b(self.bytes(told), digest_size=16).digest()
 
     def bytes(self, value: object) -> bytes:
-        """Return bytes that equal JSON values share, whatever of them is marked for a cache."""
-        return (self._values.key(_unmarked(value)) or "").encode("latin-1")
+        """Return bytes that are the same for equal JSON values, ignoring cache markers in the values."""
+        return (self._values.key(_without_markers(value)) or "").encode("latin-1")
 
 
 class Prompt:
-    """The prompt of a request, and what the cache should hold of it.
+    """The prompt of one request, compared with what the provider's cache should contain.
 
     Args:
-        caches: Remembers answered requests.
+        caches: Stores the answered requests.
         kind: The format of the request.
-        body: Its body, in the client's form.
-        model: The model that it names.
-        opened: The hash of its opening, see `Caches.opening`.
+        body: The body of the request, as the client sent it.
+        model: The name of the model in the request.
+        opened: The hash of the conversation's opening, see `Caches.opening`.
 
     Attributes:
-        is_first: Whether it continues no request that was sent before.
+        is_first: Whether the request continues no request that was sent before.
     """
 
     def __init__(self, caches: Caches, kind: Format, body: Body, model: str, opened: bytes) -> None:
         self._caches, self._kind, self._opened = caches, kind, opened
-        members, opening = _opened(kind, body)
+        members, opening = _opening_of(kind, body)
         fixed = {key: body.get(key) for key in (*kind.taken, *kind.system, *kind.billed)}
         chain = blake2b(caches.bytes([model, fixed, members[:opening]]), digest_size=16)
         self._fixed, self._members = chain.digest(), members[opening:]
-        self._prefixes = [self._fixed, *(self._extended(chain, member) for member in self._members)]
+        self._prefixes = [self._fixed, *(self._extend(chain, member) for member in self._members)]
         self._known = [caches.answered.get(opened + prefix) for prefix in self._prefixes]
         self._continued = next(filter(None, reversed(self._known)), None)
         self._extends = self._continued is not None and self._continued.is_latest
         self._before = self._continued if self._extends else caches.answered.get(opened)
         self._age = 0.0 if self._before is None else monotonic() - self._before.at
         self.is_expired = self._is_cut = False
-        # whoever sends it: a header that changes with each request must not make each cut count again
+        # Independent of the sender: if a header changes with each request, a cut must still be counted only once.
         self.is_first = not any(map(caches.sent.get, self._prefixes[:-1]))
 
-    def _extended(self, chain: blake2b, member: object) -> bytes:
+    def _extend(self, chain: blake2b, member: object) -> bytes:
         chain.update(self._caches.bytes(member))
         return chain.digest()
 
-    def sent(self, report: Report, asked: bytes) -> None:
-        """Take in what was done to the request, and its body as it came in."""
+    def note_sent(self, report: Report, asked: bytes) -> None:
+        """Record that the request is sent.
+
+        Args:
+            report: The report on the request.
+            asked: The body of the request, as the client sent it.
+        """
         lifetime = CACHES.get(PROVIDERS.get(self._kind.api, "anthropic"), (0, 0, 300.0))[2]
         self.is_expired = self._age > (_LONGER if _FOR_AN_HOUR.search(asked) else lifetime)
         self._is_cut = not report.observed and report.cut is not None and report.cut.rebilled > 0
         self._caches.sent.put(self._prefixes[-1], value=True)
 
     def anchored(self, artifacts: Iterable[Artifact]) -> list[Artifact]:
-        """Return the artifacts of the history; replies have the input tokens that were reported for their requests."""
+        """Return the history; each reply to a known request has the input tokens that were reported for it."""
         found, before, place = list(artifacts), object(), -1
         for number, artifact in enumerate(found):
             source = artifact.source
             message = source[0] if isinstance(source, tuple) and source else getattr(source, "message", source)
-            if message is before:  # one of several artifacts of a message
+            if message is before:  # not the first artifact of its message
                 continue
             before = message
             here = next((p for p in range(place + 1, len(self._members)) if self._members[p] is message), None)
@@ -135,24 +140,24 @@ class Prompt:
                 found[number] = replace(artifact, reported=known.read)
         return found
 
-    def answered(self, usage: Mapping[str, int]) -> None:
-        """Compare the reported tokens with what was promised, and remember what the cache holds now."""
+    def note_usage(self, usage: Mapping[str, int]) -> None:
+        """Compare the reported token counts with the expected ones, and record what the provider's cache contains."""
         cached = usage.get("cached", 0)
-        missed = 0 if self._before is None else self._before.held - cached
+        missed = 0 if self._before is None else self._before.cached - cached
         if missed >= CACHES["openai"][0]:
             reason = self._reason()
             self._caches.metrics.add("cache.misses", reason=reason)
             self._caches.metrics.add("cache.missed.tokens", missed, reason=reason)
             _LOG.info("the provider's cache served %d tokens less than before: %s", missed, reason)
         held = cached + usage["written"] if self._kind.api in _MARKED else usage["input"] if "cached" in usage else 0
-        now = Answered(monotonic(), usage["input"], held, self._fixed)
+        now = AnsweredRequest(monotonic(), usage["input"], held, self._fixed)
         if self._continued is not None:
             self._continued.is_latest = False
         self._caches.answered.put(self._opened + self._prefixes[-1], now)
         self._caches.answered.put(self._opened, now)
 
     def _reason(self) -> str:
-        """Return why a cache served less: `fixed_parts` are the client's system prompt, tools and model."""
+        """Return why the cache served less. "fixed_parts" are the client's system prompt, tools, and model."""
         if self.is_expired:
             return "expired"
         if self._is_cut:
@@ -162,17 +167,17 @@ class Prompt:
         return "history" if self._before.fixed == self._fixed else "fixed_parts"
 
 
-def _opened(kind: Format, body: Body) -> tuple[list[object], int]:
-    """Return the history of a body, and the position of the first message by a user."""
+def _opening_of(kind: Format, body: Body) -> tuple[list[object], int]:
+    """Return the history in a body, and the position of the first message from a user."""
     held = body.get(kind.history)
     members = held if isinstance(held, list) else [held]
     return members, next((n for n, m in enumerate(members) if isinstance(m, dict) and m.get("role") == "user"), 0)
 
 
-def _unmarked(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a message or a list without cache markers, which clients move."""
+def _without_markers(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a message or a list of messages without cache markers, which clients move from request to request."""
     if isinstance(value, list):
-        return [_unmarked(member) for member in value]
+        return [_without_markers(member) for member in value]
     if not isinstance(value, dict):
         return value
-    return {k: _unmarked(v) if k == "content" else v for k, v in value.items() if k != "cache_control"}
+    return {k: _without_markers(v) if k == "content" else v for k, v in value.items() if k != "cache_control"}

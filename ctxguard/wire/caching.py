@@ -1,4 +1,4 @@
-"""Mark the prefixes of a request that Anthropic's prompt cache should keep, if the client marks none."""
+"""Mark the prefixes of a request for Anthropic's prompt cache, if the client marks none."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ _MARK: Final = {"cache_control": {"type": "ephemeral"}}
 
 
 def with_breakpoints(body: Mapping[str, object]) -> Mapping[str, object]:
-    """Return a request with up to four breakpoints, Anthropic's maximum; one that has any stays as it is.
+    """Return a request with up to four cache breakpoints, which is Anthropic's maximum.
 
-    The breakpoints are at the end of the parts that cuts do not change (system prompt and tools, first message), at the
-    end of the previous request, and at the end of this one.
+    The breakpoints are at the ends of the parts that cuts do not change (the system prompt or, without one, the tools;
+    and the first message of the user), of the previous request, and of this one. A request that already has a
+    breakpoint is returned unchanged.
     """
     messages, system, tools = body.get("messages"), body.get("system"), body.get("tools")
     if not isinstance(messages, list) or _is_marked([system, tools, messages]):
@@ -30,7 +31,7 @@ def _is_marked(value: object) -> bool:
 
 
 def _marked(record: Mapping[str, object], key: str) -> Mapping[str, object]:
-    """Return a record with a mark on its text or on its last block under a key; an empty text cannot be marked."""
+    """Return a record with a breakpoint on the text or on the last block under a key. Empty texts cannot be marked."""
     value = record.get(key)
     blocks = [{"type": "text", "text": value}] if isinstance(value, str) else value
     if not value or not isinstance(blocks, list) or not isinstance(blocks[-1], dict):

@@ -1,4 +1,4 @@
-"""Which chain stabilizes a request: that of all requests in its format, or that of its session."""
+"""Choose the stabilizer and the adapter for a request: shared by all requests in a format, or specific to a session."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.sessions import Owner, Thread
 
 _ITEMS: Final = 4_096
-"""Stored items whose texts are remembered."""
+"""Maximum number of stored response items whose texts are remembered."""
 _NAMED: Final = 128
-"""Named sessions whose chain is kept. Its adapter holds the messages that it read last, which the next call would
-otherwise read anew."""
+"""Maximum number of named sessions with a cached chain.
+
+Without its chain, the messages of a session have to be read again, because they are cached in the adapter of the chain.
+"""
 
 
 class Chain(NamedTuple):
-    """The stabilizer, adapter and vault for the requests of one format.
+    """The stabilizer, adapter, and vault for the requests in one format.
 
     Attributes:
         stabilizer: Runs the stages.
         adapter: Reads and writes the history.
-        vault: Contains the placeholders; None if they follow from each request.
+        vault: Contains the placeholders. None if they are derived from each request alone.
     """
 
     stabilizer: Stabilizer
@@ -37,11 +39,11 @@ class Chain(NamedTuple):
 
 
 class Chains:
-    """The chains of a guard, including those of sessions, with the texts of stored responses.
+    """The chains of a guard, including those of sessions, and the texts of responses stored at the provider.
 
     Args:
-        stabilizer: All chains have its stages.
-        masking: Creates the masking stages, one for each of the stabilizer.
+        stabilizer: The stabilizer whose stages all chains have.
+        masking: One object for each masking stage of the stabilizer, which creates the stage's replacement.
     """
 
     def __init__(self, stabilizer: Stabilizer, masking: Sequence[WireMasking]) -> None:
@@ -52,39 +54,39 @@ class Chains:
         self._items: Recent[tuple[str, str], Mapping[str, str]] = Recent(_ITEMS)
 
     def note_item(self, owner: Owner, name: str, texts: Mapping[str, str]) -> None:
-        """Record which texts of a stored item were changed for the client, and their version at the provider."""
+        """Remember which texts in a stored response item were changed for the client, and their original versions."""
         self._items.put((owner.scope, name), texts)
 
     def of(self, kind: Format, owner: Owner, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> Chain:
-        """Return the chain for a request: that of all requests, or that of the thread it belongs to.
+        """Return the chain for a request: the shared one, or the one for the thread that the request belongs to.
 
         Args:
             kind: The format of the request.
             owner: The sender of the request.
-            thread: Where its placeholders are stored.
-            is_incremental: Whether the provider has its history.
-            keep_thinking: Whether signed thinking from before a cut is kept.
+            thread: Where the placeholders of the request are stored.
+            is_incremental: Whether the history is stored at the provider, and the request contains only new messages.
+            keep_thinking: Whether to keep signed thinking that was produced before a cut.
         """
         settings = {"is_incremental": is_incremental, "keep_thinking": keep_thinking}
         name, vault, redacts = thread
         if vault is None:
             key = (kind.name, is_incremental, keep_thinking, redacts)
             if key not in self._shared:
-                self._shared[key] = self._built(kind, thread, **settings)
+                self._shared[key] = self._build(kind, thread, **settings)
             return self._shared[key]
         if name is None:
-            return self._built(kind, thread, **settings)
+            return self._build(kind, thread, **settings)
         place = (owner.scope, name, kind.name, is_incremental, keep_thinking)
         chain = self._named.get(place)
         if chain is None or chain.vault is not vault:
-            chain = self._built(kind, thread, **settings)
+            chain = self._build(kind, thread, **settings)
             self._named.put(place, chain)
         return chain
 
     def as_written(self, kind: Format, body: Mapping[str, object], owner: Owner) -> Mapping[str, object]:
-        """Return a body with the model's texts in their original form, without restored values.
+        """Return a body in which the texts that the model wrote have their original form, without restored values.
 
-        The provider stores the items of its responses under their ids, and accepts them unchanged or not at all.
+        The provider stores the items of its responses by id, and accepts them only unchanged.
         """
         items = body.get(kind.history)
         if kind.api != "responses" or not isinstance(items, list):
@@ -96,10 +98,10 @@ class Chains:
             return body
         return {
             **body,
-            kind.history: [_replaced(i, texts) if texts else i for i, texts in zip(items, known, strict=True)],
+            kind.history: [_replace_texts(i, texts) if texts else i for i, texts in zip(items, known, strict=True)],
         }
 
-    def _built(self, kind: Format, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> Chain:
+    def _build(self, kind: Format, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> Chain:
         adapter: Any = kind if not is_incremental else ResponsesAdapter(incremental=True)
         masking = iter(self._masking)
         stages = tuple(
@@ -107,17 +109,17 @@ class Chains:
             for stage in self._stabilizer.stages
         )
         stages = chain_for(adapter, stages, keep_thinking=keep_thinking)
-        # the body is searched as a whole, once it is written
+        # the final body is searched as a whole, see `BodyCheck`
         checks = tuple(check for check in self._stabilizer.checks if check.name != "NoPII")
         return Chain(self._stabilizer.with_(stages=stages, checks=checks), adapter, thread.vault)
 
 
-def _replaced(item: object, texts: Mapping[str, str]) -> object:
-    """Return an item with some texts replaced."""
+def _replace_texts(item: object, texts: Mapping[str, str]) -> object:
+    """Return an item with texts replaced according to a mapping."""
     if isinstance(item, str):
         return texts.get(item, item)
     if isinstance(item, list):
-        return [_replaced(member, texts) for member in item]
+        return [_replace_texts(member, texts) for member in item]
     if isinstance(item, dict):
-        return {key: _replaced(member, texts) for key, member in item.items()}
+        return {key: _replace_texts(member, texts) for key, member in item.items()}
     return item

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from ctxguard.wire.guard import Guard
 
 DEFAULT_BUDGET: Final = "80%"
-"""Of the window of the model that a request names."""
+"""Share of the context window of the model that a request names."""
 _SETTINGS: Final = "CTXGUARD_WORKER_SETTINGS"
-"""The variable by which workers learn their settings."""
+"""The environment variable that passes the settings to the workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """The address and port at which the proxy listens."""
+    """The address and port on which the proxy listens."""
 
     host: str = "127.0.0.1"
     port: int = 8787
@@ -51,7 +51,7 @@ class Listening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarding:
-    """How requests are guarded, apart from the chain."""
+    """Settings of the guard, apart from those of the stabilizer."""
 
     on_unreadable: str = "refuse"
     strategy: Literal["pseudonymize", "redact"] | None = None
@@ -69,14 +69,14 @@ class Guarding:
     mode: Literal["enforce", "observe"] | None = None
 
     def vault(self, configured: str | None) -> Vault | None:
-        """Return the vault in which sessions are stored; None keeps them in the memory of each process.
+        """Return the vault for the placeholders of sessions; None keeps them in the memory of each process.
 
         Args:
             configured: The store in the configuration.
 
         Raises:
-            ConfigError: The key cannot be read.
-            StoreError: The store cannot be opened.
+            ConfigError: If the key cannot be read, or there is a key but no store.
+            StoreError: If the store cannot be opened.
         """
         place = self.store or configured
         if place is None:
@@ -90,16 +90,16 @@ class Guarding:
 
 
 def _key_in(file: str | None) -> str | None:
-    """Return the key in a file; None, which means the variable, if no file is given."""
+    """Return the key in a file. Without a file, return None, which means the key in the environment variable."""
     try:
         return None if file is None else Path(file).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        told = f"{file}: {reason_of(error)}; name a file that holds a key"
+        told = f"{file}: {reason_of(error)}; name a file that contains a key"
         raise ConfigError(told, setting="vault_key_file") from None
 
 
 def _audit_log(path: Path, vault_key_file: str | None) -> AuditLog:
-    """Return the record of requests: its key is that of the variable, else that of the vault."""
+    """Return the audit log. Its key is the one in CTXGUARD_AUDIT_KEY, or else that of the vault."""
     from ctxguard.wire.audit import KEY_VARIABLES, AuditLog
 
     return AuditLog(path, key=os.environ.get(KEY_VARIABLES[0]) or _key_in(vault_key_file))
@@ -128,26 +128,26 @@ def serve(
     app = proxy_app(guard, upstream)
     if listening.workers == 1:
         _warm(guard)
-    for line in _announced(guard, upstream, listening):
+    for line in _startup_lines(guard, upstream, listening):
         note(line)
     if listening.workers == 1:
         begin_log()
         _run(app, host, port, grace)
         return
-    # The environment, because everybody on the machine can read the command line.
+    # in the environment, because every user of the machine can read the command line
     settings = (upstream, asdict(chain), asdict(guarding), listening.workers)
     os.environ[_SETTINGS] = json.dumps(settings, default=str)
     _run_workers(host, port, listening.workers, grace)
 
 
-def _announced(guard: Guard, upstream: Sequence[str], listening: Listening) -> Iterator[str]:
-    """Yield the lines that a proxy prints about itself at startup."""
+def _startup_lines(guard: Guard, upstream: Sequence[str], listening: Listening) -> Iterator[str]:
+    """Yield the lines that a proxy prints at startup."""
     from ctxguard.wire.proxy import LOOPBACK
 
     served = f"serving http://{listening.host}:{listening.port} for {' and '.join(upstream)}"
-    yield f"{served}; {_masked_by(guard.stabilizer)}; {guard.stabilizer!r}"
+    yield f"{served}; {_describe_masking(guard.stabilizer)}; {guard.stabilizer!r}"
     if listening.host not in LOOPBACK:
-        yield f"listening on {listening.host}: everybody who can reach it can use it; it asks for no key of its own"
+        yield f"listening on {listening.host}: anyone who can reach it can use it; it requires no key of its own"
     if not guard.takes_sessions:
         yield (
             f"{listening.workers} workers without --store: requests that name a session are refused, "
@@ -156,7 +156,7 @@ def _announced(guard: Guard, upstream: Sequence[str], listening: Listening) -> I
 
 
 def _run_workers(host: str, port: int, workers: int, grace: int) -> None:
-    """Run several processes; each creates its application from the settings in the environment."""
+    """Run several processes, each of which creates its application from the settings in the environment."""
     import uvicorn
 
     factory = f"{__name__}:{worker_app.__name__}"
@@ -164,24 +164,24 @@ def _run_workers(host: str, port: int, workers: int, grace: int) -> None:
 
 
 def _warm(guard: Guard) -> None:
-    """Load what the first request needs, and exclude it from garbage collection."""
+    """Load what the first request needs, and exclude these objects from garbage collection."""
     guard.warm()
     gc.collect()
-    gc.freeze()  # rules and vocabularies live as long as the process: scanning them again takes a tenth of a second
+    gc.freeze()  # rules and vocabularies live as long as the process, and scanning them takes a tenth of a second
 
 
 def require_server() -> None:
-    """Raise an error if the server is not installed.
+    """Check that the server is installed.
 
     Raises:
-        ConfigError: It is not installed; the message says how to install it.
+        ConfigError: If it is not installed. The message says how to install it.
     """
     if find_spec("uvicorn") is None:
         raise ConfigError(f"the proxy is an extra: {install_command('proxy')}")
 
 
 def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConfig, *, workers: int) -> Guard:
-    """Return the guard that options and configuration describe."""
+    """Return the guard that the options and the configuration describe."""
     from ctxguard.config import load_context_config
     from ctxguard.stores import open_store
     from ctxguard.wire.guard import Guard
@@ -209,13 +209,13 @@ def guard_of(chain: StabilizerOptions, guarding: Guarding, known: StabilizerConf
 
 
 audit_app = command_group("audit", "Search the record of what was sent.")
-audit_app.callback()(lambda: None)  # so that there is a group, with one command
+audit_app.callback()(lambda: None)  # a callback makes this a group although it has only one command
 
 
 @audit_app.command("verify", cls=Command)
 @spread("audit verify")
 def verify(file: Path, body: str, vault_key_file: str | None = None) -> None:
-    """Say when these very bytes were recorded to be sent; exit with 1 if they were not.
+    """Print when a body with exactly these bytes was recorded as about to be sent; exit with 1 if it was not.
 
     The key is that of the record: CTXGUARD_AUDIT_KEY, else the key of the vault.
     """
@@ -230,7 +230,7 @@ def verify(file: Path, body: str, vault_key_file: str | None = None) -> None:
 
 
 vault_app = command_group("vault", "Erase values from the vault of a proxy.")
-vault_app.callback()(lambda: None)  # so that there is a group, with one command
+vault_app.callback()(lambda: None)  # a callback makes this a group although it has only one command
 
 
 @vault_app.command("forget", cls=Command)
@@ -238,9 +238,9 @@ vault_app.callback()(lambda: None)  # so that there is a group, with one command
 def forget_values(
     session: str, value: str | None = None, store: str | None = None, vault_key_file: str | None = None, key: str = ""
 ) -> None:
-    """Erase a session of the proxy's, or one value of it; exit with 1 if there is none.
+    """Erase a session from the vault of a proxy, or one value in the session; exit with 1 if there is none.
 
-    A proxy that runs keeps what it has read: restart it.
+    A running proxy keeps the values that it has read in memory, so restart it.
     """
     from ctxguard.pii import Vault
     from ctxguard.report.printing import counted, out
@@ -257,7 +257,7 @@ def forget_values(
 
 
 def worker_app() -> Starlette:
-    """Return the application of one of several workers, from the settings that `serve` put into the environment."""
+    """Return the application of one of several workers, from the settings that `serve` stored in the environment."""
     from ctxguard.config import load_context_config
     from ctxguard.wire.proxy import proxy_app
 
@@ -272,12 +272,12 @@ def worker_app() -> Starlette:
 def begin_log() -> None:
     """Log cuts and failures to standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and in the mode observe what would be done
+    logging.getLogger("ctxguard").setLevel(logging.INFO)  # cuts, and in observe mode, what would have been done
     logging.getLogger("uvicorn.error").addFilter(is_a_failure)
 
 
 def _run(app: Starlette, host: str, port: int, grace: int) -> None:
-    """Serve until the process is asked to end, and then as long as responses are open, up to a limit in seconds."""
+    """Serve until the process is asked to stop, and then until all open responses end, for at most `grace` seconds."""
     import uvicorn
 
     from ctxguard.report.printing import counted, note
@@ -288,7 +288,8 @@ def _run(app: Starlette, host: str, port: int, grace: int) -> None:
             super().handle_exit(sig, frame)
             if answers and is_first:
                 waits = f"waiting at most {grace} s for {counted(answers, 'open answer')}"
-                with suppress(OSError, RuntimeError):  # output is closed, or the signal interrupted another write
+                # standard error may be closed, or the signal may have interrupted another write
+                with suppress(OSError, RuntimeError):
                     note(f"{waits}; to break off at once, press Ctrl-C again")
 
     settings = uvicorn.Config(app, host=host, port=port, **uvicorn_settings(grace))
@@ -300,10 +301,10 @@ def _run(app: Starlette, host: str, port: int, grace: int) -> None:
 
 
 def uvicorn_settings(grace: int) -> dict[str, Any]:
-    """Return the settings of the server; `grace` is in seconds."""
+    """Return the settings of the server; `grace` is the number of seconds to wait for open responses at shutdown."""
     return {
         "log_level": "warning",
-        "access_log": False,  # it would contain queries
+        "access_log": False,  # it would contain query strings
         "server_header": False,
         "date_header": False,
         "timeout_graceful_shutdown": grace,
@@ -315,11 +316,11 @@ _WEB_SOCKETS: Final = (
     "No supported WebSocket",
     "ASGI callable returned without completing hand",
 )
-"""How the server's words on web sockets begin, which are answered with 426."""
+"""Prefixes of the server's log messages about web sockets, which the proxy answers with status 426."""
 
 
 def is_a_failure(record: logging.LogRecord) -> bool:
-    """Return whether a record is a failure, not a web socket or a response that was aborted at shutdown."""
+    """Return whether a log record reports a failure, rather than a web socket or a response aborted at shutdown."""
     if record.getMessage().startswith(_WEB_SOCKETS):
         return False
     broken = (asyncio.CancelledError, KeyboardInterrupt)
@@ -327,8 +328,8 @@ def is_a_failure(record: logging.LogRecord) -> bool:
     return not is_traced and not record.getMessage().rstrip().endswith(asyncio.CancelledError.__name__)
 
 
-def _masked_by(stabilizer: Stabilizer) -> str:
-    """Return which rules and detectors mask, as text."""
+def _describe_masking(stabilizer: Stabilizer) -> str:
+    """Return a description of the rules and detectors that mask."""
     from ctxguard.stages import MaskPII
 
     masking = [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]
@@ -337,7 +338,11 @@ def _masked_by(stabilizer: Stabilizer) -> str:
 
 
 def require_free(host: str, port: int) -> None:
-    """Raise an error if an address is in use, or not on this machine, before the startup lines are printed."""
+    """Check that an address is available, before the startup lines are printed.
+
+    Raises:
+        ConfigError: If the address is in use, or does not belong to this machine.
+    """
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""Guard the clients of SDKs that are based on httpx."""
+"""Guard the clients of SDKs that use httpx."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Client = TypeVar("Client")
 
 
 def guarded(client: Client, guard: Stabilizer | Guard, **settings: Unpack[GuardSettings]) -> Client:
-    """Return a client whose requests are guarded, over the same connections; the given one is not changed.
+    """Return a copy of a client whose requests are guarded. It uses the same connections as the original client.
 
     Args:
-        client: `OpenAI`, `AsyncOpenAI`, one of Azure's, `Anthropic` or `AsyncAnthropic`.
+        client: `OpenAI`, `AsyncOpenAI`, one of the Azure clients, `Anthropic`, or `AsyncAnthropic`.
         guard: A stabilizer, or a guard to share between clients.
-        settings: Those of `ctxguard.wire.Guard`, if a stabilizer is given.
+        settings: The settings of `ctxguard.wire.Guard`, if `guard` is a stabilizer.
 
     Raises:
-        ConfigError: A setting cannot be used.
+        ConfigError: If a setting cannot be used.
     """
     from ctxguard.wire.transport import as_guard, guarded_http_client
 
     given = cast("Any", client)
-    # the SDKs have no public way to a client's HTTP client
+    # the SDKs have no public attribute for a client's HTTP client
     http_client = guarded_http_client(given._client, as_guard(guard, settings))  # noqa: SLF001
     return cast("Client", given.with_options(http_client=http_client))

@@ -1,4 +1,4 @@
-"""Count the body of a request. All other modules of `wire` use these functions."""
+"""Determine the model of a request, and the counter for this model."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.families import family_of
 
 _IN_PATH: Final = re.compile(r"/(?:models?|deployments)/([^/]+?)(?::[A-Za-z]\w*)?(?:/|\Z)")
-"""The part of a path that names the model, for Gemini, Vertex, Bedrock and Azure."""
+"""Matches the part of a path that names the model, for Gemini, Vertex, Bedrock, and Azure."""
 
 
 def model_of(body: Mapping[str, object], path: str) -> str:
-    """Return the name of a request's model, by its path or its body; empty if neither names it."""
+    """Return the name of the model in a request, from its path or its body; an empty string if neither names one."""
     named = _IN_PATH.search(path)
     model = body.get("model") if named is None else unquote(named[1])
     return model if isinstance(model, str) else ""
 
 
 class Counters:
-    """Return the counter of a request's model, so that the chain counts a body as it is billed.
+    """Chooses a token counter for the model of each request, so that a body is counted as it is billed.
 
     Args:
-        counter: Counts texts for any model; one for a particular model is used for every request.
+        counter: The counter of the stabilizer. If it is specific to a model, it is used for all requests.
     """
 
     def __init__(self, counter: ArtifactCounter) -> None:
@@ -35,7 +35,7 @@ class Counters:
         self._by_family: dict[str, ArtifactCounter] = {}
 
     def of(self, model: str) -> ArtifactCounter:
-        """Return the counter for requests to a model: one for each family of models."""
+        """Return the counter for requests to a model. Models of one family share a counter."""
         if not model or hasattr(self._own.counter, "family"):
             return self._own
         family = family_of(model).name

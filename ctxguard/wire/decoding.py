@@ -1,4 +1,4 @@
-"""Decompress bodies of requests and responses in chunks of limited size: few bytes may expand to very many."""
+"""Decompress bodies of requests and responses in pieces of limited size, since few bytes may expand to very many."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ctxguard.errors import WireError
 from ctxguard.settings import install_command
 
 PIECE: Final = 65_536
-"""Bytes that are decompressed at a time."""
+"""Maximum number of bytes in a decompressed piece."""
 PLAIN: Final = ("", "identity")
 _ZLIB_OR_GZIP: Final = zlib.MAX_WBITS | 32
 _ZSTD_WINDOW: Final = 23
-"""The binary logarithm of the largest window of Zstandard, 8 MB, as RFC 9659 sets it for HTTP."""
+"""The binary logarithm of the largest window size of Zstandard, 8 MB, which RFC 9659 sets for HTTP."""
 
 Pieces = Callable[[bytes], Iterator[bytes]]
 
 
 class DecodingError(Exception):
-    """A body is not compressed as its header declares."""
+    """Raised when a body is not compressed as its header declares."""
 
 
 def _zlib() -> Pieces:
@@ -36,7 +36,7 @@ def _zlib() -> Pieces:
             except zlib.error:
                 if not may_be_bare:
                     raise
-                inflater = zlib.decompressobj(-zlib.MAX_WBITS)  # some servers send deflate without its header
+                inflater = zlib.decompressobj(-zlib.MAX_WBITS)  # some servers send deflate data without the zlib header
                 piece = inflater.decompress(chunk, PIECE)
             may_be_bare = False
             yield piece
@@ -89,7 +89,7 @@ _DECODERS: Final[dict[str, Callable[[], Pieces]]] = {
 
 @lru_cache(maxsize=32)
 def can_decode(encoding: str) -> bool:
-    """Return whether a content encoding can be decoded: `br` and `zstd` need a library."""
+    """Return whether a content encoding can be decoded. `br` and `zstd` need an extra library."""
     if encoding in PLAIN:
         return True
     try:
@@ -99,12 +99,12 @@ def can_decode(encoding: str) -> bool:
 
 
 def decoder(encoding: str) -> Pieces:
-    """Return a function that decompresses the chunks of a body, one after the other.
+    """Return a function that decompresses the chunks of a body, to be called with one chunk after the other.
 
-    It raises DecodingError if a chunk is not compressed as the encoding says.
+    The function raises `DecodingError` if a chunk is not compressed as the encoding says.
 
     Args:
-        encoding: A content encoding for which `can_decode` holds, in lower case.
+        encoding: A content encoding in lower case, for which `can_decode` returns True.
     """
     if encoding in PLAIN:
         return lambda chunk: iter((chunk,))
@@ -119,28 +119,28 @@ def decoder(encoding: str) -> Pieces:
     return decoded
 
 
-def decoded_request(body: bytes, encoding: str, most: int) -> bytes:
-    """Return the body of a request, decompressed.
+def decode_request(body: bytes, encoding: str, max_bytes: int) -> bytes:
+    """Return the decompressed body of a request.
 
     Args:
         body: The body as it was sent.
-        encoding: Its content encoding.
-        most: Bytes that it may have after decompression.
+        encoding: The content encoding of the body.
+        max_bytes: Maximum number of bytes after decompression.
 
     Raises:
-        WireError: It is larger, not compressed as declared, or the encoding is not supported.
+        WireError: If the body is larger or not compressed as declared, or the encoding is not supported.
     """
     encoding = encoding.strip().lower()
     if not can_decode(encoding):
-        remedy = f": {install_command('proxy')}" if encoding in _DECODERS else "; gzip, deflate, br and zstd are"
-        raise WireError(f"bodies that are compressed as {encoding[:20]!r} are not read here{remedy}", status=415)
+        remedy = f": {install_command('proxy')}" if encoding in _DECODERS else "; use gzip, deflate, br, or zstd"
+        raise WireError(f"bodies compressed as {encoding[:20]!r} cannot be read{remedy}", status=415)
     found = bytearray()
     try:
         for piece in decoder(encoding)(body):
             found += piece
-            if len(found) > most:
-                told = f"the body has more than {most:,} bytes after decompression; raise max_body (serve: --max-body)"
-                raise WireError(told, status=413)
+            if len(found) > max_bytes:
+                text = f"the body has over {max_bytes:,} bytes after decompression; raise max_body (serve: --max-body)"
+                raise WireError(text, status=413)
     except DecodingError:
         raise WireError(f"the body is not compressed as {encoding}, as its header says") from None
     return bytes(found)

@@ -1,6 +1,6 @@
-"""Server-sent events as bytes: split off a stream when they are complete, and rewritten if their data changes.
+"""Split a byte stream into server-sent events, and replace the data of an event.
 
-The format is that of the HTML standard, section 9.2; events end with an empty line.
+The format is defined in the HTML standard, section 9.2. Events end with an empty line.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from ctxguard.errors import WireError
 _END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"
-"""The byte order mark with which a stream may begin; it is not part of the first event."""
+"""The byte order mark at the start of some streams, which is not part of the first event."""
 _OVERLAP: Final = 3
-"""Bytes of the longest end of an event of which a part may already have arrived."""
+"""Length in bytes of the longest incomplete end of an event that may already have arrived."""
 
 
 class EventSplitter:
-    """Split a stream of bytes into events of at most `most` bytes, each with the empty line that ends it."""
+    """Splits a byte stream into events of at most `max_bytes` bytes, each with the empty line that ends it."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._held = bytearray()
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the events that are complete now.
+        """Yield the events that are now complete.
 
         Raises:
-            WireError: An event is too large.
+            WireError: If an event is too large.
         """
         seen = max(0, len(self._held) - _OVERLAP)
         self._held += chunk
@@ -46,8 +46,8 @@ class EventSplitter:
             yield bytes(self._held[done : match.end()])
             done = match.end()
         del self._held[:done]
-        if len(self._held) > self._most:
-            raise WireError(f"an event of the answer has more than {self._most:,} bytes", status=502)
+        if len(self._held) > self._max_bytes:
+            raise WireError(f"an event of the response has more than {self._max_bytes:,} bytes", status=502)
 
     def close(self) -> bytes:
         """Return the bytes after the last complete event."""
@@ -69,7 +69,7 @@ def data_of(event: bytes) -> dict[str, object] | None:
 
 
 def with_data(event: bytes, data: bytes) -> bytes:
-    """Return an event with other data on one line; its other lines and its line ends stay."""
+    """Return an event with new data on a single line. Its other lines and its line endings are kept."""
     pieces: list[bytes] = []
     is_written = False
     for line in event.splitlines(keepends=True):

@@ -1,7 +1,8 @@
-"""Amazon's event streams as bytes (`application/vnd.amazon.eventstream`), read and written like those of `events`.
+"""Split a byte stream in Amazon's event stream format (`application/vnd.amazon.eventstream`), like `events`.
 
 A frame consists of its length, the length of its headers, a checksum of both, headers, payload, and a checksum of
-everything. Converse names the event in a header; a streamed `invoke` wraps the model's own event into base64.
+everything. Converse names the event in a header. The streaming `invoke` operation encodes the model's own event as
+base64.
 """
 
 from __future__ import annotations
@@ -18,30 +19,30 @@ from ctxguard.errors import WireError
 from ctxguard.wire.replies import as_json
 
 _PRELUDE: Final = 12
-"""Bytes before the headers."""
+"""Number of bytes before the headers of a frame."""
 _KIND: Final = re.compile(rb"\x0b:event-type\x07(..)", re.DOTALL)
-"""The header with the kind of an event: a text after its length in two bytes."""
+"""Matches the header with the event type: a string preceded by its length in two bytes."""
 _WRAPPED: Final = "chunk"
 
 
 class EventSplitter:
-    """Split a stream of bytes into frames of at most `most` bytes."""
+    """Splits a byte stream into frames of at most `max_bytes` bytes."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._held = bytearray()
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the frames that are complete now.
+        """Yield the frames that are now complete.
 
         Raises:
-            WireError: A frame is too large, or the stream is in another format.
+            WireError: If a frame is too large, or the stream is in another format.
         """
         self._held += chunk
         while len(self._held) >= _PRELUDE:
             length = int.from_bytes(self._held[:4])
-            if not _PRELUDE < length <= self._most:
-                raise WireError(f"an event of the answer has {length:,} bytes", status=502)
+            if not _PRELUDE < length <= self._max_bytes:
+                raise WireError(f"an event of the response has {length:,} bytes", status=502)
             if len(self._held) < length:
                 return
             yield bytes(self._held[:length])
@@ -55,7 +56,7 @@ class EventSplitter:
 
 
 def _parts(frame: bytes) -> tuple[str, bytes, bytes]:
-    """Return the kind of an event, the headers of its frame, and the payload."""
+    """Return the event type, the headers, and the payload of a frame."""
     end = _PRELUDE + int.from_bytes(frame[4:8])
     headers = frame[_PRELUDE:end]
     found = _KIND.search(headers)
@@ -64,7 +65,10 @@ def _parts(frame: bytes) -> tuple[str, bytes, bytes]:
 
 
 def data_of(frame: bytes) -> dict[str, object] | None:
-    """Return the event of a frame, under its name if the event lacks it; None if it is not a JSON object."""
+    """Return the event in a frame as a dict with its type as the key; None if the event is not a JSON object.
+
+    The event in the payload of an `invoke` frame is returned unchanged.
+    """
     kind, _, payload = _parts(frame)
     try:
         data = json.loads(payload)
@@ -75,7 +79,7 @@ def data_of(frame: bytes) -> dict[str, object] | None:
 
 
 def with_data(frame: bytes, data: bytes) -> bytes:
-    """Return a frame with another event in it; its headers stay."""
+    """Return a frame with a new event in its payload. Its headers are kept."""
     kind, headers, was = _parts(frame)
     event = json.loads(data)
     payload = as_json({**json.loads(was), "bytes": b64encode(data).decode()} if kind == _WRAPPED else event[kind])

@@ -1,11 +1,11 @@
-"""The guard for requests as they are sent, shared by transports and proxy.
+"""The guard for requests at the HTTP level, shared by transports and the proxy.
 
 ```
-body ── read ──▶ artifacts ── chain ──▶ artifacts ── write ──▶ body ── every text searched, all tokens counted ──▶ sent
+body ── read ──▶ artifacts ── stages ──▶ artifacts ── write ──▶ body ── every text searched, all tokens counted ──▶ sent
 ```
 
-If a request contains its history, the values of its placeholders follow from this request alone, so nothing is shared
-between conversations.
+If a request contains its whole history, its placeholders and their values are derived from this request alone, so
+nothing is shared between conversations.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from ctxguard.wire.caching import with_breakpoints
 from ctxguard.wire.chains import Chains
 from ctxguard.wire.checking import TEXT_PATHS, BodyCheck, BodyTexts
 from ctxguard.wire.counting import Counters, model_of
-from ctxguard.wire.decoding import decoded_request
+from ctxguard.wire.decoding import decode_request
 from ctxguard.wire.limits import RETRIED_STATUSES, Refused, Retry, retry_for
 from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.metering import labels_of, model_name
 from ctxguard.wire.readback import ReadBack, Reading
 from ctxguard.wire.replies import Reply, session_of
-from ctxguard.wire.request_json import parsed_body, written_body
+from ctxguard.wire.request_json import parse_body, write_body
 from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads
 from ctxguard.wire.streams import EventStream
 from ctxguard.wire.texts import Use, Values
-from ctxguard.wire.uploads import divided, is_upload
+from ctxguard.wire.uploads import is_upload, split_parts
 
 if TYPE_CHECKING:
     from ctxguard.formats.answers import Weave
@@ -60,33 +60,34 @@ OnUnreadable = Literal["refuse"] | Sequence[str]
 
 _LOG: Final = logging.getLogger("ctxguard.wire")
 HEADERS: Final = "x-ctxguard"
-"""Prefix of the names of our headers."""
+"""Prefix of the names of the headers that ctxguard defines."""
 SESSION_HEADER: Final = f"{HEADERS}-session"
-"""The header by which a client names its session. It is not forwarded."""
+"""The header in which a client names its session. The header is not forwarded."""
 _UNLIMITED: Final = 10**12
-"""Budget in tokens of a request that is held out."""
+"""Budget in tokens for a request of a conversation in the holdout group, which is not cut."""
 _SIGNED: Final = "AWS4-"
-"""Prefix of the signature of a request to Amazon, which covers its body."""
+"""Prefix of the authorization header of a request to Amazon, whose signature covers the body."""
 _SAMPLE: Final = "Write to ada@example.com, or call +1 212 555 0123 about order 4111 1111 1111 1111."
-"""A text that most kinds of rules apply to."""
+"""A text that most types of rules match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The request that is sent instead, and the data for restoring its response.
+    """The request to send in place of the client's, and the data for restoring its response.
 
     Attributes:
         body: The body to send.
-        report: The report; None if the request is forwarded unread.
-        reply: Restores values in the response; None if there is nothing to restore.
-        tokens: Input tokens of the body.
+        report: The report. None if the request is forwarded without being stabilized.
+        reply: Restores masked values in the response. None if there is nothing to restore.
+        tokens: Number of input tokens in the body.
         budget: The budget in tokens.
-        refused: The reasons for which earlier attempts of this request were refused.
-        is_redacted: Whether values were redacted in a request with texts but no history; None for all others.
-        reading: Answers read-back calls; None if the tool is not offered.
-        billed_to: The labels under which its billed tokens are counted.
-        hidden: The placeholders in the body, see `HiddenValues`; None if the original is sent.
-        prompt: What the provider's cache should hold of it; None if the provider has the history.
+        refused: The reasons for which the provider refused earlier attempts of this request.
+        is_redacted: Whether values were redacted in a request that has texts but no history. None for all other
+            requests.
+        reading: Answers the model's recall calls. None if the request does not have the recall tool.
+        billed_to: The labels under which the billed tokens of the request are counted.
+        hidden: The number of placeholders in the body, see `HiddenValues`. None if the original body is sent.
+        prompt: Compares the prompt with the provider's cache. None if the history is stored at the provider.
     """
 
     body: bytes = field(repr=False)
@@ -103,75 +104,85 @@ class Prepared:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that inform the client: counts, and no values. Empty if the request was not read."""
+        """Response headers that inform the client: counts, but no values. Empty if the request was not read."""
         if self.report is None:
             return {} if self.is_redacted is None else {f"{HEADERS}-masked": str(int(self.is_redacted))}
         told = {**self.brief(self.report), **({"observed": 1} if self.report.observed else {})}
         return {f"{HEADERS}-{name.replace('_', '-')}": str(count) for name, count in told.items()}
 
     def brief(self, report: Report) -> dict[str, int]:
-        """Return the counts of the report, with the tokens of the whole body as it is sent, or in observe would be."""
+        """Return the counts in a report, with the token count of the whole body as it is sent.
+
+        If the stabilizer only observes, the counts describe the body that would have been sent.
+        """
         return {**report.brief(), **({} if report.observed else {"tokens_after": self.tokens})}
 
     def may_be_sent_again(self, status: int) -> bool:
-        """Return whether a response may refuse the request for a reason that another attempt can fix."""
+        """Return whether a response with this status may be a refusal that another attempt can fix."""
         return self.report is not None and status in RETRIED_STATUSES
 
     @property
     def is_read(self) -> bool:
-        """Whether responses are read: to restore values, or to answer read-back calls."""
+        """Whether the response has to be read, to restore values or to answer recall calls."""
         return self.reply is not None or self.reading is not None
 
     def follow(self, answer: bytes) -> WireRequest | None:
-        """Return the request that continues after a response with read-back calls; None if it is the client's turn."""
+        """Return the follow-up request for a response with recall calls, or None if there is none."""
         return None if self.reading is None else self.reading.follow_whole(answer)
 
     def whole(self, answer: bytes) -> bytes:
-        """Return the body of a response for the client: with values restored, and without read-back calls."""
+        """Return the body of a response for the client: with values restored, and without recall calls."""
         answer = answer if self.reading is None else self.reading.whole(answer)
         return answer if self.reply is None else self.reply.whole(answer)
 
     def stream(self, weave: Weave | None = None, *, is_framed: bool = False) -> EventStream:
-        """Return an object for a response of server-sent events, or of Amazon's frames.
+        """Return the object that processes a streamed response.
 
-        Pass the `weave` of the previous response if this one continues it.
+        Args:
+            weave: The `weave` of the previous response if this response continues it.
+            is_framed: Whether the stream consists of Amazon's frames rather than server-sent events.
 
         Raises:
-            WireError: The response need not be read.
+            WireError: If the response does not have to be read.
         """
         if not self.is_read:
-            raise WireError("this answer needs no reading", status=500)
+            raise WireError("this response does not need to be read", status=500)
         return EventStream(self.reply, self.reading, weave, is_framed=is_framed)
 
 
 class GuardSettings(TypedDict, total=False):
-    """The settings of `Guard`; all are optional.
+    """The settings of `Guard`. All are optional.
 
     Attributes:
-        strategy: How values are masked if the stabilizer has no masker of its own: `pseudonymize`, the default, allows
-            restoring them in responses.
-        on_unreadable: `refuse` (the default) requests that it cannot read, such as uploads of images, or a list of
-            paths to which they are sent on unread and unmasked: `["/v1/files", "/v1/files/*"]`. A pattern matches the
-            end of a path. Requests that the guard reads, uploads of texts among them, are never sent on unread.
-        max_body: Bytes that the body of a request may have, 50 million by default.
-        vault: Where the placeholders of sessions, conversations and stored responses are kept; all workers that serve
-            the same clients must share its store. None means in the memory of this process.
-        keep_thinking: Keep signed thinking from before a cut, see `ctxguard.stages.DropStaleThinking`. None keeps it if
-            a request has `thinking: {"type": "enabled"}`: Anthropic refuses a tool loop without its thinking.
-        max_answer: Maximum bytes, decompressed, of a response that is read as a whole, 50 million by default.
-        credentials: Which headers and query parameters separate sessions (`docs/wire.md` lists those that do not).
-        takes_sessions: Whether clients may name sessions; several workers without a shared vault cannot support them.
-            They may by default.
-        cache_control: Mark up to four prefixes of a request to Anthropic for its cache, if the client marks none.
-        recall: Let models read what was shortened or has left: the store that holds it, or True for one in memory. They
-            get a tool `recall` in Chat Completions, Responses, Anthropic Messages and Gemini.
-        holdout: Share of conversations (`5%`) that is masked and not cut, to measure what cuts save.
-        on_report: Called with the report on each request; `report.session` is the session that the client named.
-        tools: Which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
-            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
-        audit: Is called with the record of each request and the body that is sent, before it is: an
-            `ctxguard.wire.AuditLog`, or a callable of your own. Where it raises, nothing is sent. Async clients and the
-            proxy call it in a thread, several at once.
+        strategy: How values are masked if the masker of the stabilizer redacts. The default, `pseudonymize`, allows
+            restoring the values in responses.
+        on_unreadable: What to do with requests that the guard cannot read, such as uploads of images. `refuse`, the
+            default, refuses them. A list of path patterns, such as `["/v1/files", "/v1/files/*"]`, forwards requests to
+            matching paths unread and unmasked. A pattern matches the end of a path. Requests that the guard can read,
+            including uploads of texts, are never forwarded unread.
+        max_body: Maximum number of bytes in the body of a request, 50 million by default.
+        vault: Where the placeholders of sessions, conversations, and stored responses are kept. All workers that serve
+            the same clients must share its store. None means the memory of this process.
+        keep_thinking: Whether to keep signed thinking that was produced before a cut, see
+            `ctxguard.stages.DropStaleThinking`. None keeps it if a request has `thinking: {"type": "enabled"}`, because
+            Anthropic then refuses a tool loop without its thinking.
+        max_answer: Maximum number of decompressed bytes in a response that is not streamed, 50 million by default.
+        credentials: Which headers and query parameters separate sessions. `docs/wire.md` lists those that do not.
+        takes_sessions: Whether clients may name sessions, True by default. Several workers without a shared vault
+            cannot support sessions.
+        cache_control: Whether to mark up to four prefixes of a request to Anthropic for its prompt cache, if the client
+            marks none.
+        recall: Whether models can read texts that were shortened or evicted: a store for these texts, or True for a
+            store in memory. Models get a tool `recall` in Chat Completions, Responses, Anthropic Messages, and Gemini.
+        holdout: Share of conversations, such as `5%`, whose requests are masked but not cut, to measure what cuts save.
+        on_report: Function called with the report on each request. `report.session` is the session that the client
+            named.
+        tools: Which tools receive real values in their arguments: True or False by tool name or pattern (`crm_*`), by
+            `outward` for tools that reach outside (mail, HTTP, messages, a shell), and by `*` for all others. By
+            default, all tools do.
+        audit: Called with the record of each request and the body before the body is sent: a `ctxguard.wire.AuditLog`,
+            or a function. If it raises an exception, nothing is sent. Async clients and the proxy call it in a thread,
+            possibly several times at once.
     """
 
     strategy: Strategies
@@ -191,21 +202,22 @@ class GuardSettings(TypedDict, total=False):
 
 
 class Guard:
-    """Guard requests to models as they are sent, and their responses. Safe to share between threads and sessions.
+    """Guards requests to models as they are sent, and restores values in the responses. Thread-safe.
 
-    It reads the formats of `ctxguard.formats`. The whole body is counted and masked, the history is stabilized, and a
-    body in which a rule still matches is not sent.
+    The guard reads the formats in `ctxguard.formats`. The whole body is counted and masked, the history is stabilized,
+    and a body in which a rule still matches is not sent.
 
     Args:
-        stabilizer: Its rules define what is personal data. A chain without `MaskPII` masks nothing.
+        stabilizer: The stabilizer, whose rules define what is personal data. Without a `MaskPII` stage, nothing is
+            masked.
         **settings: See `GuardSettings`.
 
     Attributes:
         metrics: Counts of events.
-        refusals: The message of the latest refusal, by the name of its error and its status.
+        refusals: The message of the latest refusal, by the name of the error and the HTTP status.
 
     Raises:
-        ConfigError: A setting cannot be used.
+        ConfigError: If a setting cannot be used.
     """
 
     def __init__(self, stabilizer: Stabilizer, **settings: Unpack[GuardSettings]) -> None:
@@ -247,22 +259,23 @@ class Guard:
             self._reading_chains = Chains(self._read_back.storing(stabilizer), self._masking)
 
     def prepare(self, request: WireRequest) -> Prepared:
-        """Return the request that is sent instead of a given one.
+        """Return the request to send in place of a client's request.
 
         Raises:
-            WireError: The request cannot be read, or is too large.
-            HistoryError: A message cannot be read.
-            BudgetExceededError: The mandatory messages do not fit.
-            CheckFailedError: A rule matches in something that must not be changed.
+            WireError: If the request cannot be read, or is too large.
+            HistoryError: If a message cannot be read.
+            BudgetExceededError: If the mandatory messages do not fit.
+            CheckFailedError: If a rule matches in something that must not be changed.
+            AuditError: If the request cannot be recorded.
         """
         return drive(self.preparing(request))
 
     async def aprepare(self, request: WireRequest) -> Prepared:
-        """Do the same as `prepare` if summarizers or stores are async."""
+        """Asynchronous version of `prepare`, for summarizers or stores that are asynchronous."""
         return await adrive(self.preparing(request))
 
     def passes_unread(self, path: str) -> bool:
-        """Return whether requests to a path are forwarded unread; warn the first time that a setting allows it."""
+        """Return whether requests to a path are forwarded unread; log a warning the first time this is the case."""
         if path.rstrip("/").endswith(TEXT_PATHS) or format_of("POST", path) is not None:
             return False
         found = next((p for p in self.unread_paths if fnmatchcase(path.rstrip("/"), f"*{p.rstrip('/')}")), None)
@@ -270,21 +283,21 @@ class Guard:
             return False
         if found not in self._warned:
             self._warned.add(found)
-            _LOG.warning("requests to %s are sent on unread and unmasked, as on_unreadable says", found)
+            _LOG.warning("requests to %s are forwarded unread and unmasked, as on_unreadable allows", found)
         return True
 
     def warm(self) -> None:
-        """Load and compile what the first request needs. Nothing is sent or counted."""
+        """Load and compile everything that the first request needs. Nothing is sent or counted."""
         for detector in self._detectors:
             detector.find(_SAMPLE)
         sample = {"model": "gpt-4o", "messages": [{"role": "user", "content": _SAMPLE}]}
-        request = WireRequest("POST", "/v1/chat/completions", {}, written_body(sample))
+        request = WireRequest("POST", "/v1/chat/completions", {}, write_body(sample))
         Guard(Stabilizer.from_policy("agent", budget=10_000)).prepare(request)
 
     def preparing(self, request: WireRequest, retry: Retry | None = None) -> Generator[Ask, object, Prepared]:
-        """Do what `prepare` does as a generator that yields an `Ask` for whatever needs I/O."""
+        """Do the same as `prepare`, as a generator that yields an `Ask` for each I/O operation."""
         try:
-            prepared = yield from self._enforced(request, retry)
+            prepared = yield from self._enforce(request, retry)
         except (CtxguardError, RecursionError) as error:
             if self.stabilizer.mode == "enforce":
                 refusal = WireError("the body is nested too deeply") if isinstance(error, RecursionError) else error
@@ -298,15 +311,15 @@ class Guard:
     def recording(
         self, path: str, headers: Mapping[str, str], done: Prepared | Exception | None
     ) -> Generator[Ask, object, None]:
-        """Have recorded what becomes of a request, before it is sent. In an event loop, a thread does it.
+        """Record what is done with a request, before it is sent. In an event loop, this happens in a thread.
 
         Args:
-            path: The path of its URL.
-            headers: Its headers, with their names in lower case.
-            done: What is sent, or why nothing is; None where the request is sent on unread.
+            path: The path of the URL.
+            headers: The headers, with names in lower case.
+            done: The request to send, or the error if nothing is sent. None if the request is forwarded unread.
 
         Raises:
-            AuditError: It cannot be recorded.
+            AuditError: If the request cannot be recorded.
         """
         if self._audit is None:
             return
@@ -322,22 +335,22 @@ class Guard:
         yield Ask(self._audit, (told, prepared.body if isinstance(done, Prepared) else None))
 
     def shown(self, text: str) -> str:
-        """Return a text in which no rule matches: clients choose the names of sessions, models and paths."""
-        return "…" if self._check.found(text, Use.TEXT) else text
+        """Return a text, or "…" if a rule matches in it. Clients choose the names of sessions, models, and paths."""
+        return "…" if self._check.labels_in(text, Use.TEXT) else text
 
     def preparing_again(
         self, request: WireRequest, prepared: Prepared, status: int, answer: bytes
     ) -> Generator[Ask, object, Prepared | None]:
-        """Return another attempt if the provider refused a request for a reason that this can fix; else None.
+        """Return another attempt if the provider refused a request for a reason that this can fix, else None.
 
-        A prompt that was too long is sent again with a smaller budget; thinking that was signed for another prompt is
-        left out. Each is tried once, and applies to the whole conversation from then on, see `Stabilizer.tighten`. If
-        the provider requires thinking that is missing, the request is sent again with it.
+        A prompt that was too long is sent again with a smaller budget. Thinking that was signed for another prompt is
+        dropped. Each is tried once, and applies to the whole conversation from then on, see `Stabilizer.tighten`. If
+        the provider requires thinking that is missing, the request is sent again with the thinking.
 
         Args:
-            request: The request as the client sends it.
+            request: The request as the client sent it.
             prepared: The first attempt.
-            status: The status of the response.
+            status: The HTTP status of the response.
             answer: The body of the response.
         """
         found = self._refusal(prepared, status, answer)
@@ -345,12 +358,12 @@ class Guard:
             return None
         try:
             again = yield from self.preparing(request, found)
-        except CtxguardError:  # the provider's own response is more informative
+        except CtxguardError:  # the provider's own error is more informative
             return None
         return replace(again, refused=prepared.refused | {found.why})
 
     def _refusal(self, prepared: Prepared, status: int, answer: bytes) -> Retry | None:
-        """Return why a request was refused, and the budget for another attempt; None if it was not."""
+        """Return why the provider refused a request, and the next budget; None if another attempt would not help."""
         if self.stabilizer.mode == "observe" or not prepared.may_be_sent_again(status):
             return None
         found = retry_for(status, answer, tokens=prepared.tokens, budget=prepared.budget, keeps=self._keeps_thinking)
@@ -360,19 +373,22 @@ class Guard:
         return found
 
     def _keeps(self, body: Mapping[str, object], retry: Retry | None) -> bool:
-        """Return whether thinking from before a cut is kept: as provider or caller decide, else by the request."""
+        """Return whether signed thinking from before a cut is kept.
+
+        The provider's refusal decides, else the setting `keep_thinking`, else the request.
+        """
         if retry is not None and retry.why != "too long":
             return retry.why == "missing thinking"
         is_enabled = get(body.get("thinking"), "type") == "enabled"
         return is_enabled if self._keeps_thinking is None else self._keeps_thinking
 
     def note_refusal(self, name: str, status: int, message: str) -> None:
-        """Count a request that is not sent, and remember why."""
+        """Count a request that is not sent, and remember the error message."""
         self.metrics.add("refused", error=name, status=str(status))
         self.refusals[name, str(status)] = self.shown(message)
 
     def _note(self, prepared: Prepared, request: WireRequest, retry: Retry | None) -> None:
-        """Count the outcome of a request, and hand its report to the application."""
+        """Count what was done with a request, and pass its report to the application."""
         report, is_clients = prepared.report, _is_clients(request, retry)
         if report is None:
             self.metrics.add("passed_unread", int(bool(prepared.body) and prepared.is_redacted is None))
@@ -381,7 +397,8 @@ class Guard:
         self.metrics.add("input.tokens", prepared.tokens, side="sent")
         self.metrics.add("input.tokens", is_clients * report.tokens_before, side="received")
         if report.cut is not None:
-            # for the chain, a conversation that comes in late had every cut before; nobody was billed for these prompts
+            # If a conversation is long when the guard first sees it, the cut is not fresh for the stages, but it is new
+            # for the provider: the cut is counted, and no tokens are billed again.
             is_first = prepared.prompt is not None and prepared.prompt.is_first
             self.metrics.add("cuts", int(report.cut.fresh or is_first))
             self.metrics.add("rebilled.tokens", 0 if report.observed or is_first else report.cut.rebilled)
@@ -390,18 +407,18 @@ class Guard:
         self.metrics.add("masked_requests", int(is_clients and report.brief()["masked"] > 0))
         tell(self.on_report, report, request.headers.get(SESSION_HEADER))
 
-    def _enforced(self, request: WireRequest, retry: Retry | None) -> Generator[Ask, object, Prepared]:
+    def _enforce(self, request: WireRequest, retry: Retry | None) -> Generator[Ask, object, Prepared]:
         kind = format_of(request.method, request.path)
         has_texts = kind is None and request.method == "POST" and request.path.rstrip("/").endswith(TEXT_PATHS)
         uploads = is_upload(request.method, request.path)
         encoding = request.headers.get("content-encoding", "")
         if encoding and (kind is not None or has_texts or uploads):
             headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
-            request = replace(request, body=decoded_request(request.body, encoding, self.max_body), headers=headers)
+            request = replace(request, body=decode_request(request.body, encoding, self.max_body), headers=headers)
         if len(request.body) > self.max_body:
             told = f"the body has {len(request.body):,} bytes and may have {self.max_body:,}; raise max_body"
             raise WireError(told, status=413)
-        upload = divided(request.headers, request.body) if uploads else None
+        upload = split_parts(request.headers, request.body) if uploads else None
         has_texts = has_texts or upload is not None
         api = "texts" if has_texts else "unknown" if kind is None else kind.api
         self.metrics.add("requests", int(_is_clients(request, retry)), api=api)
@@ -409,55 +426,55 @@ class Guard:
             self._refuse_part(request)
             return Prepared(b"")
         if kind is None and not has_texts:
-            return self._unread(request)
+            return self._forward_unread(request)
         if request.headers.get("authorization", "").startswith(_SIGNED):
-            why = "the client signed the request, so that nobody can change it on its way"
+            why = "the client signed the request, so the guard cannot change it"
             raise WireError(f"{why} (for boto3: ctxguard_bedrock.guarded)", status=403)
         if kind is None:
-            return self._redacted(request, upload)
+            return self._redact(request, upload)
         try:
-            body = self._with_shared_messages(kind, parsed_body(request.body))
+            body = self._with_shared_messages(kind, parse_body(request.body))
             kind.native(body)
         except (HistoryError, WireError) as error:
             raise WireError(str(error)) from error
-        return (yield from self._stabilized(kind, request, body, retry))
+        return (yield from self._stabilize(kind, request, body, retry))
 
     def _refuse_part(self, request: WireRequest) -> None:
-        """Refuse to fetch a response that the provider holds in parts, with calls that the client must not see."""
+        """Refuse to return a response that the provider stores in parts, because the parts contain hidden calls."""
         path, _, answer = request.path.rstrip("/").rpartition("/")
-        kind, book = format_of("POST", path) if request.method == "GET" else None, self._read_back
-        if kind and book and book.is_divided(self._owner(kind, replace(request, path=path)).scope, answer):
+        kind, read_back = format_of("POST", path) if request.method == "GET" else None, self._read_back
+        if kind and read_back and read_back.is_divided(self._owner(kind, replace(request, path=path)).scope, answer):
             raise WireError("the provider holds this response in parts: keep what the stream brought", status=409)
 
-    def _redacted(self, request: WireRequest, upload: tuple[str, list[str]] | None) -> Prepared:
-        """Return a request with texts but no history, JSON or an upload, with its values redacted."""
+    def _redact(self, request: WireRequest, upload: tuple[str, list[str]] | None) -> Prepared:
+        """Return a request that has texts but no history (JSON or an upload), with its values redacted."""
         if self.stabilizer.mode == "observe":
             return Prepared(request.body)
         divider, parts = upload or ("", [])
-        body: Mapping[str, Any] = parsed_body(request.body) if upload is None else {"parts": parts}
-        cleaned: Mapping[str, Any] = self._check.cleaned(body, body)
-        sent = written_body(cleaned) if upload is None else divider.join(cleaned["parts"]).encode()
+        body: Mapping[str, Any] = parse_body(request.body) if upload is None else {"parts": parts}
+        cleaned: Mapping[str, Any] = self._check.clean(body, body)
+        sent = write_body(cleaned) if upload is None else divider.join(cleaned["parts"]).encode()
         hidden = self._hidden.of(cleaned if upload is None else {"upload": cleaned["parts"]})
         billed_to = {"model": model_name(model_of(body, request.path))}
         return Prepared(sent, is_redacted=cleaned is not body, billed_to=billed_to, hidden=hidden)
 
     def _with_shared_messages(self, kind: Format, body: dict[str, object]) -> dict[str, object]:
-        """Return a body that reuses the objects of equal messages in earlier requests, so that none is read twice."""
+        """Return a body that reuses the message objects of earlier requests, so that no message is read twice."""
         history = body.get(kind.history)
         if isinstance(history, list):
             body[kind.history] = list(map(self._values.same, history))
         return body
 
-    def _unread(self, request: WireRequest) -> Prepared:
-        """Forward a request that the guard cannot read, if that is allowed; else refuse it."""
+    def _forward_unread(self, request: WireRequest) -> Prepared:
+        """Forward a request that the guard cannot read if the settings allow it, else refuse the request."""
         if self.passes_unread(request.path):
             return Prepared(request.body)
         shown = shown_place(request.path, self._detectors)
-        told = f"{request.method} requests to this path are of no kind that ctxguard reads; to send them on unread and"
+        told = f"{request.method} requests to this path are of no kind that ctxguard reads; to forward them unread and"
         name = f"on_unreadable=[{shown!r}] (serve: --on-unreadable {shown})"
         raise WireError(f"{told} unmasked, name the path: {name}", status=403)
 
-    def _stabilized(
+    def _stabilize(
         self, kind: Format, request: WireRequest, body: Mapping[str, object], retry: Retry | None
     ) -> Generator[Ask, object, Prepared]:
         owner = self._owner(kind, request)
@@ -466,8 +483,8 @@ class Guard:
         keeps = self._keeps(body, retry)
         opening = self._caches.opening(kind, body, owner)
         is_held_out = not is_incremental and int.from_bytes(opening[:4]) < self._holdout * (1 << 32)
-        book = None if is_held_out else self._read_back
-        reading = None if book is None else book.reading(kind, request, body, owner.scope)
+        read_back = None if is_held_out else self._read_back
+        reading = None if read_back is None else read_back.reading(kind, request, body, owner.scope)
         chains = self._chains if reading is None else self._reading_chains
         chain = chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps)
         model = model_of(body, request.path)
@@ -478,7 +495,7 @@ class Guard:
             stabilizer, billed_to = stabilizer.with_(budget=_UNLIMITED, headroom=0), {**billed_to, "group": "holdout"}
         window, asked = window_for(stabilizer, None, model), body
         if reading is not None:
-            body = yield from reading.begun(stabilizer, self._check)
+            body = yield from reading.begin(stabilizer, self._check)
         body = self._chains.as_written(kind, body, owner)
         prompt = None if is_incremental else Prompt(self._caches, kind, body, model, opening)
         anchored = list if prompt is None else prompt.anchored
@@ -490,11 +507,12 @@ class Guard:
             tightened=tightened,
             anchored=anchored,
         )
-        if reading is not None:  # neither the tool nor what was hidden of earlier answers came from the client
+        # count the client's body, without the recall tool and the hidden calls that the guard added
+        if reading is not None:
             report.tokens_before = count_sent(asked, kind, stabilizer.counter).tokens
         if prompt is not None:
-            prompt.sent(report, request.body)
-        hidden = None if sent is None else self._hidden.of(sent)  # else the original is sent
+            prompt.note_sent(report, request.body)
+        hidden = None if sent is None else self._hidden.of(sent)  # None if the original body is sent
         told: dict[str, Any] = {"billed_to": billed_to, "prompt": prompt, "hidden": hidden}
         if sent is None:
             return Prepared(request.body, report, None, report.tokens_before, report.budget, **told)
@@ -502,20 +520,20 @@ class Guard:
         if self._cache_control and kind.api == "anthropic":
             sent = with_breakpoints(sent)
         reply = self._reply(kind, body, report, owner, thread)
-        prepared = Prepared(written_body(sent), report, reply, tokens, report.budget, reading=reading, **told)
+        prepared = Prepared(write_body(sent), report, reply, tokens, report.budget, reading=reading, **told)
         if reading is not None:
-            reading.done(prepared.body, report, reply)
+            reading.note_sent(prepared.body, report, reply)
         return prepared
 
     def _thread(self, kind: Format, body: Mapping[str, object], owner: Owner) -> tuple[bool, Thread]:
-        """Return whether the provider has the history of a request, and where its placeholders are stored."""
+        """Return whether the history of a request is stored at the provider, and where its placeholders are stored."""
         previous, conversation = (body.get(key) for key in ("previous_response_id", "conversation"))
         is_incremental = kind.api == "responses" and bool(previous or conversation)
         held = {"previous": previous, "conversation": conversation} if is_incremental else {}
         return is_incremental, self._threads.of(owner, **held)
 
     def _warn_of_fixed(self, report: Report, budget: int) -> None:
-        """Warn once if the system prompt and the tools leave little of the budget for the history."""
+        """Log a warning, once, if the system prompt and the tools leave little of the budget for the history."""
         if "fixed parts" not in self._warned and (fixed := report.fixed) > FIXED_SHARE * budget:
             self._warned.add("fixed parts")
             _LOG.warning(
@@ -524,7 +542,7 @@ class Guard:
             )
 
     def _owner(self, kind: Format, request: WireRequest) -> Owner:
-        """Return the sender of a request, by everything in it that may be a credential."""
+        """Return the sender of a request, identified by everything in the request that may be a credential."""
         session = request.headers.get(SESSION_HEADER)
         if session is not None and not self.takes_sessions:
             told = "several workers without a shared store cannot keep sessions; give --store"
@@ -554,7 +572,7 @@ class Guard:
 
 
 def _is_clients(request: WireRequest, retry: Retry | None) -> bool:
-    """Return whether a client sends a request, and not the guard: to go on after a read-back, or once more."""
+    """Return whether a request comes from a client, rather than being a follow-up or another attempt of the guard."""
     return request.turn is None and retry is None
 
 

@@ -1,4 +1,4 @@
-"""Recognize why a provider refused a request, if another attempt may succeed, and estimate which size fits."""
+"""Recognize why a provider refused a request, if another attempt may succeed, and estimate which size would fit."""
 
 from __future__ import annotations
 
@@ -31,27 +31,30 @@ _WITH_REPLY: Final = tuple(
         ),
     )
 )
-"""Responses that count the tokens requested for the reply, which a shorter prompt does not change."""
-_SHARE: Final = 0.7  # of the tokens sent, if the response names no limit
-_SAFETY: Final = 0.95  # the provider's count of a shorter prompt is an estimate
+"""Error messages that state how many tokens are requested for the reply, which a shorter prompt does not change."""
+_SHARE: Final = 0.7  # share of the tokens sent, if the response names no limit
+_SAFETY: Final = 0.95  # factor, because the provider's count of a shorter prompt can only be estimated
 
 
 class Retry(NamedTuple):
-    """Why a request is sent again, and with which budget in tokens."""
+    """The reason for which a request is sent again, and the budget for the next attempt in tokens."""
 
     why: Refused
     budget: int
 
 
 def retry_for(status: int, answer: bytes, *, tokens: int, budget: int, keeps: bool | None) -> Retry | None:
-    """Return how to send a refused request again: with the thinking that the response requires, or a smaller budget.
+    """Return how to send a refused request again: with or without its signed thinking, or with a smaller budget.
 
     Args:
-        status: The status of the response.
+        status: The HTTP status of the response.
         answer: The body of the response.
-        tokens: Input tokens that were sent.
-        budget: The budget in tokens.
-        keeps: Whether the caller keeps thinking from before a cut; None if the request decides.
+        tokens: Number of input tokens that were sent.
+        budget: The budget of the refused attempt in tokens.
+        keeps: Whether the caller keeps signed thinking from before a cut. None if the request decides.
+
+    Returns:
+        The next attempt, or None if another attempt would not help.
     """
     text = _text(answer) if status in RETRIED_STATUSES else ""
     why = next((why for why, pattern in _THINKING.items() if pattern.search(text)), None)
@@ -62,31 +65,31 @@ def retry_for(status: int, answer: bytes, *, tokens: int, budget: int, keeps: bo
 
 
 def smaller_budget(status: int, answer: bytes, *, tokens: int, budget: int) -> int | None:
-    """Return the budget for a second attempt, or None if the response has another reason, or nothing would fit.
+    """Return the budget in tokens for a second attempt, or None if the prompt was not too long or nothing would fit.
 
-    If the response contains the limit and the counted tokens, the budget follows from these; else it is 70% of the
-    tokens that were sent.
+    If the response states the limit and the counted tokens, the budget is computed from these. Otherwise it is 70% of
+    the tokens that were sent.
     """
     text = _text(answer)
     if status not in RETRIED_STATUSES or _TOO_LONG.search(text) is None:
         return None
-    beside = _share_beside_reply(text)
-    share = _share(text, status) if beside is None else beside
+    with_reply = _share_with_reply(text)
+    share = _share(text, status) if with_reply is None else with_reply
     return max(1, int(share * min(tokens or budget, budget))) if 0 < share < 1 else None
 
 
-def _share_beside_reply(text: str) -> float | None:
-    """Return the share of a prompt that fits together with its reply; None if the response does not count the reply."""
+def _share_with_reply(text: str) -> float | None:
+    """Return the share of a prompt that fits together with its reply, or None if the response counts no reply."""
     said = next(filter(None, (expression.search(text) for expression in _WITH_REPLY)), None)
     if said is None:
         return None
     counts = {name: int(count.replace(",", "")) for name, count in said.groupdict(default="0").items()}
-    room = counts["limit"] - counts["reply"]  # zero or less if the reply alone is too long
-    return _SAFETY * room / max(1, counts["input"] + counts.get("tools", 0))
+    available = counts["limit"] - counts["reply"]  # zero or less if the reply alone is too long
+    return _SAFETY * available / max(1, counts["input"] + counts.get("tools", 0))
 
 
 def _share(text: str, status: int) -> float:
-    """Return the share of a prompt that fits, by two numbers in the response: the limit, and the counted tokens."""
+    """Return the share of a prompt that fits, computed from the token limit and count in the response."""
     found = (int(number.replace(",", "")) for number in _NUMBER.findall(text))
     numbers = sorted(number for number in found if number != status)  # Google repeats the status in the body
     if len(numbers) >= 2 and 0.2 < numbers[0] / numbers[-1] < 1:

@@ -1,4 +1,4 @@
-"""How the masking stages of a chain mask on the wire: by placeholders that can be restored in responses."""
+"""The masking stages that the guard uses: their placeholders can be restored in responses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _GENERATED: Final = "ctxguard.pii.detect.validate:generated"
 
 
 class WireMasking:
-    """Create the stages that mask on the wire, each replacing one masking stage of a chain.
+    """Creates the masking stages for the guard, each of which replaces one masking stage of a stabilizer.
 
-    A masker that was chosen for its strategy keeps it. A redacting one would not allow restoring values, so its rules
+    A stage whose masker does not redact is kept. A masker that redacts would not allow restoring values, so its rules
     are used with another strategy.
 
     Attributes:
@@ -37,7 +37,12 @@ class WireMasking:
         )
 
     def stage(self, vault: SessionVault | None, *, redacts: bool = False) -> MaskPII:
-        """Return a masking stage: with placeholders of a vault or of each history, or without any (`redacts`)."""
+        """Return a masking stage.
+
+        Args:
+            vault: Stores the placeholders. None derives them from each history alone.
+            redacts: Whether values are redacted, so that no placeholders are assigned.
+        """
         if self._is_own:
             own = self._stage.masker
             if not own.is_reversible or own.vault is not None or not (vault or redacts):
@@ -50,9 +55,9 @@ class WireMasking:
 
 
 def with_examples(detector: Detector) -> Detector:
-    """Return a rule set that also finds keys that look like documentation examples.
+    """Return a rule set that also matches keys that look like examples from documentation.
 
-    Since values are restored in the response, masking an example costs nothing; sending a real key would.
+    Values are restored in the response, so masking an example costs nothing, while sending a real key would do harm.
     """
     if not isinstance(detector, RuleSet):
         return detector

@@ -1,4 +1,4 @@
-"""Add up the tokens that providers report in their responses, by model, credential, and session."""
+"""Add up the token counts that providers report in their responses, by model, credential, and session."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ctxguard.wire.sessions import Owner
 
 _MOST: Final = 8_000_000
-"""Bytes of a response or of an event that are searched; token counts in longer ones are not found."""
+"""Maximum number of bytes of a response or of an event that are searched for token counts."""
 _PLACES: Final = (("usage",), ("usageMetadata",), ("response", "usage"), ("message", "usage"))
-"""Places of the token counts in responses and their events."""
+"""Places of the token counts in responses and events."""
 _INNER: Final = ("prompt_tokens_details", "input_tokens_details", "tokens")
-"""Places of the counts' details."""
+"""Keys of the records that break down the token counts."""
 _NAMES: Final = {
     "input": "input_tokens prompt_tokens promptTokenCount inputTokens",
     # Anthropic and Amazon count these separately from the rest of the input
@@ -36,27 +36,27 @@ _NAMES: Final = {
 }
 _KINDS: Final = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _SHOWN: Final = 8
-"""Characters of a hash that are shown."""
+"""Number of characters of a hash that are shown."""
 _UNSAFE: Final = re.compile(r"[^\w./:@+-]")
 
 
 def model_name(model: str) -> str:
-    """Return the name of a model as a label, in plain characters."""
+    """Return the name of a model as a label, with unusual characters replaced."""
     return _UNSAFE.sub("_", model[:64])
 
 
 def labels_of(model: str, owner: Owner) -> dict[str, str]:
-    """Return the labels under which billed tokens are counted, with hashes of the credential and of the session."""
+    """Return the labels for counting billed tokens: the model, and hashes of the credential and of the session."""
     named = hashlib.sha256(f"{owner.scope} {owner.session}".encode("utf-8", "surrogatepass")).hexdigest()[:_SHOWN]
     session = {} if owner.session is None else {"session": named}
     return {"model": model_name(model), "key": owner.scope[:_SHOWN], **session}
 
 
 def usage_of(answer: object) -> dict[str, int]:
-    """Return the tokens that a response or an event reports; empty if it reports none.
+    """Return the token counts that a response or an event reports; empty if it reports none.
 
-    `input` is the total, `cached` (missing if nothing is reported) and `written` are the tokens read from a cache and
-    written to one.
+    `input` is the total number of input tokens. `cached` (missing if the provider reports nothing about caches) and
+    `written` are the numbers of tokens read from and written to a cache.
     """
     places = (member_at(answer, place) for place in _PLACES)
     used = next((record for record in places if isinstance(record, Mapping)), {})
@@ -64,38 +64,38 @@ def usage_of(answer: object) -> dict[str, int]:
     for record in (used, *(inner for name in _INNER if isinstance(inner := used.get(name), Mapping))):
         known = {name: count for name, count in record.items() if name in _KINDS and isinstance(count, int)}
         for name, count in known.items():
-            counts[_KINDS[name]] = max(count, counts[_KINDS[name]])  # some gateways report it under two names
-    beside = counts["read"] + counts["written"]
-    found = {"input": counts["input"] + beside, "output": counts["output"] + counts["thoughts"]}
-    if {"cached", "read"} & counts.keys():  # some servers say nothing of caches
+            counts[_KINDS[name]] = max(count, counts[_KINDS[name]])  # some gateways report a count under two names
+    separate = counts["read"] + counts["written"]
+    found = {"input": counts["input"] + separate, "output": counts["output"] + counts["thoughts"]}
+    if {"cached", "read"} & counts.keys():  # some servers report nothing about caches
         found["cached"] = counts["cached"] + counts["read"]
     return {**found, "written": counts["written"]} if used else {}
 
 
 @dataclass(slots=True, eq=False)
 class Billed:
-    """Find the token counts that a provider reports in a response as it passes, and add them up.
+    """Reads the token counts that a provider reports in a response while it is passed on, and adds them to the metrics.
 
     Attributes:
         metrics: Receives the counts.
         labels: The labels of the counts, see `labels_of`.
-        prompt: The prompt that was answered, if caches are watched.
-        is_hidden: Whether the response only continues an earlier one, so that for the client they are one.
-        told: The tokens that the response reported.
+        prompt: The prompt of the request, if prompt caches are observed.
+        is_hidden: Whether the response continues an earlier one, so that the client sees both as one response.
+        reported: The token counts of the response, once `close` was called.
     """
 
     metrics: Metrics
     labels: Mapping[str, str] = field(default_factory=dict)
     prompt: Prompt | None = None
     is_hidden: bool = False
-    told: Mapping[str, int] = field(default_factory=dict, init=False)
+    reported: Mapping[str, int] = field(default_factory=dict, init=False)
     _most: dict[str, int] = field(default_factory=dict, init=False)
     _begun: bytes = field(default=b"", init=False)
     _is_lost: bool = field(default=False, init=False)
     _splitter: EventSplitter | None = field(default=None, init=False)
 
     def feed(self, chunk: bytes) -> None:
-        """Search some of the body."""
+        """Search the next bytes of the body."""
         if self._is_lost:
             return
         if self._splitter is None:
@@ -105,23 +105,23 @@ class Billed:
             self._splitter, chunk = EventSplitter(_MOST), self._begun
         try:
             self._note(raw for raw in self._splitter.feed(chunk) if b"sage" in raw)
-        except WireError:  # no events, or one that is too large: reported elsewhere
+        except WireError:  # not an event stream, or an event is too large, which is reported elsewhere
             self._is_lost = True
 
     def close(self) -> None:
-        """Add the reported tokens to the metrics."""
+        """Add the reported token counts to the metrics."""
         if self._splitter is not None:
             self._note([self._splitter.close() + b"\n\n"])
         else:
-            for one in records_of(parse_json(self._begun.decode("utf-8", "replace"))):  # Gemini streams a list, too
+            for one in records_of(parse_json(self._begun.decode("utf-8", "replace"))):  # Gemini may stream a list
                 self._take(one)
         for kind, count in self._most.items():
             self.metrics.add("billed.tokens", count, **self.labels, kind=kind)
         if self._most:
             self.metrics.add("billed.answers", int(not self.is_hidden), **self.labels)
-            self.told = self._most
+            self.reported = self._most
             if self.prompt is not None:
-                self.prompt.answered(self._most)
+                self.prompt.note_usage(self._most)
         self._begun, self._most, self._splitter = b"", {}, None
 
     def _note(self, events: Iterable[bytes]) -> None:
@@ -129,6 +129,6 @@ class Billed:
             self._take(event)
 
     def _take(self, answer: Mapping[str, object]) -> None:
-        """Record reported counts; the events of a stream repeat growing counts."""
+        """Record the counts in a response or event; of the growing counts in a stream, the largest is kept."""
         for kind, count in usage_of(answer).items():
             self._most[kind] = max(count, self._most.get(kind, 0))

@@ -1,8 +1,8 @@
 """The guard as a proxy for any OpenAI- or Anthropic-compatible client: an ASGI application.
 
-Responses are passed on as they arrive: status, headers and chunks are those of the provider, except for restored
-values. Every failure ends the response cleanly and is named in the metrics, the log and the response itself. No header,
-no body and no query is ever logged.
+Responses are passed on as they arrive: status, headers, and chunks are those of the provider, except for restored
+values. Every failure ends the response cleanly, and is named in the metrics, the log, and the response itself. Headers,
+bodies, and queries are never logged.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _HOP_BY_HOP: Final = frozenset(
     b"connection expect keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
     b"transfer-encoding upgrade".split()
 )
-"""Headers that belong to one connection (RFC 9110, section 7.6.1)."""
+"""Headers that apply to a single connection (RFC 9110, section 7.6.1)."""
 _LARGE: Final = 100_000
 """Size in bytes from which on a body is prepared in a thread."""
 _PREFIX: Final = "ctxguard.prefix"
-"""The extension of a request with the prefix of its path that selects the provider."""
+"""The request extension with the prefix of the path that selected the provider."""
 _CLIENT_LEFT: Final = 499
-"""The status under which a response is counted that the client did not wait for."""
+"""The status under which a response is counted if the client disconnected before its end."""
 
 
 def proxy_app(
@@ -57,18 +57,19 @@ def proxy_app(
     """Return the proxy as an ASGI application.
 
     Args:
-        guard: Guards every request. Requests whose API key differs never share a session.
+        guard: Guards every request. Requests with different API keys never share a session.
         upstream: The URL of the provider, such as `https://api.openai.com`. If its path ends in a part with which
-            requests begin, such as `/v1`, this part is not repeated. With several URLs, a request goes to the one whose
-            host its path begins with (`/api.anthropic.com/v1/messages`), else to that of its API, else to the first.
-        transport: Sends the requests; None means the usual transport of httpx.
-        read_timeout: Seconds to wait for the next bytes of the provider.
-        stall_timeout: Seconds to wait for a client that does not read.
-        body_timeout: Seconds that a client may take to send the body of a request.
+            requests begin, such as `/v1`, this part is not repeated. With several URLs, a request is sent to the one
+            whose host its path begins with (`/api.anthropic.com/v1/messages`), else to the provider of its API, else to
+            the first URL.
+        transport: The transport that sends the requests. None means the default transport of httpx.
+        read_timeout: Number of seconds to wait for the next bytes from the provider.
+        stall_timeout: Number of seconds to wait for a client that does not read.
+        body_timeout: Number of seconds that a client may take to send the body of a request.
 
     Raises:
-        ConfigError: The upstream is not an HTTP URL.
-        ImportError: Starlette or httpx is not installed.
+        ConfigError: If `upstream` is not an HTTP URL.
+        ImportError: If Starlette or httpx is not installed.
     """
     with extra("proxy", "the proxy needs Starlette and httpx"):
         import httpx
@@ -106,20 +107,20 @@ def _app(forward: _Forward, guard: Guard, sender: AsyncTransport) -> Starlette:
 
 
 class _ClientLeftError(Exception):
-    """The client closed its connection."""
+    """Raised when the client closed its connection."""
 
 
 class _StalledError(Exception):
-    """The client stopped reading."""
+    """Raised when the client stopped reading."""
 
 
 @dataclass(slots=True)
 class _Forward:
-    """Forward requests to the provider through the guard: an ASGI application.
+    """Forwards requests to the provider through the guard: an ASGI application.
 
     Attributes:
         open: Number of requests in progress.
-        since: When it began.
+        since: When the proxy was started.
     """
 
     guard: Guard
@@ -140,33 +141,33 @@ class _Forward:
             page = render("guard.html", title="What this guard did", guard=self.guard, proxy=self)
             return await HTMLResponse(page)(scope, receive, send)
         if scope["type"] != "http" or dict(scope["headers"]).get(b"upgrade", b"").lower() == b"websocket":
-            # clients that also speak HTTP switch to it at once after this status; after others they try several times
+            # after this status, clients that support HTTP switch to it at once; after others, they retry several times
             refused = _Client(send, self.stall_timeout, scope["path"], "" if scope["type"] == "http" else "websocket.")
             await refused.refuse(426, "WireError", "ctxguard reads no web sockets; send the request by HTTP")
             return None
         self.open += 1
         client = _Client(send, self.stall_timeout, scope["path"])
         try:
-            await self._answered(scope, receive, client)
+            await self._answer(scope, receive, client)
         except _ClientLeftError:
-            self._failed("client_left", _CLIENT_LEFT)
+            self._count_failure("client_left", _CLIENT_LEFT)
         except _StalledError:
-            self._failed("slow_reader", client.status)
+            self._count_failure("slow_reader", client.status)
             raise
         finally:
             self.open -= 1
             if client.status:
                 self.guard.metrics.add("answers", status=str(client.status))
 
-    async def _answered(self, scope: Scope, receive: Receive, client: _Client) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, client: _Client) -> None:
         try:
             body = await self._body_in_time(scope, receive)
         except WireError as error:
             self.guard.note_refusal("WireError", error.status, str(error))
             await client.refuse(error.status, "WireError", str(error), closes=True)
             return
-        answering = asyncio.ensure_future(self._forwarded(scope, body, client))
-        leaving = asyncio.ensure_future(_left(receive))
+        answering = asyncio.ensure_future(self._forward(scope, body, client))
+        leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
@@ -182,11 +183,11 @@ class _Forward:
             async with asyncio.timeout(self.body_timeout):
                 return await self._body(scope, receive)
         except TimeoutError:
-            told = f"the body of the request did not come within {self.body_timeout:g} seconds"
+            told = f"the body of the request did not arrive within {self.body_timeout:g} seconds"
             raise WireError(told, status=408) from None
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """Return the body of a request, or refuse one that is too large."""
+        """Return the body of a request; raise `WireError` if it is too large."""
         most = self.guard.max_body
         told = dict(scope["headers"]).get(b"content-length", b"0")
         too_large = WireError(f"the body is larger than {most:,} bytes; raise --max-body", status=413)
@@ -205,7 +206,7 @@ class _Forward:
             if not message.get("more_body", False):
                 return b"".join(pieces)
 
-    async def _forwarded(self, scope: Scope, body: bytes, client: _Client) -> None:
+    async def _forward(self, scope: Scope, body: bytes, client: _Client) -> None:
         import httpx
 
         try:
@@ -218,16 +219,16 @@ class _Forward:
             answer = await self.sender.handle_async_request(request)
         except (httpx.TransportError, CtxguardError) as error:
             status, name, message = self._reason(error, request.url)
-            self._failed(name, status)
+            self._count_failure(name, status)
             await client.refuse(status, name, message)
             return
         try:
-            await self._passed_on(answer, client, request)
+            await self._pass_on(answer, client, request)
         finally:
             await answer.aclose()
 
     def _reason(self, error: Exception, asked: httpx.URL) -> tuple[int, str, str]:
-        """Return the status, the name, and the message for a response that could not be obtained."""
+        """Return the status, error name, and message for a request to which there is no response from the provider."""
         import httpx
 
         if isinstance(error, CtxguardError):
@@ -238,8 +239,8 @@ class _Forward:
         told = f"cannot reach {host} ({type(error).__name__}): is it up, and is this its address?"
         return 502, "upstream_unreachable", told
 
-    async def _passed_on(self, answer: httpx.Response, client: _Client, request: httpx.Request) -> None:
-        """Pass a response on as it arrives."""
+    async def _pass_on(self, answer: httpx.Response, client: _Client, request: httpx.Request) -> None:
+        """Pass a response on to the client as it arrives."""
         import httpx
 
         asked = request.url
@@ -251,8 +252,8 @@ class _Forward:
                 is_elsewhere = (target.scheme, target.netloc) != (asked.scheme, asked.netloc)
             except (httpx.InvalidURL, ValueError):
                 place, is_elsewhere = "a place that is not a URL", True
-            if is_elsewhere:  # the client would follow the redirect, and send its data to the provider directly
-                self._failed("upstream_redirects", 502)
+            if is_elsewhere:  # the client would follow the redirect, and send its data to that host without the guard
+                self._count_failure("upstream_redirects", 502)
                 await client.refuse(502, "upstream_redirects", f"the provider redirects to {place}; name that address")
                 return
             answer.headers["location"] = request.extensions[_PREFIX] + target.raw_path.decode()
@@ -265,7 +266,7 @@ class _Forward:
             async for chunk in _chunks(answer):
                 await client.more(chunk)
         except (httpx.TransportError, CtxguardError) as error:
-            self._failed("upstream_broke_off", answer.status_code)
+            self._count_failure("upstream_broke_off", answer.status_code)
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):
                 raise  # the server closes the connection, which shows the client that the response is incomplete
             told = str(error) if isinstance(error, CtxguardError) else "the provider broke the answer off"
@@ -273,7 +274,7 @@ class _Forward:
         await client.end()
 
     def _upstream(self, path: str) -> tuple[httpx.URL, str]:
-        """Return the destination of a request, and the prefix of its path that selected it."""
+        """Return the provider's URL for a request, and the prefix of the request's path that selected it."""
         for one in self.upstreams:
             prefix = f"/{one.netloc.decode()}"
             if path == prefix or path.startswith(prefix + "/"):
@@ -294,21 +295,25 @@ class _Forward:
         path = path if base and path.startswith(base + b"/") else base + path
         query: bytes = scope["query_string"]
         url = upstream.copy_with(raw_path=path + (b"?" + query if query else b""))
-        names = (b"proxy-authorization",)  # it is not forwarded, and separates clients
+        names = (b"proxy-authorization",)  # not forwarded, but distinguishes clients
         unforwarded = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in names}
-        # connecting has to wait for many requests that come at once to be prepared
+        # a long connect timeout, because preparing many simultaneous requests delays connecting
         timeouts = {"connect": 30.0, "read": self.read_timeout, "write": self.read_timeout, "pool": 60.0}
         extensions = {"timeout": timeouts, UNFORWARDED: unforwarded, _PREFIX: prefix}
         return httpx.Request(scope["method"], url, headers=headers, content=body or None, extensions=extensions)
 
-    def _failed(self, cause: str, status: int) -> None:
+    def _count_failure(self, cause: str, status: int) -> None:
         self.guard.metrics.add("failures", cause=cause)
-        level = logging.INFO if status == _CLIENT_LEFT else logging.WARNING  # some leave once they have what they need
-        _LOG.log(level, "an answer did not end as it should: %s (status %d)", cause, status)
+        # only information, because some clients disconnect once they have what they need
+        level = logging.INFO if status == _CLIENT_LEFT else logging.WARNING
+        _LOG.log(level, "a response did not end normally: %s (status %d)", cause, status)
 
 
 def _asks_for_page(scope: Scope) -> bool:
-    """Return whether a browser on this machine opens the root; a page elsewhere may have a name that leads here."""
+    """Return whether a browser on this machine opens the root page.
+
+    The host name is checked, too, because any web page can use a host name that resolves to this machine.
+    """
     if scope["type"] != "http" or (scope["method"], scope["path"]) != ("GET", "/"):
         return False
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -316,14 +321,14 @@ def _asks_for_page(scope: Scope) -> bool:
     return "text/html" in headers.get("accept", "") and {(scope["client"] or [""])[0], named.strip("[]")} <= LOOPBACK
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client closes its connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 def _is_read(answer: httpx.Response) -> bool:
-    """Return whether a response was already read as a whole."""
+    """Return whether the whole response has already been read."""
     return answer.is_stream_consumed or answer.is_closed
 
 
@@ -336,7 +341,7 @@ async def _chunks(answer: httpx.Response) -> AsyncIterator[bytes]:
 
 
 class _Client:
-    """Send to a client, and detect when it stops reading."""
+    """Sends responses to a client, and detects when the client stops reading."""
 
     def __init__(self, send: Send, stall_timeout: float, path: str, prefix: str = "") -> None:
         self._path = path
@@ -346,7 +351,7 @@ class _Client:
         self.status = 0
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Send status and headers."""
+        """Send the status and the headers."""
         self.status = status
         await self._within({"type": f"{self._prefix}http.response.start", "status": status, "headers": headers})
 
@@ -360,7 +365,7 @@ class _Client:
         await self._within({"type": f"{self._prefix}http.response.body", "body": b"", "more_body": False})
 
     async def refuse(self, status: int, name: str, message: str, *, closes: bool = False) -> None:
-        """Send an error response of the guard."""
+        """Send an error response that comes from the guard."""
         body = error_body(name, message, status=status, path=self._path)
         headers = [
             (b"content-type", b"application/json"),

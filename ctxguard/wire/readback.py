@@ -1,8 +1,9 @@
-"""Let a model read shortened or evicted texts: a tool whose calls the guard answers without involving the client.
+"""Let a model read shortened or evicted texts with a `recall` tool, whose calls the guard answers itself.
 
-The guard acts as a client itself. It appends the model's message and the result to the original history, and sends both
-as another request, which is masked and fitted like every other. The client gets a shorter form of a turn with such
-calls; in later requests it is replaced by the turn as it was sent, so that pairs and prefix stay intact.
+The guard acts as a client. It appends the model's message and the result of the call to the original history, and sends
+both as another request, which is masked and stabilized like every other. These calls are *hidden*: the client receives
+the turn without them. In later requests, the guard replaces the client's version of the turn with the version that was
+sent, so that call pairs and the cached prefix stay intact.
 """
 
 from __future__ import annotations
@@ -41,19 +42,22 @@ if TYPE_CHECKING:
     from ctxguard.stores import Store
 
 MOST_ROUNDS: Final = 6
-"""Consecutive read-backs that are answered; then the model is told once to stop, and the next one ends the response."""
+"""Maximum number of consecutive responses whose recall calls are answered.
+
+After that, the model is told once to stop, and another call ends the response with an error.
+"""
 MOST_CALLS: Final = 8
-"""Calls of one message that are answered."""
+"""Maximum number of recall calls in one message that are answered."""
 _SIZE: Final = 2_000
-"""Maximum tokens that one call may return, and"""
+"""Maximum number of tokens that one call returns."""
 _SHARE: Final = 4
-"""the part of the budget that it may take, a quarter."""
+"""One call returns at most the budget divided by this number."""
 _MEMORY: Final = 256_000_000
-"""Bytes in the store in memory; the oldest texts are evicted first."""
+"""Maximum number of bytes in the in-memory store. The oldest texts are evicted first."""
 _TURNS: Final = "read-back"
-"""Namespace in a store of turns with hidden calls, masked."""
+"""Namespace in the store for turns with hidden calls, which are stored masked."""
 _UNREAD: Final = ("/count_tokens", "/input_tokens", "/compact", ":countTokens")
-"""Endings of the paths of requests that no model answers."""
+"""Endings of the paths of requests that do not get a response from a model."""
 _HANDLE: Final = "The handle that a shortened result names, or that stands in brackets in the list of earlier steps."
 _PARAMETERS: Final = cast("dict[str, Any]", RECALL_SCHEMA["parameters"])
 Plain = Callable[[list[Item]], Generator[Ask, object, list[Item]]]
@@ -70,14 +74,14 @@ SCHEMA: Final = {
         },
     },
 }
-"""The tool that is added to requests."""
+"""The schema of the tool that is added to requests."""
 
 
 class ReadBack:
-    """Offer the tool, and remember turns with hidden calls.
+    """Adds the recall tool to requests, and stores turns with hidden calls.
 
     Args:
-        store: Contains the full texts and the turns, all of them masked; None means one in memory.
+        store: Contains the full texts and the turns, all of them masked. None means a store in memory.
         metrics: Counts the answered calls.
     """
 
@@ -87,7 +91,7 @@ class ReadBack:
         self._turns: Recent[str, list[Item] | None] = Recent(4_096)
 
     def storing(self, stabilizer: Stabilizer) -> Stabilizer:
-        """Return a stabilizer whose stages save full texts, so that their shortened forms name a handle."""
+        """Return a stabilizer whose stages save full texts in the store, so that the shortened forms name a handle."""
         stages = [copy(stage) for stage in stabilizer.stages]
         for stage in stages:
             if isinstance(stage, (BoundToolOutput, StableWindow)) and stage.store is None:
@@ -95,33 +99,33 @@ class ReadBack:
         return stabilizer.with_(stages=stages)
 
     def reading(self, kind: Format, request: WireRequest, body: Body, scope: str) -> Reading | None:
-        """Start with a request; None if the tool is not offered in it."""
+        """Return the object that answers recall calls for a request, or None if the request cannot have the tool."""
         form = None if request.path.rstrip("/").endswith(_UNREAD) else answers_of(kind)
         return None if form is None or not form.is_one(body) else Reading(self, kind, form, request, body, scope)
 
     def name(self, kind: Format, body: Body) -> str:
-        """Return the name of the tool in a request of a client."""
+        """Return a name for the recall tool that the tools in a client's request do not use."""
         tools = json.dumps(member_at(body, kind.tools_at(body)[:1]))
         return "ctxguard_recall" if '"name": "recall"' in tools else "recall"
 
     def remember(self, scope: str, key: str | None, turn: Turn) -> None:
-        """Store a turn under the form in which the client has it."""
+        """Store a turn by the key of the version that the client has."""
         if key is not None:
             self._turns.put(f"{scope} {key}", list(turn.plain))
             self.store.put(_TURNS, f"{scope} {key}", as_json(turn.masked))
 
     def is_divided(self, scope: str, answer: str) -> bool:
-        """Return whether a streamed response is stored in parts at the provider, each under an id of its own."""
+        """Return whether a streamed response is stored at the provider as several responses with an id each."""
         return self.store.get(_TURNS, f"{scope} answer {answer}") is not None
 
-    def expanded(self, kind: Format, body: Body, scope: str, plain: Plain) -> Generator[Ask, object, Body]:
-        """Return a request in which the client's form of stored turns is replaced by the sent form.
+    def expand(self, kind: Format, body: Body, scope: str, plain: Plain) -> Generator[Ask, object, Body]:
+        """Return a request in which the client's version of stored turns is replaced by the version that was sent.
 
         Args:
             kind: The format of the request.
-            body: The request.
-            scope: Stands for the credential.
-            plain: Puts values back into what an earlier process stored.
+            body: The body of the request.
+            scope: A hash of the credentials of the sender.
+            plain: Function that restores masked values in turns that an earlier process stored.
         """
         native = kind.native(body)
         artifacts: list[Artifact] = []
@@ -146,29 +150,29 @@ class ReadBack:
 
 
 def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
-    """Return an identifier of a model's turn: the id of its first call, else its text and the message that it answers.
+    """Return an identifier of a model's turn: the id of its first call, or a hash of its text and the message before.
 
-    White space is ignored: clients join and trim streamed text.
+    White space is ignored, because clients join and trim streamed text.
     """
     calls = [call for artifact in run for call in artifact.calls]
     ids = [call.id for call in calls if call.id and call.id != BY_POSITION and not call.id.startswith(NO_ID)]
     if ids:
         return f"call {ids[0]}"
-    said = "".join("".join(text.split()) for artifact in run for text in _said(artifact))
+    said = "".join("".join(text.split()) for artifact in run for text in _visible_texts(artifact))
     if not (said or calls):
         return None
     told = json.dumps([before, said, [(call.name, call.arguments) for call in calls]])
     return f"said {hashlib.blake2b(told.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
-def _said(artifact: Artifact) -> list[str]:
-    """Return what a client is sure to keep: no reasoning."""
+def _visible_texts(artifact: Artifact) -> list[str]:
+    """Return the texts that every client keeps, which excludes reasoning."""
     parts = (Part("text", artifact.content),) if isinstance(artifact.content, str) else artifact.content
     return [part.text or "" for part in parts if part.kind in ("text", "refusal")]
 
 
 def _result_key(run: Sequence[Artifact], called: set[str | None]) -> str | None:
-    """Return an identifier of a result whose call is on the server."""
+    """Return an identifier of a tool result whose call is stored at the provider."""
     return next((f"result {a.answers}" for a in run if a.kind is Kind.TOOL and a.answers not in called), None)
 
 
@@ -177,20 +181,20 @@ class Reading:
     """Answers the hidden calls in the responses to one request of a client.
 
     Attributes:
-        book: Stores the turns and the full texts.
+        read_back: Stores the turns and the full texts.
         kind: The format of the request.
-        form: The description of its responses.
+        form: The description of the API's responses.
         request: The original request.
-        body: Its body; from `begun` on with the tool and the whole history.
-        scope: Stands for the credential.
-        name: The name of the tool.
-        count: Counts the tokens of a text.
+        body: The body of the request. After `begin`, it contains the tool and the complete turns.
+        scope: A hash of the credentials of the sender.
+        name: The name of the recall tool.
+        count: Function that returns the number of tokens in a text.
         sent: The body that was sent.
-        report: What was done with it.
-        reply: Puts values back; None where there is nothing to put back.
+        report: The report on the request.
+        reply: Restores values. None if there is nothing to restore.
     """
 
-    book: ReadBack
+    read_back: ReadBack
     kind: Format
     form: Answers
     request: WireRequest
@@ -202,40 +206,40 @@ class Reading:
     report: Report = field(init=False)
     reply: Reply | None = field(init=False)
 
-    def begun(self, stabilizer: Stabilizer, check: BodyCheck) -> Generator[Ask, object, Body]:
-        """Return the body with the tool, and with the client's form of stored turns replaced by the sent form."""
+    def begin(self, stabilizer: Stabilizer, check: BodyCheck) -> Generator[Ask, object, Body]:
+        """Return the body with the tool, and with the client's version of stored turns replaced by the sent version."""
         self.count = stabilizer.counter.counter.count
         if self.request.turn is not None:  # a continuation by the guard itself
             self.name = self.request.turn.name
             return self.body
         previous = self.body.get("previous_response_id")
-        stored = self.book.store.get(_TURNS, f"{self.scope} answer {previous}") if previous else None
+        stored = self.read_back.store.get(_TURNS, f"{self.scope} answer {previous}") if previous else None
         if stored is not None:
             self.body = {**self.body, "previous_response_id": stored.decode()}
-        self.name = self.book.name(self.kind, self.body)
+        self.name = self.read_back.name(self.kind, self.body)
         body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
 
         def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
             masking = stabilizer.masking()
-            beside = BodyTexts.of(self.kind, body, check, masking).beside
-            history = beside.joined(self.kind.read(self.kind.native(body)))
+            outside = BodyTexts.of(self.kind, body, check, masking).outside
+            history = outside.prepended_to(self.kind.read(self.kind.native(body)))
             masks = (yield from masking.flow(history)).report.masks
             session = session_of(masks)
-            return members if session is None else cast("list[Item]", Reply(self.kind, session).restored(members))
+            return members if session is None else cast("list[Item]", Reply(self.kind, session).restore(members))
 
-        self.body = yield from self.book.expanded(self.kind, body, self.scope, plain)
+        self.body = yield from self.read_back.expand(self.kind, body, self.scope, plain)
         return self.body
 
-    def done(self, sent: bytes, report: Report, reply: Reply | None) -> None:
-        """Take in what was sent."""
+    def note_sent(self, sent: bytes, report: Report, reply: Reply | None) -> None:
+        """Record what was sent."""
         self.sent, self.report, self.reply = sent, report, reply
 
     def weave(self) -> Weave:
-        """Return an object that follows a streamed response."""
+        """Return an object that processes the events of a streamed response."""
         return self.form.weave(self.form, self.name)
 
     def whole(self, answer: bytes) -> bytes:
-        """Return a response for the client: with the earlier text of the turn, and without hidden calls."""
+        """Return a response for the client: with the earlier output of the turn, and without hidden calls."""
         body = parse_json(answer.decode("utf-8", "replace"))
         if not isinstance(body, dict):
             return answer
@@ -245,22 +249,25 @@ class Reading:
         return answer if visible == items else as_json(self.form.answer(body, visible))
 
     def follow_whole(self, answer: bytes) -> WireRequest | None:
-        """Do the same as `follow` for a response that is one JSON text."""
+        """Parse the body of a response that is not streamed, and do the same as `follow`."""
         body = parse_json(answer.decode("utf-8", "replace"))
         return self.follow(self.form.items(body)) if isinstance(body, dict) else None
 
     def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
-        """Return the request that continues after a response, with its calls answered; None if it is the client's turn.
+        """Return the follow-up request that contains the results of a response's hidden calls.
 
         Args:
-            items: The items of the response.
-            renamed: The id of the response for the client, and for the provider.
+            items: The output items of the response.
+            renamed: The id of the response for the client, and its id at the provider.
+
+        Returns:
+            The request, or None if there are no hidden calls, or the client has to answer other calls first.
 
         Raises:
-            WireError: The model reads back again after it was told to stop.
+            WireError: If the model makes another recall call after it was told to stop.
         """
         if renamed is not None:
-            self.book.store.put(_TURNS, f"{self.scope} answer {renamed[0]}", renamed[1].encode())
+            self.read_back.store.put(_TURNS, f"{self.scope} answer {renamed[0]}", renamed[1].encode())
         calls = [call for item in items if (call := self.form.call(item)) is not None]
         ours = [call for call in calls if call.name == self.name]
         turn = self.request.turn
@@ -271,9 +278,9 @@ class Reading:
             turn = Turn(self.name, before=history[-1].text if history else "")
         is_hidden = bool(ours) and len(ours) == len(calls)
         if is_hidden and turn.rounds > MOST_ROUNDS:
-            asked = f"the model asked {turn.rounds} times in a row to read back what has left"
-            raise WireError(f"{asked}; ask again, or with a larger budget", status=502)
-        told = self.form.members(self._kept(items))
+            asked = f"the model sent {turn.rounds} responses in a row that only read evicted texts"
+            raise WireError(f"{asked}; send the request again, or raise the budget", status=502)
+        told = self.form.members(self._accepted(items))
         results = self._results(ours, turn.rounds)
         turn = Turn(
             self.name,
@@ -290,19 +297,19 @@ class Reading:
             body = {**self.body, self.kind.history: listed}
             return replace(self.request, body=as_json(body), turn=turn)
         visible = self.kind.read(self._plain(self.form.members(turn.shown)))
-        self.book.remember(self.scope, _turn_key(turn.before, visible), turn)
+        self.read_back.remember(self.scope, _turn_key(turn.before, visible), turn)
         for call in calls if results else ():
             pending = Turn(plain=tuple(self._plain(results)), masked=tuple(results))
-            self.book.remember(self.scope, f"result {call.id}", pending)
+            self.read_back.remember(self.scope, f"result {call.id}", pending)
         return None
 
-    def _kept(self, items: Sequence[Item]) -> list[Item]:
-        """Return items in the form that the provider accepts: it recognizes unstored items by their seal alone."""
+    def _accepted(self, items: Sequence[Item]) -> list[Item]:
+        """Return the items that the provider accepts. Without storage, reasoning needs its encrypted content."""
         is_lost = self.kind.api == "responses" and self.body.get("store") is False
         return [i for i in items if not (is_lost and i.get("type") == "reasoning" and not i.get("encrypted_content"))]
 
     def _plain(self, members: Sequence[Item]) -> list[Item]:
-        return list(members) if self.reply is None else cast("list[Item]", self.reply.restored(list(members)))
+        return list(members) if self.reply is None else cast("list[Item]", self.reply.restore(list(members)))
 
     def _results(self, calls: Sequence[ToolCall], rounds: int) -> list[Item]:
         texts = [self._result(call, number, rounds) for number, call in enumerate(calls)]
@@ -318,23 +325,23 @@ class Reading:
             return f"[no more: {MOST_CALLS} read-backs at once are the limit; ask for the rest in the next step]"
         given = {k: v for k, v in asked.items() if v not in (None, "")} if isinstance(asked, dict) else {}
         kind = "handle" if "handle" in given else "query"
-        self.book.metrics.add("read_backs", by=kind)
+        self.read_back.metrics.add("read_backs", by=kind)
         if kind == "handle":
             return self._read(given)
         query = given.get("query")
-        return self._found(query) if isinstance(query, str) else "[give a handle or a query]"
+        return self._search(query) if isinstance(query, str) else "[give a handle or a query]"
 
     def _size(self) -> int:
         return max(1, min(_SIZE, self.report.budget // _SHARE))
 
     def _read(self, given: Mapping[str, Any]) -> str:
-        """Return lines of a text; the text alone if the whole is requested and not too long."""
-        store, handle = self.book.store, str(given["handle"])
-        # what another conversation left is nobody's business here
+        """Return lines of a text, or the complete text if no lines were asked for and the text is not too long."""
+        store, handle = self.read_back.store, str(given["handle"])
+        # a handle that is not part of this conversation may belong to another one
         if handle.encode("utf-8", "replace") not in self.sent:
             return f"[nothing is saved under handle {handle[:80]!r}]"
         data = store.get(NAMESPACE, handle)
-        if data is None:  # a store that is full drops the oldest
+        if data is None:  # a full store evicts its oldest texts
             text = next((a.text for a in self.report.masked if handle_of(a.text) == handle), None)
             data = None if text is None else store.put_new(NAMESPACE, handle, text.encode("utf-8", "surrogatepass"))
         text = None if data is None else data.decode("utf-8", "surrogatepass")
@@ -343,8 +350,8 @@ class Reading:
         lines = {name: given[name] for name in ("first_line", "last_line", "contains") if name in given}
         return recall_tool(store, max_tokens=self._size())(handle, **lines)
 
-    def _found(self, query: str) -> str:
-        """Return the passages of what has left that match a query best, each with the handle of its text."""
+    def _search(self, query: str) -> str:
+        """Return the passages in evicted messages that match a query best, each with the handle of its text."""
         left = [artifact for artifact in self.report.left if artifact.text]
         texts = [artifact.text for artifact in left]
         told, tokens = "", 0
@@ -354,6 +361,6 @@ class Reading:
             tokens += self.count(piece)
             if tokens > self._size():
                 break
-            self.book.store.put_new(NAMESPACE, handle, texts[number].encode("utf-8", "surrogatepass"))
+            self.read_back.store.put_new(NAMESPACE, handle, texts[number].encode("utf-8", "surrogatepass"))
             told += piece
         return told or "[nothing that has left this conversation matches]"

@@ -1,4 +1,4 @@
-"""Report in the providers' own form why a request was not sent, so that every client raises its usual error."""
+"""Report a refused request as an error in the provider's own form, so that every client raises its usual exception."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctxguard.wire.replies import as_json
 
 _OF_GOOGLE: Final = {403: "PERMISSION_DENIED", 502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
 ERROR_HEADER = "x-ctxguard-error"
-"""The header that names the error if a response is the guard's own and not the provider's."""
+"""The header that names the error if a response comes from the guard rather than the provider."""
 
 
 def status_of(error: CtxguardError) -> int:
@@ -23,30 +23,32 @@ def status_of(error: CtxguardError) -> int:
 
 
 def name_of(error: CtxguardError) -> str:
-    """Return the name of an error for clients: a code that they know, or one of ours."""
+    """Return the name of an error for clients: a code that clients know, or a name of ctxguard's own."""
     if isinstance(error, BudgetExceededError):
         return "ctxguard_budget_too_small" if error.is_too_small else "context_length_exceeded"
     return type(error).__name__
 
 
 def error_body(name: str, message: str, *, status: int = 400, path: str = "") -> bytes:
-    """Return an error in the form of a path's API; Amazon's clients look for the message in a field of its own.
+    """Return the body of an error response, in the form of the API that the path belongs to.
+
+    Amazon's clients look for the message in a field of its own, which every form but Google's contains.
 
     Args:
         name: The name of the error, see `name_of`.
-        message: The message of the error.
-        status: The HTTP status that it is sent with.
-        path: The path of the request; for unknown paths, the form of OpenAI and Anthropic is used.
+        message: The error message.
+        status: The HTTP status of the response.
+        path: The path of the request. For unknown paths, the form of OpenAI and Anthropic is used.
     """
-    told = f"ctxguard: {message}"
+    shown = f"ctxguard: {message}"
     kind = format_of("POST", path)
     if kind is not None and kind.api == "gemini":
-        said = {"code": status, "message": told, "status": _OF_GOOGLE.get(status, "INVALID_ARGUMENT")}
-        return as_json({"error": {**said, "details": [{"reason": name, "domain": "ctxguard"}]}})
-    error = {"type": "invalid_request_error", "message": told, "code": name, "param": None}
-    return as_json({"type": "error", "error": error, "message": told})
+        google = {"code": status, "message": shown, "status": _OF_GOOGLE.get(status, "INVALID_ARGUMENT")}
+        return as_json({"error": {**google, "details": [{"reason": name, "domain": "ctxguard"}]}})
+    error = {"type": "invalid_request_error", "message": shown, "code": name, "param": None}
+    return as_json({"type": "error", "error": error, "message": shown})
 
 
 def error_event(name: str, message: str) -> bytes:
-    """Return the event that ends a stream after an error."""
+    """Return the server-sent event that ends a stream with an error."""
     return b"event: error\ndata: " + error_body(name, message) + b"\n\n"

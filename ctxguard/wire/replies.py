@@ -1,7 +1,7 @@
-"""Restore values in a response: in its texts and in the arguments of its tool calls.
+"""Restore masked values in a response: in its texts and in the arguments of its tool calls.
 
-Reasoning keeps its placeholders: providers accept it unmodified or not at all. A response without placeholders stays
-the same, byte for byte.
+Placeholders in reasoning are kept, because providers accept reasoning only unmodified. A response without placeholders
+stays the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _KEPT: Final = frozenset(
         *("reasoning", "reasoningContent", "reasoning_content", "reasoning_details", "thinking", "type"),
     }
 )
-"""Keys of values that are sent back to the provider unchanged, or refer to something."""
+"""Keys whose values are never restored, because they are sent back to the provider unchanged or refer to something."""
 _KEPT_OF_TOOLS: Final = _KEPT | {"arguments", "input", "args"}
 _OBJECTS: Final = ("input", "args")
-"""Keys of arguments that are an object: those of Anthropic and Amazon, and of Gemini."""
+"""Keys of tool call arguments that are an object: `input` for Anthropic and Amazon, `args` for Gemini."""
 
 
 _MAY_HOLD: Final = re.compile(r"[<>]|&lt;|\\u003[ce]", re.IGNORECASE)
@@ -40,17 +40,17 @@ _MAY_HOLD: Final = re.compile(r"[<>]|&lt;|\\u003[ce]", re.IGNORECASE)
 
 @dataclass(slots=True, eq=False)
 class Reply:
-    """Restore values in the response to one request.
+    """Restores masked values in the response to one request.
 
     Attributes:
         format: The format of the request.
         session: The placeholders and their values.
         wants_json: Whether the text of the response is JSON, in which values have to be escaped.
-        tools: Which tools get values, see `ctxguard.pii.mask.unmask.gets_values`.
-        names_host: Tells whether the user named a host; in links to others, placeholders stay.
-        on_id: Called with the id of a response that the provider stores.
-        on_item: Called with the id of a stored item, and its changed texts: in the client's version, and in the
-            provider's.
+        tools: Which tools receive restored values, see `ctxguard.pii.mask.unmask.gets_values`.
+        names_host: Function that returns whether the user named a host. In links to other hosts, placeholders are kept.
+        on_id: Function called with the id of a response that the provider stores.
+        on_item: Function called with the id of a stored response item and its changed texts: a mapping from the
+            client's version of each text to the provider's version.
     """
 
     format: Format
@@ -62,37 +62,37 @@ class Reply:
     on_item: OnItem | None = None
 
     def whole(self, raw: bytes) -> bytes:
-        """Return the body of a response that is one JSON text; anything else is returned unchanged."""
+        """Return the body of a response with values restored. A body that is not a JSON value is returned unchanged."""
         try:
             answer = json.loads(raw)
-            restored = self.restored(answer)
+            restored = self.restore(answer)
         except (ValueError, RecursionError):
             return raw
         self.learn(answer)
         return raw if restored is answer else as_json(restored)
 
     def learn(self, answer: object) -> None:
-        """Record the id of a response that the provider stores."""
+        """Pass the id of a stored response to `on_id`."""
         name = answer.get("id") if isinstance(answer, dict) else None
         if self.on_id is not None and isinstance(name, str):
-            note, self.on_id = self.on_id, None  # the events of a stream repeat it
+            note, self.on_id = self.on_id, None  # only once, because the events of a stream repeat the id
             note(name)
 
-    def restored(self, value: object) -> object:
-        """Return a JSON value with values restored in its texts; the very same object if there are none."""
+    def restore(self, value: object) -> object:
+        """Return a JSON value with masked values restored in its texts; the same object if nothing changes."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
-            members = [self.restored(member) for member in value]
+            members = [self.restore(member) for member in value]
             return members if any(new is not old for new, old in zip(members, value, strict=True)) else value
-        return self._restored_record(value) if isinstance(value, dict) else value
+        return self._restore_record(value) if isinstance(value, dict) else value
 
-    def _restored_record(self, record: dict[str, object]) -> dict[str, object]:
+    def _restore_record(self, record: dict[str, object]) -> dict[str, object]:
         if record.get("type") in _KEPT_TYPES or record.get("thought") is True:
             return record
         called = record.get("name")
         kept = _KEPT if not isinstance(called, str) or gets_values(self.tools, called) else _KEPT_OF_TOOLS
-        fields = {key: value if key in kept else self._restored_field(key, value) for key, value in record.items()}
+        fields = {key: value if key in kept else self._restore_field(key, value) for key, value in record.items()}
         if all(fields[key] is record[key] for key in fields):
             return record
         name = record.get("id")
@@ -100,17 +100,17 @@ class Reply:
             self.on_item(name, dict(_changed_texts(fields, record)))
         return fields
 
-    def _restored_field(self, key: str, value: object) -> object:
+    def _restore_field(self, key: str, value: object) -> object:
         if key == "arguments" and isinstance(value, str):
             return self.arguments(value)
         if key in _OBJECTS and isinstance(value, dict):
             written = json.dumps(value, ensure_ascii=False)
             restored = self.arguments(written)
             return value if restored is written else json.loads(restored)
-        return self.restored(value)
+        return self.restore(value)
 
     def text(self, text: str) -> str:
-        """Return a text with values restored."""
+        """Return a text with masked values restored."""
         if _MAY_HOLD.search(text) is None:
             return text
         if self.wants_json and text.lstrip()[:1] in ("{", "["):
@@ -119,7 +119,7 @@ class Reply:
         return restored.text if restored.restored else text
 
     def arguments(self, text: str) -> str:
-        """Return the arguments of a tool call, as JSON, with values restored."""
+        """Return the JSON arguments of a tool call with masked values restored."""
         if _MAY_HOLD.search(text) is None:
             return text
         restored = self.session.unmask_arguments(text)
@@ -127,7 +127,7 @@ class Reply:
 
 
 def _changed_texts(now: object, was: object) -> list[tuple[str, str]]:
-    """Return the changed texts, each with its original."""
+    """Return the pairs of changed texts: each new text with the text it replaced."""
     if isinstance(now, str) and isinstance(was, str):
         return [(now, was)] if now != was else []
     if isinstance(now, list) and isinstance(was, list):
@@ -138,15 +138,15 @@ def _changed_texts(now: object, was: object) -> list[tuple[str, str]]:
 
 
 def as_json(value: object, *, allow_nan: bool = True) -> bytes:
-    """Return the bytes of a JSON value, on one line."""
+    """Return a JSON value as bytes, on one line."""
     write = partial(json.dumps, value, separators=(",", ":"), allow_nan=allow_nan)
     try:
         return write(ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
+    except UnicodeEncodeError:  # an unpaired surrogate
         return write().encode()
 
 
 def session_of(masks: Iterable[object]) -> MaskSession | None:
-    """Return the session that masked a history, by the masks of its report; None if there is none."""
+    """Return the masking session of a history, found through the `masks` of its report; None if there is none."""
     sessions = (getattr(mask, "__self__", None) for mask in masks)
     return next((one for one in sessions if isinstance(one, MaskSession)), None)

@@ -1,4 +1,4 @@
-"""Parse and write the JSON bodies of requests; errors describe the problem, but never quote the body."""
+"""Parse and write the JSON bodies of requests. Error messages never quote a body."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ctxguard.errors import WireError
 from ctxguard.wire.replies import as_json
 
 
-def parsed_body(body: bytes) -> dict[str, object]:
-    """Return the JSON object of a body.
+def parse_body(body: bytes) -> dict[str, object]:
+    """Return the JSON object in a body.
 
     Raises:
-        WireError: It is not valid JSON, or not an object.
+        WireError: If the body is not valid JSON, or not an object.
     """
     try:
         parsed = json.loads(body, parse_constant=_refuse_constant)
@@ -28,8 +28,8 @@ def _refuse_constant(name: str) -> object:
     raise ValueError(name)
 
 
-def written_body(body: Mapping[str, object]) -> bytes:
-    """Return the bytes of a body. It is always written anew: a repeated key has a value that was not checked."""
+def write_body(body: Mapping[str, object]) -> bytes:
+    """Return a body as bytes. It is always written again, because a repeated key could hide unchecked values."""
     try:
         return as_json(body, allow_nan=False)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""`ctxguard run -- CLIENT …`: a guard around one client, for as long as it runs."""
+"""`ctxguard run -- CLIENT …`: guard the requests of one client while it runs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from ctxguard.report.telemetry import Metrics
 
 _FORWARDED: Final = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-"""Signals that are sent to this process alone; Ctrl-C reaches the client by itself."""
+"""Signals that are sent to this process alone and are forwarded to the client. Ctrl-C reaches the client directly."""
 _WARNINGS: Final = 5
-"""Different warnings that are shown at the end; all of them are in the log."""
+"""Maximum number of distinct warnings that are printed at the end. The log contains all of them."""
 
 
 @spread("run")
@@ -58,12 +58,13 @@ def run(
     known = table["clients"].get(Path(command[0]).stem.lower(), {})
     urls = {name: guarded_url(address, url) for name, url in places.items()}
     if "note" in known:
-        note(_filled(known["note"], urls))
-    arguments = [_filled(each, urls) for each in _arguments(known, os.environ)]
+        note(_fill_in(known["note"], urls))
+    arguments = [_fill_in(each, urls) for each in _arguments(known, os.environ)]
     environment = {**os.environ, **dict(_variables(table["providers"], known, urls, os.environ))}
-    with _logged(log) as warnings, _served(app, listening):
-        threading.Thread(target=guard.warm).start()  # not a daemon: the interpreter must not end while it loads
-        status = _waited([program, *arguments, *command[1:]], environment)
+    with _redirect_log(log) as warnings, _serve(app, listening):
+        # not a daemon, because the interpreter must not exit during loading
+        threading.Thread(target=guard.warm).start()
+        status = _run_client([program, *arguments, *command[1:]], environment)
     for line in (*warnings, *summary(guard.metrics, observed=guard.stabilizer.mode == "observe")):
         note(line)
     raise typer.Exit(status)
@@ -75,7 +76,7 @@ def _origin(url: str) -> str:
 
 
 def _places(providers: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the destination of each provider's requests: the previous value of its variable, else its own address."""
+    """Return the URL of each provider: the current value of its environment variable, or else its default URL."""
     return {
         name: next((environment[v] for v in provider["variables"] if environment.get(v)), provider["url"]).rstrip("/")
         for name, provider in providers.items()
@@ -83,7 +84,7 @@ def _places(providers: Mapping[str, Any], environment: Mapping[str, str]) -> dic
 
 
 def guarded_url(address: str, url: str) -> str:
-    """Return the guard's address for a URL: the guard's own, followed by the host and the path of the URL."""
+    """Return the guard's URL for a provider's URL: the guard's address, followed by the URL's host and path."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without user name and password
@@ -91,14 +92,14 @@ def guarded_url(address: str, url: str) -> str:
     return f"{address}/{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _filled(text: str, urls: Mapping[str, str]) -> str:
+def _fill_in(text: str, urls: Mapping[str, str]) -> str:
     for name, url in urls.items():
         text = text.replace(f"{{{name}}}", url)
     return text
 
 
 def _arguments(known: Mapping[str, Any], environment: Mapping[str, str]) -> Sequence[str]:
-    """Return the arguments that give a client the address; others if it is logged in."""
+    """Return the command-line arguments that pass the guard's address to a client, which depend on its login."""
     login = known.get("login")
     if login is not None:
         variable, home = login["home"]
@@ -116,32 +117,32 @@ def _variables(
     for name, provider in providers.items():
         yield from ((variable, urls[name]) for variable in provider["variables"])
     for variable, text in known.get("variables", {}).items():
-        yield variable, _merged(_filled(text, urls), environment.get(variable))
+        yield variable, _merge_settings(_fill_in(text, urls), environment.get(variable))
     local = "127.0.0.1,localhost"
-    for variable in ("NO_PROXY", "no_proxy"):  # the guard must be reached without another proxy
+    for variable in ("NO_PROXY", "no_proxy"):  # clients must connect to the guard without another proxy
         yield variable, ",".join(filter(None, (environment.get(variable), local)))
 
 
-def _merged(text: str, was: str | None) -> str:
-    """Return settings as JSON: the previous value of a variable, with the providers' addresses replaced by ours."""
+def _merge_settings(text: str, was: str | None) -> str:
+    """Return JSON settings: the current value of a variable, with the guard's URLs in place of the providers'."""
     if not was:
         return text
     try:
         before, ours = json.loads(was), json.loads(text)
     except ValueError:
         return text
-    return json.dumps(_over(before, ours))
+    return json.dumps(_merge(before, ours))
 
 
-def _over(before: Any, ours: Any) -> Any:  # noqa: ANN401 - JSON
+def _merge(before: Any, ours: Any) -> Any:  # noqa: ANN401 - JSON
     if not isinstance(before, dict) or not isinstance(ours, dict):
         return ours
-    return {**before, **{key: _over(before.get(key), value) for key, value in ours.items()}}
+    return {**before, **{key: _merge(before.get(key), value) for key, value in ours.items()}}
 
 
 @contextmanager
-def _served(app: Any, listening: socket.socket) -> Iterator[None]:  # noqa: ANN401 - an ASGI application
-    """Serve in a thread of this process."""
+def _serve(app: Any, listening: socket.socket) -> Iterator[None]:  # noqa: ANN401 - an ASGI application
+    """Serve the application in a thread of this process."""
     import uvicorn
 
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", **uvicorn_settings(grace=1)))
@@ -155,8 +156,8 @@ def _served(app: Any, listening: socket.socket) -> Iterator[None]:  # noqa: ANN4
 
 
 @contextmanager
-def _logged(file: Path | None) -> Iterator[list[str]]:
-    """Keep the log off the client's screen: write it to a file, and collect the warnings for the end."""
+def _redirect_log(file: Path | None) -> Iterator[list[str]]:
+    """Keep the log off the client's screen: write it to a file, if one is given, and collect the warnings."""
     warnings: list[str] = []
 
     class Kept(logging.Handler):
@@ -180,10 +181,10 @@ def _logged(file: Path | None) -> Iterator[list[str]]:
         root.handlers[:] = before
 
 
-def _waited(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the client until it ends, forwarding this process's signals; return its exit code as shells do."""
+def _run_client(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run the client until it exits, and forward signals to it; return its exit code as a shell would."""
     with subprocess.Popen(command, env=dict(environment)) as client:  # noqa: S603 - what the user asks to run
-        # a handler and not SIG_IGN: the terminal sends Ctrl-C to both, and the client decides what to do
+        # ignored here: the terminal sends Ctrl-C to both processes, and the client decides what to do
         signal.signal(signal.SIGINT, lambda *_: None)
         for name in _FORWARDED:
             if hasattr(signal, name):
@@ -193,11 +194,11 @@ def _waited(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def summary(metrics: Metrics, *, observed: bool = False) -> Iterator[str]:
-    """Yield the lines of the summary; if the guard only observed, it changed nothing."""
+    """Yield the lines of the summary that is printed at the end. `observed` says that the guard changed nothing."""
     requests, refused = metrics.get("requests"), metrics.get("refused")
     came, sent = (metrics.get("input.tokens", side=side) for side in ("received", "sent"))
     if not requests and not refused:
-        yield "0 requests: the client did not use the guard; what it asked a model was not guarded"
+        yield "0 requests: the client did not use the guard; its requests to models were not guarded"
         return
     yield f"{counted(requests, 'request')}{f', {refused} refused' if refused else ''}"
     if came:

@@ -1,9 +1,10 @@
-"""Keep sessions apart on the wire, and remember the values of their placeholders.
+"""Separate the sessions of different clients, and store the values of their placeholders.
 
-A request that contains its whole history needs none of this: its placeholders follow from the history itself. Two kinds
-of requests do: those that continue a history on the server (`previous_response_id`, `conversation`), and those whose
-client names a session in a header. Such requests belong to a thread. A placeholder of a thread never changes its value:
-if it is unknown which ones were assigned before, no new ones are assigned.
+The placeholders of a request that contains its whole history are derived from the history, so nothing is stored for it.
+Two kinds of requests do need storage: requests that continue a history stored at the provider (`previous_response_id`,
+`conversation`), and requests whose client names a session in a header. Such requests belong to a *thread*. A
+placeholder in a thread never changes its value. If it is unknown which placeholders were assigned before, no new ones
+are assigned, and values are redacted.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.vault import SessionVault, Vault
 
 _REMEMBERED: Final = 4_096
-"""Number of named sessions, and of responses stored at the provider, whose placeholders are remembered."""
+"""Maximum number of named sessions, and of responses stored at the provider, whose placeholders are kept in memory."""
 _FIRST: Final = range(1_000_000, 90_000_000)
-"""Numbers of which a session begins with one at random, where other processes may have given placeholders to it. The
-longest number of a placeholder has eight digits; the last ten million are left to be counted up to."""
+"""Range from which the first placeholder number of a session is drawn at random.
+
+Other processes may have assigned placeholders in the session, and random numbers avoid clashes. The largest placeholder
+number has eight digits, and the last ten million numbers are reserved for counting up.
+"""
 NO_CREDENTIAL: Final[Mapping[str, str]] = {
     "the connection and the form of the content": "accept accept-charset accept-encoding accept-language cache-control "
     "connection content-encoding content-length content-type date dnt expect host keep-alive origin pragma prefer "
@@ -45,22 +49,22 @@ NO_CREDENTIAL: Final[Mapping[str, str]] = {
     "x-amz-expires x-amz-signature x-amz-signedheaders",
     "parameters of queries": "$alt alt api-version beta prettyprint",
 }
-"""Headers and parameters that are known to contain no credential. All others may, also unknown ones."""
+"""Headers and query parameters that are known not to contain a credential. All others may contain one."""
 _NO_CREDENTIAL: Final = frozenset(name for names in NO_CREDENTIAL.values() for name in names.split())
 NO_CREDENTIAL_PREFIXES: Final = ("sec-ch-", "sec-fetch-", "x-b3-", "x-datadog-", "x-stainless-")
 _PLAIN: Final = re.compile(r"[\w.,:-]*")
-"""Parameter values without separators: after a `;`, some servers read a further parameter."""
+"""Matches parameter values without separators. Some servers read another parameter after a `;`."""
 _SIGNED: Final = re.compile(r"AWS4-[\w-]+ .*?\bCredential=([^/,\s]+)/.*", re.DOTALL)
-"""The header of a request to Amazon; its access key id stays the same, date and signature do not."""
+"""Matches the authorization header of a request to Amazon. Only its access key id is the same in all requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Recognize requests with different credentials. Everything counts as one unless known to be none.
+    """Decides which headers and query parameters distinguish senders: all that may contain a credential.
 
     Attributes:
-        counted: Names of headers and parameters that count although they are known to be none, in lower case.
-        uncounted: Names of further ones that do not count.
+        counted: Names in lower case of headers and parameters that count although they are known to hold no credential.
+        uncounted: Names in lower case of additional headers and parameters that do not count.
     """
 
     counted: frozenset[str] = frozenset()
@@ -68,24 +72,24 @@ class Credentials:
 
     @classmethod
     def of(cls, counted: Sequence[str], uncounted: Sequence[str]) -> Credentials:
-        """Return an instance for the names of headers and parameters, in any case."""
+        """Create an instance from names of headers and parameters in any case."""
         return cls(*(frozenset(name.strip().lower() for name in names) for names in (counted, uncounted)))
 
     def digest(self, headers: Mapping[str, str], query: str, base: str) -> str:
-        """Return a hash of everything in a request that may be a credential or a part of one.
+        """Return a hash of everything in a request that may be a credential or part of one.
 
         Args:
-            headers: Its headers, with their names in lower case.
-            query: The query of its URL, as it is sent.
-            base: The prefix of its path before the operation; with some gateways it contains a key.
+            headers: The headers of the request, with names in lower case.
+            query: The query string of the URL.
+            base: The part of the path before the operation, which contains a key with some gateways.
         """
         parts = [("path", base, "")]
-        parts += (("header", name, _lasting(value)) for name, value in headers.items() if self._counts(name))
+        parts += (("header", name, _constant_part(value)) for name, value in headers.items() if self._counts(name))
         for parameter in filter(None, query.split("&")):
             name, _, value = parameter.partition("=")
             hides_more = _PLAIN.fullmatch(value) is None and name.lower() not in self.uncounted
             if self._counts(name.lower()) or hides_more:
-                is_key = name.lower() == "x-amz-credential"  # the access key id, then the date
+                is_key = name.lower() == "x-amz-credential"  # its value is the access key id, followed by the date
                 parts.append(("query", name, value.partition("%2F")[0] if is_key else value))
         return hashlib.sha256(json.dumps(sorted(parts)).encode()).hexdigest()[:32]
 
@@ -94,14 +98,14 @@ class Credentials:
         return name in self.counted or not (is_known or name in self.uncounted)
 
 
-def _lasting(value: str) -> str:
-    """Return the part of a header that is the same in all requests: all of it, or the access key of a signature."""
+def _constant_part(value: str) -> str:
+    """Return the part of a header that is the same in all requests: its whole value, or a signature's access key."""
     signed = _SIGNED.fullmatch(value)
     return value if signed is None else signed[1]
 
 
 class MemoryVault(SessionVault):
-    """The placeholders of one session, in the memory of this process. Thread-safe."""
+    """The placeholders of one session, stored in the memory of this process. Thread-safe."""
 
     def __init__(self, names: MemoryPseudonyms) -> None:
         self._own_lock = RLock()
@@ -111,29 +115,29 @@ class MemoryVault(SessionVault):
         return f"MemoryVault({len(self._names)} placeholders)"
 
     def copy(self) -> MemoryVault:
-        """Return a copy of this vault, which is then extended independently."""
+        """Return an independent copy of this vault."""
         with self._own_lock:
             return MemoryVault(self._names.copy())
 
     def placeholder(self, label: str, original: Original) -> str:
-        """Return the placeholder of a value; a new one if it has none."""
+        """Return the placeholder for a value, assigning a new one if necessary."""
         with self._own_lock:
             return self._names.placeholder(label, original)
 
     def original(self, placeholder: str) -> Original | None:
-        """Return the value of a placeholder, or None if it was never assigned."""
+        """Return the value of a placeholder, or None if the placeholder was never assigned."""
         return self._names.original(placeholder)
 
     def forget(self, value: str) -> int:
-        """Erase nothing: the memory is freed when the process ends, or after long disuse."""
+        """Erase nothing, and return 0. The memory is freed when the process exits, or after long disuse."""
         del value
         return 0
 
     def reload(self, namespace: str) -> None:
-        """Do nothing: there are no records to read anew."""
+        """Do nothing, because there are no records to read again."""
 
     def erasures(self) -> int:
-        """Return 0: nothing is erased."""
+        """Return 0, because nothing is ever erased."""
         return 0
 
 
@@ -142,7 +146,7 @@ class Owner(NamedTuple):
 
     Attributes:
         scope: A hash of the credentials.
-        session: The session that the client named; None if it named none.
+        session: The session that the client named. None if the client named none.
     """
 
     scope: str
@@ -153,9 +157,9 @@ class Thread(NamedTuple):
     """Where the placeholders of a request are stored.
 
     Attributes:
-        name: Distinguishes it from other threads of the same owner; None if the request belongs to none.
-        vault: Contains its placeholders; None if they follow from the request itself, or are unknown.
-        redacts: Whether they are unknown, so that no placeholder may be assigned.
+        name: Distinguishes the thread from other threads of the same sender. None if the thread has no name.
+        vault: Contains the placeholders. None if they are derived from the request itself, or are unknown.
+        redacts: Whether the placeholders are unknown, so that values are redacted.
     """
 
     name: str | None = None
@@ -167,10 +171,10 @@ UNKNOWN: Final = Thread(redacts=True)
 
 
 class Threads:
-    """Find the threads of requests. Safe to share between threads of a process.
+    """Finds the thread that a request belongs to. Safe to share between threads of execution.
 
     Args:
-        vault: Where placeholders are stored, shared by all workers; None means in the memory of this process.
+        vault: Where placeholders are stored; several workers must share it. None means the memory of this process.
     """
 
     def __init__(self, vault: Vault | None) -> None:
@@ -181,12 +185,14 @@ class Threads:
     def of(self, owner: Owner, *, previous: object = None, conversation: object = None) -> Thread:
         """Return the thread of a request.
 
-        A history on the server takes precedence over the name of a session: it contains assigned placeholders.
+        A history stored at the provider takes precedence over the name of a session, because it already contains
+        placeholders.
 
         Args:
             owner: The sender of the request.
-            previous: The response whose history the request continues.
-            conversation: The conversation on the server that it continues: its id, or an object that contains the id.
+            previous: The id of the stored response that the request continues.
+            conversation: The conversation stored at the provider that the request continues: its id, or an object that
+                contains the id.
         """
         if conversation:
             held = conversation.get("id") if isinstance(conversation, dict) else conversation
@@ -195,7 +201,8 @@ class Threads:
         if not previous:
             return Thread() if name is None else self._of_name(owner.scope, name)
         known = self._of_answer(owner.scope, f"answer {previous}")
-        if known is None or name not in (None, known.name):  # it was assigned elsewhere, or belongs to another session
+        # another process handled the response, or it belongs to another session
+        if known is None or name not in (None, known.name):
             return UNKNOWN
         vault = known.vault
         if known.name is None and isinstance(vault, MemoryVault):  # a separate branch
@@ -203,7 +210,7 @@ class Threads:
         return known
 
     def note_answer(self, owner: Owner, answer: str, thread: Thread, pseudonyms: Pseudonyms) -> None:
-        """Record the placeholders of a stored response, unless they are unknown."""
+        """Remember the thread of a response that the provider stores, unless its placeholders are unknown."""
         if thread.redacts:
             return
         name = f"answer {answer}"
@@ -229,35 +236,35 @@ class Threads:
         return Thread(name, self._vault_of(scope, name))
 
     def _vault_of(self, scope: str, name: str) -> SessionVault:
-        return self._named.get_or_put((scope, name), lambda: self._opened(f"{scope} {name}"))
+        return self._named.get_or_put((scope, name), lambda: self._open(f"{scope} {name}"))
 
-    def _opened(self, name: str) -> SessionVault:
+    def _open(self, name: str) -> SessionVault:
         if self._vault is not None:
             data = name.encode("utf-8", "surrogatepass")
-            self._vault.names().write(hashlib.sha256(data).hexdigest(), data)  # so that `forget` finds it
+            self._vault.names().write(hashlib.sha256(data).hexdigest(), data)  # so that `forget` finds the session
             return self._vault.session(name)
-        # another process, or this one long ago, may have assigned placeholders to a session of this name
+        # another process, or this one before an eviction, may have assigned placeholders in a session with this name
         return MemoryVault(MemoryPseudonyms(first=secrets.choice(_FIRST)))
 
 
 def forget(vault: Vault, session: str, value: str | None = None, *, credential: str = "") -> tuple[int, int]:
-    """Erase a session that the guard stored in a vault, or one value of it, see `Vault.forget`.
+    """Erase a session that the guard stored in a vault, or one value in the session; see `Vault.forget`.
 
     Args:
-        vault: The vault of the guard; its key is needed to find the names of sessions.
-        session: The name in the header, or the id of a conversation or of a stored response.
-        value: The value; None erases all of them.
-        credential: The beginning of the hash of a credential, as the label `key` of the metrics; by default, the
-            sessions of this name are erased whoever named them.
+        vault: The vault of the guard. Its key is needed to decrypt the names of sessions.
+        session: The name in the session header, or the id of a conversation or of a stored response.
+        value: The value to erase. None erases all values.
+        credential: The beginning of a credential's hash, as in the `key` label of the metrics. By default, the sessions
+            with this name are erased for all credentials.
 
     Returns:
-        How many sessions have the name, 0 if the vault knows none; and how many records were erased in them.
+        The number of sessions with this name, and the number of erased records.
 
     Raises:
-        ConfigError: The value is empty, or a placeholder.
-        VaultError: Names of sessions cannot be decrypted and may be the same; the sessions whose names can be read are
-            erased. Or see `Vault.forget`.
-        StoreError: The records are deleted, but the log of the database still contains them.
+        ConfigError: If the value is empty or a placeholder.
+        VaultError: If names of sessions cannot be decrypted, since they may be the same name; sessions with readable
+            names are erased first. See also `Vault.forget`.
+        StoreError: If the records are deleted, but the log of the database still contains them.
     """
     names, known = vault.names(), list[str]()
     listed = names.listed()

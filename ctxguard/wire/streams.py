@@ -1,7 +1,7 @@
-"""Restore values in a streamed response, whose chunks may split a placeholder.
+"""Restore masked values in a streamed response, whose chunks may split a placeholder.
 
-Text that may be the beginning of a placeholder is held back, at most 64 characters. If a text ends with something held
-back, it is sent in an additional event, modeled after the last one of that text.
+Text that may be the beginning of a placeholder is held back, up to 64 characters. If a text ends while something is
+held back, this rest is sent in an additional event, which is a copy of the text's last event.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 Origin = TypeVar("Origin")
 
 MOST_EVENT: Final = 32_000_000
-"""Bytes that one event may have."""
+"""Maximum number of bytes in one event."""
 
 
 @dataclass(slots=True)
 class _Channel(Generic[Origin]):
-    """One text of a response in progress.
+    """One text of a response that is being streamed.
 
     Attributes:
         unmask: Restores the values.
-        origin: The event with its latest piece, unchanged.
-        delta: The place of that piece.
+        origin: The original event with the latest piece of the text.
+        delta: The latest piece, and its place in the event.
     """
 
     unmask: UnmaskStream
@@ -46,21 +46,21 @@ class _Channel(Generic[Origin]):
     delta: Delta
 
 
-def _named(value: object, place: object = None) -> Iterator[tuple[object, str]]:
-    """Yield the names of tools in an event, each with the number of its call in the response."""
+def _tool_names(value: object, place: object = None) -> Iterator[tuple[object, str]]:
+    """Yield the names of tools in an event, each with the index of its call in the response."""
     if isinstance(value, dict):
         places = (value.get(key) for key in ("output_index", "contentBlockIndex", "index"))
         place = next((number for number in places if number is not None), place)
         if isinstance(value.get("name"), str):
             yield place, value["name"]
     for member in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _named(member, place)
+        yield from _tool_names(member, place)
 
 
 class ReplyEvents(Generic[Origin]):
-    """Restore values in the events of one response: `feed` each as it arrives, then `close`.
+    """Restores masked values in the events of one response: call `feed` with each event as it arrives, then `close`.
 
-    Each result is an event together with its original (`Origin`): bytes, or an object of an SDK.
+    Each result is a pair of an event and the event it was made from (`Origin`): bytes, or an object of an SDK.
     """
 
     def __init__(self, reply: Reply) -> None:
@@ -71,18 +71,18 @@ class ReplyEvents(Generic[Origin]):
         self._added = 0
 
     def feed(self, event: Event, origin: Origin) -> list[tuple[Event, Origin]]:
-        """Return the events to send now; the last is the very same event if nothing was changed."""
+        """Return the events to send now. The last one is the given event, as the same object if nothing changed."""
         if self._reply.tools:
-            self._tools.update(_named(event))
+            self._tools.update(_tool_names(event))
         deltas = list(self._format.deltas(event))
         ends = self._format.ends(event)
-        now = self._pieces(event, origin, deltas, ends) if deltas else self._whole(event)
-        flushed = [] if ends is None else self._flushed(ends)
-        return [*flushed, (self._numbered(now), origin)]
+        now = self._pieces(event, origin, deltas, ends) if deltas else self._restore_whole(event)
+        flushed = [] if ends is None else self._flush(ends)
+        return [*flushed, (self._renumber(now), origin)]
 
     def close(self) -> list[tuple[Event, Origin]]:
-        """Return the events for the held-back text; the stream is over."""
-        return self._flushed(lambda _: True)
+        """Return the events for all text that is still held back, once the stream has ended."""
+        return self._flush(lambda _: True)
 
     def _pieces(
         self, event: Event, origin: Origin, deltas: list[Delta], ends: Callable[[Channel], bool] | None
@@ -96,7 +96,7 @@ class ReplyEvents(Generic[Origin]):
             if text != delta.text:
                 changes[delta.path] = text
         for path, member in self._format.wholes(event):
-            restored = self._reply.restored(member)
+            restored = self._reply.restore(member)
             if restored is not member:
                 changes[path] = restored
         return copy_with(event, changes)
@@ -115,61 +115,58 @@ class ReplyEvents(Generic[Origin]):
         known.origin, known.delta = origin, delta
         return known
 
-    def _whole(self, event: Event) -> Event:
-        """Return an event that is not a piece of a text, with values restored."""
+    def _restore_whole(self, event: Event) -> Event:
+        """Return an event that contains no pieces of text, with masked values restored."""
         self._reply.learn(self._format.stored(event))
-        restored = event if "reasoning" in str(event.get("type")) else self._reply.restored(event)
+        restored = event if "reasoning" in str(event.get("type")) else self._reply.restore(event)
         return restored if isinstance(restored, dict) else event
 
-    def _flushed(self, ends: Callable[[Channel], bool]) -> list[tuple[Event, Origin]]:
-        """Return the events for the held-back text of the texts that end."""
+    def _flush(self, ends: Callable[[Channel], bool]) -> list[tuple[Event, Origin]]:
+        """Return the events for the held-back text of the channels that end."""
         flushed: list[tuple[Event, Origin]] = []
         for name in [name for name in self._channels if ends(name)]:
             channel = self._channels.pop(name)
             text = channel.unmask.close()
             if text:
                 self._added += 1
-                flushed.append((self._numbered(channel.delta.alone(text)), channel.origin))
+                flushed.append((self._renumber(channel.delta.alone(text)), channel.origin))
         return flushed
 
-    def _numbered(self, event: Event) -> Event:
-        """Return an event of the Responses API with its sequence number, shifted by the added events."""
+    def _renumber(self, event: Event) -> Event:
+        """Return an event of the Responses API with its sequence number increased by the number of added events."""
         number = event.get("sequence_number")
         if not self._added or not isinstance(number, int):
             return event
         return {**event, "sequence_number": number + self._added}
 
 
-class Follows(Protocol):
-    """Answer what a model reads back in an answer, see `ctxguard.wire.readback.Reading`."""
+class Follower(Protocol):
+    """Answers a model's recall calls in a response, as `ctxguard.wire.readback.Reading` does."""
 
     def weave(self) -> Weave:
-        """Begin with a streamed answer."""
+        """Return an object that processes the events of a streamed response."""
 
     def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
-        """Return the request that goes on with an answer; None where it is the client's turn."""
+        """Return the follow-up request for a response with hidden calls, or None if there is none."""
 
 
 class EventStream:
-    """Give values back in an answer that comes as events: `feed` its bytes as they come, then `close`.
+    """Restores masked values in a streamed response: call `feed` with the bytes as they arrive, then `close`.
 
     Args:
-        reply: Gives values back.
-        is_framed: Whether the events come in Amazon's frames; else they are server-sent events.
-
-    Args:
-        reply: Puts values back; None where there is nothing to put back.
-        reading: Answers the calls by which the model reads back; None where it cannot.
-        weave: Follows the answers that this one goes on with.
+        reply: Restores values. None if there is nothing to restore.
+        reading: Answers the model's recall calls. None if the request does not have the recall tool.
+        weave: The object that processed the earlier responses of the turn, if this response continues one.
+        is_framed: Whether the stream consists of Amazon's frames rather than server-sent events.
 
     Attributes:
-        malformed: Number of events whose data could not be read; they were passed on unchanged.
+        malformed: Number of events whose data could not be read. They were passed on unchanged.
     """
 
     def __init__(
         self,
         reply: Reply | None,
-        reading: Follows | None = None,
+        reading: Follower | None = None,
         weave: Weave | None = None,
         *,
         is_framed: bool = False,
@@ -183,11 +180,14 @@ class EventStream:
         self._events: ReplyEvents[bytes] | None = None if reply is None else ReplyEvents(reply)
 
     def follow(self) -> WireRequest | None:
-        """Return the request that continues after the finished response; None if it is the client's turn."""
+        """Return the follow-up request after the finished response, or None if there are no hidden calls to answer."""
         return self._following
 
-    def _woven(self, event: Event) -> Event | None:
-        """Return an event as the client gets it; what ends an answer is remembered before: clients may stop there."""
+    def _shown_to_client(self, event: Event) -> Event | None:
+        """Return an event in the form for the client, or None if the event is hidden.
+
+        The end of a response is handled before its last event is sent, because clients may stop reading there.
+        """
         if self.weave is None or self._reading is None:
             return event
         was_over, shown = self.weave.is_over, self.weave.feed(event)
@@ -197,21 +197,21 @@ class EventStream:
 
     def feed(self, chunk: bytes) -> bytes:
         """Return the bytes that can be sent now."""
-        return b"".join(piece for raw in self._splitter.feed(chunk) for piece in self._restored(raw))
+        return b"".join(piece for raw in self._splitter.feed(chunk) for piece in self._restore(raw))
 
     def close(self) -> bytes:
-        """Return the held-back bytes; the stream is over."""
+        """Return the bytes that are still held back, once the stream has ended."""
         rest: bytes = self._splitter.close()
-        # some providers do not end their last event
+        # some providers do not send the empty line after the last event
         if rest and self._form is events and events.data_of(rest) is not None:
-            rest = b"".join(self._restored(rest + b"\n\n"))
+            rest = b"".join(self._restore(rest + b"\n\n"))
         return b"".join(self._rest()) + rest
 
     def _rest(self) -> Iterator[bytes]:
         held = () if self._events is None else self._events.close()
         return (self._form.with_data(origin, as_json(event)) for event, origin in held)
 
-    def _restored(self, raw: bytes) -> Iterator[bytes]:
+    def _restore(self, raw: bytes) -> Iterator[bytes]:
         event = self._form.data_of(raw)
         if event is None:
             is_done = b"[DONE]" in raw
@@ -221,13 +221,13 @@ class EventStream:
                 yield raw
             return
         try:
-            shown = self._woven(event)
+            shown = self._shown_to_client(event)
             if shown is None:
                 return
             restored = [(shown, raw)] if self._events is None else self._events.feed(shown, raw)
         except CtxguardError:
             raise
-        except Exception:  # noqa: BLE001 - an event of a form that no API has must not end the answer
+        except Exception:  # noqa: BLE001 - a malformed event must not end the response
             self.malformed += 1
             yield raw
             return

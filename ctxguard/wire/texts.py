@@ -1,7 +1,7 @@
-"""Iterate over the texts of a JSON body: which may be masked, which may only be searched, and which are data.
+"""Iterate over the texts in a JSON body, and tell which of them may be masked and which may only be searched.
 
-A value under an unknown key is a text: it is masked if a rule matches. Ids, names and links refer to something, and
-signatures cover something, so they are searched and never changed.
+A text under an unknown key is masked if a rule matches. Ids, names, and links refer to something, and signatures
+protect something, so they are searched but never changed.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ctxguard.tokens.text_cache import TextCache
 
 
 class Use(Enum):
-    """The purpose of a text."""
+    """Whether a text may be masked (`TEXT`), or may only be searched (`FIXED`)."""
 
     TEXT = auto()
     FIXED = auto()
 
 
 class TextPlace(NamedTuple):
-    """The place of a JSON value, linked to the place of its container.
+    """The place of a JSON value, as a link to the place of the list or object that contains it.
 
     Attributes:
-        key: Its key or index in the container; the path of the value itself for the outermost one.
-        around: The place of the list or object; None for the outermost one.
+        key: The key or index in the container. For the outermost value, its path in the body.
+        around: The place of the container. None for the outermost value.
     """
 
     key: str | int | Path
@@ -37,7 +37,7 @@ class TextPlace(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The keys of the path to it, from the outermost on."""
+        """The path of the value: its keys and indexes from the outermost on."""
         keys: list[str | int] = []
         place = self
         while place.around is not None:
@@ -49,19 +49,19 @@ class TextPlace(NamedTuple):
 PlacedText: TypeAlias = tuple[TextPlace, str, Use]
 
 _NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
-"""Keys of a JSON schema whose values are named by the user, so that these names have no meaning as keys."""
+"""Keys of a JSON schema under which the keys are names chosen by the user, without their usual meaning."""
 _LEAST_CARD: Final = 10**12
-"""Smallest JSON number that is searched: no card number is shorter, and digits alone reveal no other kind."""
+"""Smallest JSON number that is searched: no card number is shorter, and digits alone suggest no other kind."""
 _LEAST_PAYLOAD: Final = 256
-"""Length from which on a text that refers to something may be base64 data, which is not readable text."""
+"""Minimum number of characters in a fixed text that may be base64 data, which is not searched."""
 
 
 def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator[PlacedText]:
-    """Yield the texts of a JSON value with their places; the keys of its objects are texts, too, and fixed.
+    """Yield the texts in a JSON value with their places. Keys of objects are yielded, too, and are fixed.
 
-    The iteration uses its own stack and links each place to its container: a body that is nested 300 levels deep takes
-    no longer than a flat one of the same size. A long number is returned with its key before it; it is only searched,
-    because a masked one would have another type.
+    The iteration uses a stack of its own, and links each place to its container, so that a body nested 300 levels deep
+    takes no longer than a flat one of the same size. A long number is yielded as a text with its key in front. It is
+    only searched, because a masked number would have another type.
     """
     stack: list[tuple[TextPlace, object, Use]] = [(TextPlace(path), value, use)]
     while stack:
@@ -86,25 +86,25 @@ def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator
 
 
 class Values:
-    """Recognize JSON values that were seen before, so that cached results apply to them.
+    """Recognizes JSON values that occurred before, so that results cached for them can be reused.
 
-    Histories grow at their end: nearly every message of a request was in the previous one. Bounded; it affects speed,
-    never results.
+    Histories grow at the end, so nearly every message in a request was in the previous one. The cache is bounded; it
+    affects speed, but never results.
     """
 
     def __init__(self) -> None:
         self._seen: TextCache[object] = TextCache()
 
     def key(self, value: object) -> str | None:
-        """Return a key that equal JSON values share, including the order of their keys; None for other objects."""
+        """Return a key that equal JSON values share if their keys are in the same order; None for other objects."""
         try:
-            # version 2 has no back references, so the bytes depend on the value alone
+            # version 2 of the format has no back references, so the bytes depend only on the value
             return marshal.dumps(cast("Any", value), 2).decode("latin-1")
         except ValueError:
             return None
 
     def same(self, value: object) -> object:
-        """Return the object that was first seen with an equal value."""
+        """Return the first object that was passed in with an equal value."""
         key = self.key(value)
         known = None if key is None else self._seen.get(key)
         if known is None and key is not None:

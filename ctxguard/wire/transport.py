@@ -1,6 +1,6 @@
-"""The guard as a transport of httpx: every request of the client is guarded.
+"""The guard as a transport of httpx: every request of a client is guarded.
 
-`httpx` and `httpx2` are both supported: requests and responses belong to the library that the client uses.
+Both `httpx` and `httpx2` are supported. Requests and responses are objects of the library that the client uses.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ctxguard.formats.answers import Weave
 
-    # clients of both libraries accept them; at run time, the right methods are enough
+    # clients of both libraries accept these classes; at run time, having the right methods is enough
     class _Transport(httpx.BaseTransport, httpx2.BaseTransport):  # type: ignore[misc]
         """The base class of transports, for type checkers."""
 
@@ -44,26 +44,26 @@ else:
 
 _LOG: Final = logging.getLogger("ctxguard.wire")
 UNFORWARDED: Final = "ctxguard.unforwarded"
-"""The extension of a request with headers that the client sent for the proxy alone."""
+"""The request extension with the headers that the client sent for the proxy alone."""
 _BILLED: Final = "ctxguard.billed"
-"""The extension of a response with the object that reads its reported tokens."""
+"""The response extension with the object that reads the reported token counts."""
 _FRAMES: Final = "application/vnd.amazon.eventstream"
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
 
 
 class Transport(_Transport):
-    """Send the requests of a client guarded: `httpx.Client(transport=Transport(stabilizer))`.
+    """Sends the requests of a client guarded: `httpx.Client(transport=Transport(stabilizer))`.
 
     If a request cannot be sent, the response contains an error in the provider's form, so that clients raise their
-    usual errors at once instead of trying again.
+    usual exceptions at once instead of trying again.
 
     Args:
         guard: A stabilizer, or a guard to share between clients.
-        transport: Sends the requests; None means the usual transport of the client's library.
-        settings: Those of `ctxguard.wire.Guard`, if a stabilizer is given.
+        transport: The transport that sends the requests. None means the default transport of the client's library.
+        settings: The settings of `ctxguard.wire.Guard`, if `guard` is a stabilizer.
 
     Raises:
-        ConfigError: A setting cannot be used.
+        ConfigError: If a setting cannot be used.
     """
 
     def __init__(
@@ -87,20 +87,20 @@ class Transport(_Transport):
         """Send one request guarded, and return its response with values restored."""
         if self._inner is None:
             self._inner = _library(request).HTTPTransport()
-        return drive(_exchanged(self.guard, request, self._inner.handle_request, "read"))
+        return drive(_exchange(self.guard, request, self._inner.handle_request, "read"))
 
 
 class AsyncTransport(_AsyncTransport):
-    """Send the requests of an async client guarded: `httpx.AsyncClient(transport=AsyncTransport(stabilizer))`.
+    """Sends the requests of an async client guarded: `httpx.AsyncClient(transport=AsyncTransport(stabilizer))`.
 
-    The settings that are not named here are those of `Transport`.
+    The parameters that are not described here are those of `Transport`.
 
     Args:
-        large: Size in bytes from which on a body is prepared in a thread, so that others do not wait; None means never.
-            Summarizers must be sync then.
+        large: Size in bytes from which on a body is prepared in a thread, so that other requests do not have to wait;
+            summarizers must then be synchronous. None means that no thread is used.
 
     Raises:
-        ConfigError: A setting cannot be used.
+        ConfigError: If a setting cannot be used.
     """
 
     def __init__(
@@ -131,12 +131,20 @@ class AsyncTransport(_AsyncTransport):
         if self._inner is None:
             self._inner = _library(request).AsyncHTTPTransport()
         return await adrive(
-            _exchanged(self.guard, request, self._inner.handle_async_request, "aread", large=self._large)
+            _exchange(self.guard, request, self._inner.handle_async_request, "aread", large=self._large)
         )
 
 
-class _Way(NamedTuple):
-    """How a request is sent; all I/O is requested from a driver, sync or async."""
+class _Sender(NamedTuple):
+    """How requests are sent. A driver, synchronous or asynchronous, performs all I/O.
+
+    Attributes:
+        guard: The guard.
+        request: The client's request, an object of either library.
+        send: Function that sends a request.
+        read: Function that reads a response.
+        large: Size in bytes from which on a body is prepared in a thread. None means that no thread is used.
+    """
 
     guard: Guard
     request: Any
@@ -144,29 +152,29 @@ class _Way(NamedTuple):
     read: Callable[..., object]
     large: int | None
 
-    def answered(self, asked: WireRequest) -> Generator[Ask, object, tuple[Prepared, Any]]:
-        """Send a request, and retry if the provider refused it for a fixable reason; also return what was sent."""
-        prepared: Any = yield from self._prepared(asked, self.guard.preparing(asked))
+    def exchange(self, asked: WireRequest) -> Generator[Ask, object, tuple[Prepared, Any]]:
+        """Send a request, again if the provider refuses it for a fixable reason; return it with the response."""
+        prepared: Any = yield from self._prepare(asked, self.guard.preparing(asked))
         while True:
-            sent = _guarded(_library(self.request), self.request, prepared)
-            answer = self._metered((yield Ask(self.send, (sent,))), prepared, is_hidden=asked.turn is not None)
+            sent = _prepared_request(_library(self.request), self.request, prepared)
+            answer = self._meter((yield Ask(self.send, (sent,))), prepared, is_hidden=asked.turn is not None)
             if not prepared.may_be_sent_again(answer.status_code) or not can_decode(encoding_of(answer)):
                 return prepared, answer
             refused: Any = yield Ask(self.read, (answer, self.guard.max_answer))
             trying = self.guard.preparing_again(asked, prepared, answer.status_code, refused)
-            another: Any = yield from self._prepared(asked, trying)
+            another: Any = yield from self._prepare(asked, trying)
             if another is None:
-                return prepared, _rewritten(_library(self.request), answer, content=refused)
+                return prepared, _with_body(_library(self.request), answer, content=refused)
             prepared = another
 
-    def _prepared(self, asked: WireRequest, flow: Generator[Ask, object, object]) -> Generator[Ask, object, object]:
-        """Prepare a request, a large one in a thread."""
+    def _prepare(self, asked: WireRequest, flow: Generator[Ask, object, object]) -> Generator[Ask, object, object]:
+        """Prepare a request; a large one is prepared in a thread."""
         if self.large is None or len(asked.body) < self.large:
             return (yield from flow)
         return (yield Ask(asyncio.to_thread, (drive, flow)))
 
-    def _metered(self, answer: Any, prepared: Prepared, *, is_hidden: bool) -> Any:  # noqa: ANN401
-        """Return an answer whose reported tokens are counted as it passes."""
+    def _meter(self, answer: Any, prepared: Prepared, *, is_hidden: bool) -> Any:  # noqa: ANN401
+        """Return a response whose reported token counts are read while it is passed on."""
         billed = Billed(self.guard.metrics, prepared.billed_to, prepared.prompt, is_hidden=is_hidden)
         answer.extensions[_BILLED] = billed
         if answer.is_stream_consumed:
@@ -179,48 +187,48 @@ class _Way(NamedTuple):
         return library.Response(answer.status_code, headers=headers, extensions=extensions, stream=stream)
 
 
-def _exchanged(
+def _exchange(
     guard: Guard,
     request: Any,  # noqa: ANN401 - of either library
     send: Callable[..., object],
     read: str,
     large: int | None = None,
 ) -> Generator[Ask, object, Any]:
-    """Send one request guarded, and return its answer."""
+    """Send one request guarded, and return its response."""
     library, path = _library(request), request.url.path
     if format_of(request.method, path) is None and not is_upload(request.method, path) and guard.passes_unread(path):
-        return (yield from _passed_on(guard, request, send))
-    way = _Way(guard, request, send, awhole if read == "aread" else whole, large)
-    asked: WireRequest | None = _asked(request, (yield Ask(getattr(request, read))))
+        return (yield from _pass_on(guard, request, send))
+    sender = _Sender(guard, request, send, awhole if read == "aread" else whole, large)
+    asked: WireRequest | None = _wire_request(request, (yield Ask(getattr(request, read))))
     answer: Any = None
     billed: Counter[str] = Counter()
     told: Mapping[str, str] | None = None
     try:
         while asked is not None:
-            prepared, answer = yield from way.answered(asked)
-            told = prepared.headers if told is None else told  # what the client asked; it sees no other request
+            prepared, answer = yield from sender.exchange(asked)
+            told = prepared.headers if told is None else told  # of the client's own request, not of follow-up requests
             _without_ours(answer).headers.update(told)
             if not _is_read(answer, prepared, guard, path):
                 return answer
             if _is_stream(answer):
-                return _rewritten(library, answer, stream=_stream_of(library, _GuardedStream)(answer, prepared, way))
-            said: Any = yield Ask(way.read, (answer, guard.max_answer))
-            billed.update(answer.extensions[_BILLED].told)
+                return _with_body(library, answer, stream=_stream_of(library, _GuardedStream)(answer, prepared, sender))
+            said: Any = yield Ask(sender.read, (answer, guard.max_answer))
+            billed.update(answer.extensions[_BILLED].reported)
             asked = prepared.follow(said)
     except CtxguardError as error:
-        return _refused(library, guard, error, path)
-    done = _rewritten(library, answer, content=prepared.whole(said))
+        return _refusal(library, guard, error, path)
+    done = _with_body(library, answer, content=prepared.whole(said))
     done.headers.update({f"{HEADERS}-billed-{kind}": str(count) for kind, count in billed.items()})
     return done
 
 
-def _passed_on(guard: Guard, request: Any, send: Callable[..., object]) -> Generator[Ask, object, Any]:  # noqa: ANN401
-    """Send a request on unread."""
+def _pass_on(guard: Guard, request: Any, send: Callable[..., object]) -> Generator[Ask, object, Any]:  # noqa: ANN401
+    """Forward a request unread."""
     guard.metrics.add("passed_unread")
     try:
         yield from guard.recording(request.url.path, request.headers, None)
     except CtxguardError as error:
-        return _refused(_library(request), guard, error, request.url.path)
+        return _refusal(_library(request), guard, error, request.url.path)
     return _without_ours((yield Ask(send, (request,))))
 
 
@@ -232,7 +240,7 @@ def _without_ours(answer: Any) -> Any:  # noqa: ANN401
 
 
 class _Shared:
-    """Send by another client's transport, which stays open when this one is closed."""
+    """Sends requests with another client's transport, which stays open when this one is closed."""
 
     def __init__(self, transport: Any, owner: object) -> None:  # noqa: ANN401
         self.handle_request = getattr(transport, "handle_request", None)
@@ -247,10 +255,10 @@ class _Shared:
 
 
 def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of either library
-    """Return a copy of a client of httpx whose requests are guarded, over the same connections.
+    """Return a copy of an httpx client whose requests are guarded. It uses the same connections as the original client.
 
     Args:
-        client: A client, sync or async.
+        client: A client, synchronous or asynchronous.
         guard: The guard.
     """
     kind = AsyncTransport if hasattr(client, "aclose") else Transport
@@ -259,14 +267,14 @@ def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of 
         return None if transport is None else kind(guard, transport=_Shared(transport, client))
 
     guarded = copy.copy(client)
-    # httpx has no public access to a client's transports, and a new client would lose its proxies and certificates
+    # httpx has no public attribute for a client's transports, and a new client would lose its proxies and certificates
     guarded._transport = wrapped(client._transport)  # noqa: SLF001
     guarded._mounts = {pattern: wrapped(one) for pattern, one in client._mounts.items()}  # noqa: SLF001
     return guarded
 
 
 def as_guard(given: Stabilizer | Guard, settings: GuardSettings) -> Guard:
-    """Return a given guard, or one for a given stabilizer; reject anything else."""
+    """Return the given guard, or a guard for the given stabilizer; raise `ConfigError` for anything else."""
     return given if isinstance(given, Guard) and not settings else Guard(given, **settings)  # type: ignore[arg-type]
 
 
@@ -274,17 +282,18 @@ def _library(request: object) -> Any:  # noqa: ANN401 - a module
     return sys.modules[type(request).__module__.partition(".")[0]]
 
 
-def _asked(request: Any, body: Any) -> WireRequest:  # noqa: ANN401
+def _wire_request(request: Any, body: Any) -> WireRequest:  # noqa: ANN401
     headers = {name.lower(): value for name, value in request.headers.items()}
     headers.update(request.extensions.get(UNFORWARDED, {}))
     return WireRequest(request.method, request.url.path, headers, body, request.url.query.decode("ascii", "replace"))
 
 
-def _guarded(library: Any, request: Any, prepared: Prepared) -> Any:  # noqa: ANN401
+def _prepared_request(library: Any, request: Any, prepared: Prepared) -> Any:  # noqa: ANN401
     dropped = {b"content-length", b"transfer-encoding", SESSION_HEADER.encode()}
     if prepared.body != request.content:  # a rewritten body is not compressed
         dropped.add(b"content-encoding")
-    if prepared.report is not None:  # a response must be readable, to restore values and to read the billed tokens
+    # responses must not be compressed, so that their values and token counts can be read
+    if prepared.report is not None:
         dropped.add(b"accept-encoding")
     headers = [(name, value) for name, value in request.headers.raw if name.lower() not in dropped]
     if prepared.report is not None:
@@ -295,7 +304,7 @@ def _guarded(library: Any, request: Any, prepared: Prepared) -> Any:  # noqa: AN
     )
 
 
-def _refused(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any:  # noqa: ANN401
+def _refusal(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any:  # noqa: ANN401
     status = status_of(error)
     if isinstance(error, UnreadableError):  # the request was sent
         name = code = error.cause
@@ -309,13 +318,13 @@ def _refused(library: Any, guard: Guard, error: CtxguardError, path: str) -> Any
 
 
 def _is_read(answer: Any, prepared: Prepared, guard: Guard, path: str) -> bool:  # noqa: ANN401
-    """Tell whether an answer is read; count it where values should be put back and cannot."""
+    """Return whether a response is read; count a response whose values cannot be restored."""
     if prepared.report is None or not 200 <= answer.status_code < 300:
         return False
     is_known = "json" in answer.headers.get("content-type", "").lower() or _is_stream(answer)
     is_read = is_known and can_decode(encoding_of(answer))
     guard.metrics.add("unrestored", int(not is_read and prepared.reply is not None))
-    # without values to put back, it is read for the tokens that it reports, unless it comes piece by piece
+    # if there is nothing to restore, a response is still read for its token counts, unless it is streamed
     return is_read and (prepared.is_read or not (_is_stream(answer) or "stream" in path))
 
 
@@ -323,28 +332,28 @@ def _is_stream(answer: Any) -> bool:  # noqa: ANN401
     return str(answer.headers.get("content-type", "")).lower().startswith(("text/event-stream", _FRAMES))
 
 
-def _rewritten(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN401
+def _with_body(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN401
     headers = [(name, value) for name, value in answer.headers.raw if name.decode().lower() not in _OF_THE_BODY]
     return library.Response(answer.status_code, headers=headers, extensions=answer.extensions, **body)
 
 
 class _GuardedStream:
-    """Give values back in the events of an answer as they come; one that reads back goes on with another answer."""
+    """Restores values in a streamed response as it arrives, and appends the response to a follow-up request."""
 
-    def __init__(self, answer: Any, prepared: Prepared, way: _Way) -> None:  # noqa: ANN401
-        self._way = way
+    def __init__(self, answer: Any, prepared: Prepared, sender: _Sender) -> None:  # noqa: ANN401
+        self._sender = sender
         self._begin(answer, prepared)
 
     def _begin(self, answer: Any, prepared: Prepared, weave: Weave | None = None) -> None:  # noqa: ANN401
         is_framed = answer.headers["content-type"].lower().startswith(_FRAMES)
         self._answer, self._events = answer, prepared.stream(weave, is_framed=is_framed)
-        # clients that stop at the last event read the rest with a second iterator, which continues there
+        # stored, because clients that stop at the last event read the rest with a second iterator, which continues
         self._pieces, self._apieces = pieces(answer), apieces(answer)
 
     def _next(self, prepared: Prepared, answer: Any) -> None:  # noqa: ANN401
-        """Go on with another answer."""
+        """Continue with the response to a follow-up request."""
         if not 200 <= answer.status_code < 300 or not _is_stream(answer):
-            told = f"the provider refused to go on with this answer (status {answer.status_code})"
+            told = f"the provider refused the follow-up request for this response (status {answer.status_code})"
             raise UnreadableError(told, cause="read_back_refused")
         weave = self._events.weave
         if weave is not None:
@@ -365,7 +374,7 @@ class _GuardedStream:
             if asked is None:
                 return
             self.close()
-            self._next(*drive(self._way.answered(asked)))
+            self._next(*drive(self._sender.exchange(asked)))
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
@@ -383,7 +392,7 @@ class _GuardedStream:
             if asked is None:
                 return
             await self.aclose()
-            self._next(*(await adrive(self._way.answered(asked))))
+            self._next(*(await adrive(self._sender.exchange(asked))))
 
     def _rest(self) -> Iterator[bytes]:
         if rest := self._events.close():
@@ -398,12 +407,12 @@ class _GuardedStream:
         self._note_malformed()
 
     def _note_malformed(self) -> None:
-        self._way.guard.metrics.add("malformed_events", self._events.malformed)
+        self._sender.guard.metrics.add("malformed_events", self._events.malformed)
         self._events.malformed = 0
 
 
 class _MeteredStream:
-    """Pass on the bytes of a response, and read the tokens that they report."""
+    """Passes on the bytes of a response, and reads the token counts in them."""
 
     def __init__(self, stream: Any, billed: Billed) -> None:  # noqa: ANN401
         self._stream, self._billed = stream, billed

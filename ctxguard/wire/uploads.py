@@ -1,4 +1,4 @@
-"""Read the texts of an upload: a body of `multipart/form-data`, in which files are sent."""
+"""Read the texts in a file upload, which is a request with a `multipart/form-data` body."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _PATHS: Final = ("/files",)
-"""Endings of the paths to which files are uploaded that a provider shows to models."""
+"""Endings of the paths for uploading files that the provider makes available to models."""
 _DIVIDED: Final = re.compile(r'\s*multipart/form-data\s*;.*?\bboundary="?([^";]+)', re.IGNORECASE)
 _ENCODED: Final = re.compile(r"^content-transfer-encoding:\s*(?:base64|quoted)", re.IGNORECASE | re.MULTILINE)
 
@@ -17,12 +17,15 @@ def is_upload(method: str, path: str) -> bool:
     return method == "POST" and path.rstrip("/").endswith(_PATHS)
 
 
-def divided(headers: Mapping[str, str], body: bytes) -> tuple[str, list[str]] | None:
-    """Return the separator of an upload's parts, and the parts with their headers; None if one is not plain text.
+def split_parts(headers: Mapping[str, str], body: bytes) -> tuple[str, list[str]] | None:
+    """Split an upload at its separator.
 
     Args:
-        headers: The headers of the request, with their names in lower case.
-        body: Its body, not compressed.
+        headers: The headers of the request, with names in lower case.
+        body: The body of the request, decompressed.
+
+    Returns:
+        The separator, and the parts with their headers; None if a part is not plain text.
     """
     found = _DIVIDED.match(headers.get("content-type", ""))
     try:

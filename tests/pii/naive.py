@@ -4,7 +4,7 @@ import re
 from importlib import import_module
 
 from ctxguard.pii import resolve
-from ctxguard.pii.detect.match import WINDOW, _apart, joined
+from ctxguard.pii.detect.match import WINDOW, _shorten_numbers, joined
 from ctxguard.pii.detect.normalize import views_of
 from ctxguard.pii.placeholders import LITERAL, UNCHECKED
 
@@ -18,7 +18,7 @@ def naive(rules, text):
     for view in views_of(text, lambda label, number: label in labels and not (number and naive(rules, number))):
         found = list(_found_in(rules, view.text))
         found.sort(key=lambda one: one[1].start)
-        found = sorted(_apart(view.text, found), key=lambda one: one[0])
+        found = sorted(_shorten_numbers(view.text, found), key=lambda one: one[0])
         more = view.originals(resolve((span for _, span in found), view.text))
         spans, first = (more, view) if first is None else (joined(text, first, spans, more), first)
     return spans

@@ -113,7 +113,7 @@ def test_file_without_texts_is_an_error_and_no_score(tmp_path, content):
     result = command(tmp_path / "gold.jsonl", content=content)
     assert result.returncode == 2
     assert result.stdout == ""
-    assert "gold.jsonl: holds no marked texts" in result.stderr
+    assert "gold.jsonl: contains no labeled texts" in result.stderr
 
 
 @pytest.mark.parametrize(("start", "end"), [(5, 99), (0, 2), (-1, 1), (1, 1), (1, 0), (0, 1.0), ("0", 1), (True, 1)])

@@ -294,7 +294,7 @@ def test_placeholders_that_masking_writes_are_left_alone(rules, placeholder):
 def test_only_texts_can_get_their_values_back(way, given):
     session = Masker(STANDARD, strategy="pseudonymize").session()
     restore = session.unmask_stream().feed if way == "feed" else getattr(session, way)
-    with pytest.raises(TypeError, match=f"expected a text, got {type(given).__name__}"):
+    with pytest.raises(TypeError, match=f"expected a string, got {type(given).__name__}"):
         restore(given)
 
 

@@ -190,7 +190,7 @@ def test_countries_leave_out_the_national_numbers_of_others():
     assert {"email", "de-idnr"} & names == {"email"} | ({"de-idnr"} & {rule.name for rule in STANDARD.rules})
     assert {rule.name for rule in STANDARD.rules} - names
     assert "us-ein" not in names
-    with pytest.raises(ConfigError, match="no rules for XX; there are for US"):
+    with pytest.raises(ConfigError, match="no rules for XX; countries with rules are US"):
         PiiConfig(countries=["XX"])
 
 
@@ -202,15 +202,15 @@ def rule(**fields):
 
 
 REFUSED = [
-    ("rules:\n  - name: own\n    label: OWN", 3, "a rule has a name, a label and a pattern; pattern is missing"),
-    ("rules:\n  - {name: own, label: OWN, pattern: 'a+'}", 3, "without a limit, which takes long; in place of"),
+    ("rules:\n  - name: own\n    label: OWN", 3, "a rule needs a name, a label, and a pattern; pattern is missing"),
+    ("rules:\n  - {name: own, label: OWN, pattern: 'a+'}", 3, "without a limit, which is slow; instead of"),
     ("rules:\n  - name: own\n    label: OWN\n    pattern: '(a{1,9}){1,9}'", 5, "in too many ways"),
     ("rules:\n  - name: own\n    label: OWN\n    pattern: '('", 5, "not a regular expression"),
     ("rules:\n  - {name: own, label: own, pattern: a}", 3, "such as 'OWN'"),
-    ("rules:\n  - {name: own, label: OWN, pattern: a, check: lun}", 3, "no number of python-stdnum: 'lun'"),
+    ("rules:\n  - {name: own, label: OWN, pattern: a, check: lun}", 3, "the name of a number in python-stdnum: 'lun'"),
     ("rules:\n  - {name: own, label: OWN, pattern: a, chekc: luhn}", 3, "unknown field 'chekc' (did you mean 'check'?"),
     ("rules:\n  - {name: own, label: OWN, pattern: a, validate: 'validate:none'}", 3, "cannot be imported"),
-    ("rules:\n  - {name: own, label: OWN, pattern: '{STRT}a'}", 3, "{STRT}, which is no piece"),
+    ("rules:\n  - {name: own, label: OWN, pattern: '{STRT}a'}", 3, "{STRT}, which is neither a piece"),
     ("rules:\n  - {name: own, label: OWN, pattern: a, score: high}", 3, "a number from 0 to 1, not 'high'"),
     ("feilds: {}", 2, "unknown setting 'feilds' (did you mean 'fields'?)"),
     ("fields:\n    a: b\n    customer_no: Customer", 3, "write B, not 'b'"),
@@ -270,7 +270,7 @@ def test_the_file_that_init_writes_loads_with_and_without_its_comments(tmp_path)
     again = cli("pii", "init", "new.yaml")
     assert (again.returncode, again.stderr) == (
         2,
-        "ctxguard: new.yaml is there already; name another file, or delete it\n",
+        "ctxguard: new.yaml already exists; name another file, or delete it\n",
     )
 
 

@@ -69,15 +69,15 @@ REFUSED = [
     ("rules", "None", lambda: mask_pii("x", rules=None)),
     ("rules", "rule ticket.*RuleSet", lambda: mask_pii("x", rules=TICKET)),
     ("rules", "rule ticket.*RuleSet", lambda: mask_pii("x", rules=[STANDARD, TICKET])),
-    ("rules", "none is given", lambda: Masker([])),
+    ("rules", "rules is empty", lambda: Masker([])),
     ("rules", "'STANDARD'", lambda: find_pii("x", rules="STANDARD")),
     ("rules", "'STANDARD'", lambda: validate_no_pii("x", rules="STANDARD")),
     ("name", r"RuleSet\('name', \(rule, …\)\)", lambda: RuleSet([TICKET])),
     ("rules", r"RuleSet\('name', \(rule, …\)\)", lambda: RuleSet("tickets", TICKET)),
     ("rules", "'ticket'", lambda: RuleSet("tickets", ("ticket",))),
-    ("allow", "list of values", lambda: RuleSet("tickets", (TICKET,), allow="HERON-1")),
-    ("allow", "list of values", lambda: STANDARD.allowing("jane@site.org")),
-    ("deny", "list of values", lambda: STANDARD.denying("Project Heron")),
+    ("allow", "list of strings", lambda: RuleSet("tickets", (TICKET,), allow="HERON-1")),
+    ("allow", "list of strings", lambda: STANDARD.allowing("jane@site.org")),
+    ("deny", "list of strings", lambda: STANDARD.denying("Project Heron")),
     ("deny", "pairs", lambda: RuleSet("tickets", (TICKET,), deny=("Project Heron",))),
     ("labels", "'EMIAL'.*EMAIL", lambda: STANDARD.only("EMIAL")),
     ("labels", "'EMIAL'.*EMAIL", lambda: STANDARD.without("PHONE", "EMIAL")),
@@ -99,7 +99,7 @@ def test_settings_that_cannot_work_are_refused_where_they_are_given(setting, mes
     "use", [mask_pii, find_pii, STANDARD.find, STANDARD.scan, Masker().mask, Masker(nothing).mask, Masker(nothing).find]
 )
 def test_what_is_no_text_is_a_type_error_that_does_not_repeat_it(use, value):
-    with pytest.raises(TypeError, match=f"expected a text, got .*{type(value).__name__}") as caught:
+    with pytest.raises(TypeError, match=f"expected a string, got .*{type(value).__name__}") as caught:
         use(value)
     assert "8741" not in str(caught.value)
     assert "jane" not in str(caught.value)
@@ -107,7 +107,7 @@ def test_what_is_no_text_is_a_type_error_that_does_not_repeat_it(use, value):
 
 @pytest.mark.parametrize("value", [123, None, b"jane@site.org", ["x", None]])
 def test_what_is_neither_text_nor_artifact_is_not_called_clean(value):
-    with pytest.raises(TypeError, match="expected texts or artifacts, got"):
+    with pytest.raises(TypeError, match="expected strings or artifacts, got"):
         validate_no_pii(value)
 
 

@@ -88,8 +88,8 @@ def test_a_file_of_words_that_breaks_the_schema_is_refused_in_one_line(data, con
     ("content", "message"),
     [
         ("[[rules]]\npatern = 'x'", "own.toml has a rule with an unknown field 'patern' (did you mean 'pattern'?)"),
-        ("[[rules]]\npattern = '{STRT}x'", "own.toml refers to {STRT}, which is no piece and no section"),
-        ("[pieces]\nA = '{B}'\nB = 'b'", "own.toml refers to {B}, which is no piece and no section"),
+        ("[[rules]]\npattern = '{STRT}x'", "own.toml refers to {STRT}, which is neither a piece nor a section"),
+        ("[pieces]\nA = '{B}'\nB = 'b'", "own.toml refers to {B}, which is neither a piece nor a section"),
     ],
 )
 def test_a_file_of_rules_that_cannot_be_read_is_refused_in_one_line(data, content, message):

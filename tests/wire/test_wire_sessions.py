@@ -425,7 +425,7 @@ def test_the_command_tells_what_it_erased_and_what_is_not_there(provider, tmp_pa
         if told.startswith("no"):
             assert listed("vault.db") == before
     for words, options, told in [
-        (("case-17", "<EMAIL_1>"), vault_options, "a value is erased by its own text"),
+        (("case-17", "<EMAIL_1>"), vault_options, "give the value to erase"),
         (("case-17",), ("--store", "vault.db"), "--vault-key-file"),
         (("case-17",), ("--store", "other.db", "--vault-key-file", "vault.key"), "other.db: no such store"),
     ]:

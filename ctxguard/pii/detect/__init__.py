@@ -1,1 +1,1 @@
-"""Find what rules describe: normalize a text, prefilter the rules, match, validate."""
+"""Apply rules to a string: normalize it, select the rules that may match, match them, and validate the matches."""

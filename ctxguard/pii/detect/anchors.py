@@ -1,9 +1,11 @@
-"""Derive from a regular expression the literals that each match contains, and where it begins relative to them.
+"""Derive from a regular expression the literals that every match contains, and their distance from its start.
 
-An expression implies which literals every match contains (the idea of RE2's `FilteredRE2`; Cox, "Regular Expression
-Matching with a Trigram Index", 2012). Character classes count as literals, too, once each class is mapped to one
-character: in the form with `h` for every hexadecimal digit, a hardware address contains `hh:hh:hh`. These literals are
-derived, not written by hand, so they cannot disagree with the expression.
+A search can then skip all texts, and all parts of a text, without these literals (the idea of RE2's `FilteredRE2`; Cox,
+"Regular Expression Matching with a Trigram Index", 2012). Character classes count as literals, too, after all
+characters of a class are mapped to one: in the form with `h` for every hexadecimal digit, a hardware address contains
+`hh:hh:hh`. Derived literals cannot disagree with the expression, as literals written by hand could.
+
+An *anchor* is a set of such literals with their distance. The fewer texts contain them, the more *selective* it is.
 """
 
 from __future__ import annotations
@@ -38,16 +40,16 @@ from ctxguard.pii.detect.normalize import PlainText
 
 Literals: TypeAlias = frozenset[str]
 
-_LONGEST: Final = 26  # characters of a literal: longer ones are hardly more selective
-# Larger classes are not expanded into their characters.
+_LONGEST: Final = 26  # maximum length of a literal: longer ones are hardly more selective
+# Maximum number of characters to which a class may be mapped; a larger class ends the literal.
 _WIDEST: Final = 7
-# An anchor as selective as four rare characters: no better one is searched for.
+# The selectivity of four rare characters. If an anchor reaches it, no other forms are tried.
 _ENOUGH: Final = 4.0
 EDGE: Final = "\x00"
-"""In a literal: the edge of a word. Placeholders are blanked with this character, so that no text has it."""
+"""Represents the edge of a word in a literal. Texts do not contain this character, except in blanked placeholders."""
 _EMPTY: Final[Literals] = frozenset({""})
 _COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
-# How selective a character is that is common, or that stands for a class in a form; all others have 1.
+# The selectivity of characters that represent a class in a form. All characters without an entry have 1.
 _CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.05}
 _ASCII: Final[Chars] = frozenset(range(128))
 _RANGE_BEYOND: Final = re.compile(r"[^\x00-\x7f]-[^\x00-\x7f]")
@@ -55,17 +57,17 @@ _RANGE_BEYOND: Final = re.compile(r"[^\x00-\x7f]-[^\x00-\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A mapping of text in which every character of a class becomes the same character.
+    """A mapping of characters that replaces every character of a class by the same character.
 
     Attributes:
-        table: for `bytes.translate`.
-        ignores_case: whether lower-case and capital letters become the same.
-        weights: how selective a character is; 1 if not listed.
-        most: maximum number of alternative literals; an anchor with more is not used.
-        price: how much each further literal reduces the selectivity of an anchor.
-        is_ascii: whether the literals apply to ASCII texts only; any other text is searched in full.
-        is_apart: whether its literals get an automaton of their own. Nearly every character of a text continues one of
-            them, and an automaton needs a state for each combination of literals that it may be inside of.
+        table: Table for `bytes.translate`, which maps Latin-1 text.
+        ignores_case: Whether lower-case and capital letters are mapped to the same character.
+        weights: The selectivity of a character in a literal; 1 if it is not listed.
+        most: Maximum number of literals; an anchor with more literals is not used.
+        price: The amount by which each literal reduces the selectivity of an anchor.
+        is_ascii: Whether the literals are only those that ASCII texts can contain; other texts are searched in full.
+        is_apart: Whether the literals of this form get their own automaton. In such a form, nearly every character of a
+            text continues a literal, and an automaton needs a state for each combination of partly matched literals.
     """
 
     table: bytes
@@ -77,12 +79,12 @@ class Form:
     is_apart: bool = False
 
     def fold(self, chars: Chars) -> Literals | None:
-        """Return the characters that a class is mapped to; None if there are too many, or if some are beyond ASCII."""
-        return _folded(self.table, chars & _ASCII if self.is_ascii else chars)
+        """Return the characters to which a class is mapped; None if there are too many, or some are beyond ASCII."""
+        return _fold(self.table, chars & _ASCII if self.is_ascii else chars)
 
 
 @lru_cache(maxsize=1024)
-def _folded(table: bytes, chars: Chars) -> Literals | None:
+def _fold(table: bytes, chars: Chars) -> Literals | None:
     if not chars <= _ASCII:
         return None
     folded = frozenset(chr(table[char]) for char in chars)
@@ -103,7 +105,8 @@ def _form(
 
 SHAPE: Final = _form(("0", DIGITS), ("A", UPPER), ("a", LOWER), ignores_case=False)
 WORDS: Final = _form(("0", DIGITS), ("-", map(ord, " _")), is_ascii=True, is_apart=True)
-"""For words of many languages, of which an ASCII text contains only ASCII ones; all separators map to one."""
+"""For context words in many languages. Only the ASCII words can occur in an ASCII text. All separators are mapped to
+one character."""
 _HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")))
 _NAMES: Final = _form(("w", DIGITS | UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))), is_apart=True)
 _FORMS: Final = (_form(("0", DIGITS)), SHAPE, _HEX, _NAMES)
@@ -112,16 +115,18 @@ FORMS: Final = (*_FORMS, WORDS)
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """What every match of an expression contains, and where the match begins before it.
+    """Literals one of which every match of an expression contains, and their distance from the start of the match.
 
     Attributes:
-        form: the form of the text in which the literals occur.
-        literals: one of them is in every match; only the empty one if nothing is known.
-        least: minimum number of characters from the beginning of a match to the literal.
-        most: the maximum; None if unknown, so that the whole text is searched.
-        lead: characters that may occur between the two, by their codes.
-        bound: characters that never directly precede a match.
-        beyond: non-ASCII characters; a text with one of them is searched even without the literals; empty for any text.
+        form: The form of the text in which the literals occur.
+        literals: The literals. One empty literal means that nothing is known.
+        least: Minimum number of characters from the start of a match to the literal.
+        most: Maximum number of characters from the start of a match to the literal; None if unknown, so that the whole
+            text must be searched.
+        lead: The codes of characters that may occur between the start of a match and the literal.
+        bound: The codes of characters that never directly precede a match.
+        beyond: Non-ASCII characters. A text that contains one of them is searched even without the literals. If empty,
+            every non-ASCII text is searched. Only used if the form has `is_ascii`.
     """
 
     form: Form
@@ -133,9 +138,9 @@ class Anchor:
     beyond: frozenset[str] = frozenset()
 
     def searcher(self) -> Callable[[PlainText], Iterator[int]]:
-        """Return a function that yields the offsets at which a match may begin, literal by literal."""
+        """Return a function that yields the offsets in a text at which a match may begin, in ascending order."""
         least, most, table, literals = self.least, self.most or 0, self.form.table, self.literals
-        # too many offsets do no harm, and few texts have non-ASCII characters here
+        # additional offsets do no harm, so non-ASCII characters are always accepted before a literal
         lead = frozenset(map(chr, self.lead)) if len(self.lead) < len(ALL) else frozenset(LATIN)
         bound = frozenset(chr(code) for code in self.bound if code < 128)
         free = re.compile(f"[^{re.escape(''.join(sorted(bound)))}]" if bound else "(?s:.)")
@@ -146,7 +151,8 @@ class Anchor:
             place = find(0)
             while place >= 0:
                 start = last = place - least
-                # offsets that were tried for the previous literal are skipped: else `::::` would take forty tries each
+                # offsets that were tried for the previous literal are skipped; otherwise, each colon in `::::` would
+                # take forty tries
                 floor = max(tried, place - most)
                 while start > floor and (text[start - 1] in lead or text[start - 1] > "\x7f"):
                     start -= 1
@@ -154,8 +160,8 @@ class Anchor:
                     if first <= 0 or text[first - 1] not in bound:
                         yield first
                 tried, place = last + 1 if last >= tried else tried, place + 1
-                # no match begins inside a run of characters that never precede one: megabytes of one letter are one
-                # step
+                # no match begins inside a run of characters that never precede a match, so megabytes of one letter are
+                # skipped in one step
                 if edge < tried and text[tried - 1] in bound:
                     free_at = free.search(text, tried)
                     edge = len(text) if free_at is None else free_at.end()
@@ -166,7 +172,7 @@ class Anchor:
 
 
 def _finder(literals: Sequence[str], form: str) -> Callable[[int], int]:
-    """Return a function that finds the next of some literals in a form from an offset on; -1 if none."""
+    """Return a function that takes an offset and returns that of the next literal in `form`; -1 if there is none."""
     if len(literals) == 1:
         return partial(form.find, literals[0])
     places = {literal: place for literal in literals if (place := form.find(literal)) >= 0}
@@ -182,7 +188,7 @@ def _finder(literals: Sequence[str], form: str) -> Callable[[int], int]:
 
 
 def anchor_of(pattern: str, *, forms: Sequence[Form] = _FORMS) -> Anchor:
-    """Return the most selective anchor of an expression, over all forms."""
+    """Return the most selective anchor of an expression over all forms."""
     parsed = parse(pattern)
     ignores_case = bool(parsed.state.flags & re.IGNORECASE)
     best = Anchor(forms[0], ("",))
@@ -192,16 +198,17 @@ def anchor_of(pattern: str, *, forms: Sequence[Form] = _FORMS) -> Anchor:
         if worth(best) > _ENOUGH:
             break
     has_range = _RANGE_BEYOND.search(pattern) is not None
-    # `EDGE` is always included: a rule with ASCII words only is not tried just because a text has other characters
+    # `EDGE` is always included, so that `beyond` is not empty for a rule with only ASCII words: that would mean that
+    # every non-ASCII text is searched
     known = frozenset({EDGE, *(char for char in pattern.lower() if not char.isascii())})
     beyond = frozenset[str]() if has_range else known
     return replace(best, bound=_bound(parsed), beyond=beyond)
 
 
 def worth(anchor: Anchor) -> float:
-    """Return how selective an anchor is: as its least selective literal, reduced for each further literal.
+    """Return the selectivity of an anchor: that of its least selective literal, reduced by `price` for each literal.
 
-    If equal, longer literals are more selective: `license` is rarer than `driver`.
+    Among equals, longer literals are more selective: `license` is rarer than `driver`.
     """
     weights = anchor.form.weights
     each = [sum(weights.get(char, 1.0) for char in literal) for literal in anchor.literals]
@@ -210,7 +217,7 @@ def worth(anchor: Anchor) -> float:
 
 
 class _Walk:
-    """Read one sequence of an expression: the literal read so far, and the best anchor so far."""
+    """Reads the nodes of an expression, and tracks the literals read so far and the best anchor so far."""
 
     def __init__(self, form: Form, *sequences: Parsed) -> None:
         self._form = form
@@ -219,7 +226,7 @@ class _Walk:
         self._is_exact = True
         self._least = self._most = 0
         self.best = Anchor(form, ("",))
-        self._tells = worth(self.best)
+        self._best_worth = worth(self.best)
         self.head = _EMPTY
         self.is_possible = True
         for parsed in sequences:
@@ -231,7 +238,7 @@ class _Walk:
 
     @property
     def exact(self) -> Literals | None:
-        """All texts that the sequences match, as mapped by the form; None if they are too many or unknown."""
+        """All strings that the nodes match, as mapped by the form; None if there are too many, or they are unknown."""
         return self._read if self._is_exact else None
 
     def _node(self, kind: object, argument: object) -> None:
@@ -263,11 +270,15 @@ class _Walk:
         self.lead |= consumed_by([(kind, argument)]) if consumed is None else consumed
 
     def _widen(self, least: int, most: int) -> None:
-        """Add to the number of characters read."""
+        """Add to the minimum and maximum number of characters read so far."""
         self._least, self._most = self._least + least, self._most + most
 
     def _assert(self, direction: int, parsed: Parsed) -> None:
-        """Use what must follow as an anchor; what must precede is used only to decide whether to search a text."""
+        """Use the content of a positive lookaround as an anchor.
+
+        The literals of a lookbehind have no known distance from the match, so they only decide whether a text is
+        searched.
+        """
         best = _Walk(self._form, parsed).best
         self._suggest(best.literals, best.least, best.most if direction > 0 else None, best.lead)
 
@@ -278,7 +289,10 @@ class _Walk:
             self._forbid(*argument)  # type: ignore[misc]
 
     def _forbid(self, direction: int, parsed: Parsed) -> None:
-        """Record that no letter is next to a word, as in `inn`, which `beginning` contains."""
+        """Mark the edge of a word in the literals read so far, if a negative lookaround forbids a letter there.
+
+        This distinguishes the word `inn` from the letters in `beginning`.
+        """
         nodes = list(parsed)
         if not self._form.is_ascii or len(nodes) != 1 or nodes[0][0] not in ONE:
             return
@@ -297,14 +311,15 @@ class _Walk:
         if all(walk.exact is not None for walk in walks):
             self._append(frozenset().union(*(walk.exact or () for walk in walks)))
             return
-        # the parser moves a common prefix of the alternatives out of the group; with it, their heads are more selective
-        heads = _joined(self._read, frozenset().union(*(walk.head for walk in walks)), self._form.most)
+        # the parser of `re` moves a common prefix of the alternatives before the group; joined with the prefix again,
+        # the beginnings of the alternatives are more selective
+        heads = _concatenate(self._read, frozenset().union(*(walk.head for walk in walks)), self._form.most)
         self._offer(heads, frozenset().union(*(walk.lead for walk in walks)))
         self._break()
         anchors = [walk.best for walk in walks]
         farthest = [anchor.most for anchor in anchors]
         literals = frozenset().union(*(anchor.literals for anchor in anchors))
-        # a literal that contains another of them says no more than that one
+        # a text with a literal that contains another one also contains the other one, so the longer one is redundant
         kept = frozenset(one for one in literals if not any(other in one for other in literals if other is not one))
         # a dropped literal is represented by the one inside it, which may begin later
         later = max(map(len, literals)) if kept != literals else 0
@@ -319,14 +334,14 @@ class _Walk:
         width = repeated.getwidth()  # type: ignore[attr-defined]
         exact = _Walk(self._form, repeated).exact if least or most == 1 else None
         if exact is not None and not least and self._read != _EMPTY:
-            # an optional part may be there or not; at the very beginning it contributes nothing
+            # an optional part may be present or absent; at the start of the literal, it contributes nothing
             self._offer(self._read, self.lead)
             self._append(exact | _EMPTY)
             self._widen(0, width[1])
             return
         exact = exact if least else None
         read = min(least, _LONGEST) if exact is not None else 0
-        # each repetition separately: only then is the distance of a literal from the beginning known
+        # read each repetition separately, so that the distance of the literals from the start is known
         for _ in range(read):
             self._append(exact)
             self._widen(*width)
@@ -337,15 +352,15 @@ class _Walk:
                 self._suggest(best.literals, best.least, best.most, best.lead)
         elif most != least or least > _LONGEST:
             self._break()
-            # whatever the number of repetitions, the last ones directly precede what follows
-            self._read = _times(exact, read, self._form.most)
+            # whatever the number of repetitions is, the last ones directly precede the next node
+            self._read = _repeat_literals(exact, read, self._form.most)
         self._widen((least - read) * width[0], min((most - read) * width[1], 2 * FARTHEST))
 
     def _append(self, exact: Literals | None) -> None:
-        # an edge is searched for as the character beyond it, which must not be one that was already read
+        # an edge is matched as the character outside the word, which must not be a character that was already read
         if exact and self._read != _EMPTY and any(literal.startswith(EDGE) for literal in exact):
             self._break()
-        longer = _joined(self._read, exact, self._form.most) if exact else None
+        longer = _concatenate(self._read, exact, self._form.most) if exact else None
         if longer is None:
             self._break()
             self._read = exact or _EMPTY
@@ -353,7 +368,7 @@ class _Walk:
             self._read = longer
 
     def _break(self) -> None:
-        """End the literal read so far: its distance to the next part is unknown."""
+        """End the literals read so far, because their distance to the next node is unknown."""
         self._offer(self._read, self.lead)
         if self._is_exact:
             self.head = self._read
@@ -361,28 +376,28 @@ class _Walk:
         self._is_exact = False
 
     def _offer(self, literals: Literals | None, lead: Chars) -> None:
-        """Offer literals that begin with the one read so far, which ends here, so its beginning is known."""
+        """Offer literals that begin with those read so far, which end here, so their distance is known."""
         sizes = [len(literal) for literal in self._read]
         least, most = max(0, self._least - max(sizes)), max(0, self._most - min(sizes))
         self._keep(Anchor(self._form, tuple(sorted(literals or _EMPTY)), least, most, self.lead | lead))
 
     def _suggest(self, literals: Iterable[str], least: int, most: int | None, lead: Chars) -> None:
-        """Offer the anchor of a part that begins here."""
+        """Offer the anchor of a nested part that begins here."""
         farthest = None if most is None else self._most + most
         self._keep(Anchor(self._form, tuple(sorted(literals)), self._least + least, farthest, self.lead | lead))
 
     def _keep(self, anchor: Anchor) -> None:
         if any(not literal.strip(EDGE) for literal in anchor.literals) or len(anchor.literals) > self._form.most:
             return
-        # trying hundreds of offsets for each literal would take longer than searching the text
+        # trying hundreds of offsets for each literal would take longer than searching the whole text
         if anchor.most is not None and anchor.most > FARTHEST:
             anchor = Anchor(anchor.form, anchor.literals)
-        if (tells := worth(anchor)) > self._tells:
-            self.best, self._tells = anchor, tells
+        if (tells := worth(anchor)) > self._best_worth:
+            self.best, self._best_worth = anchor, tells
 
 
-def _joined(heads: Literals, tails: Literals, most: int) -> Literals | None:
-    """Return every head with every tail; None if these are too many or too long."""
+def _concatenate(heads: Literals, tails: Literals, most: int) -> Literals | None:
+    """Return each head followed by each tail; None if there are too many, or one is too long."""
     if len(heads) * len(tails) > most:
         return None
     both = frozenset([head + tail for head in heads for tail in tails])
@@ -390,7 +405,7 @@ def _joined(heads: Literals, tails: Literals, most: int) -> Literals | None:
 
 
 def _bound(parsed: Parsed) -> Chars:
-    """Return the characters that an expression forbids directly before a match, in an initial lookbehind."""
+    """Return the characters that an initial negative lookbehind forbids directly before a match."""
     kind, argument = next(iter(parsed), (None, None))
     if kind is not op.ASSERT_NOT or argument[0] > 0:  # type: ignore[index]
         return frozenset()
@@ -398,10 +413,10 @@ def _bound(parsed: Parsed) -> Chars:
     return members_of(*behind[0]) if len(behind) == 1 and behind[0][0] in ONE else frozenset()
 
 
-def _times(exact: Literals, number: int, most: int) -> Literals:
+def _repeat_literals(exact: Literals, number: int, most: int) -> Literals:
     result = _EMPTY
     for _ in range(number):
-        longer = _joined(result, exact, most)
+        longer = _concatenate(result, exact, most)
         if longer is None:
             break
         result = longer

@@ -1,8 +1,8 @@
 """Find names and addresses that the text itself announces: after a label, a phrase, or a title, and in a letter.
 
-The text is read word by word. The phrases of `data/words` form a tree of words; at the end of a path, a *frame* says
-what may be between the phrase and the value, and which function judges the value. One pass finds all phrases of all
-languages, so that time does not depend on their number.
+The phrases of `data/words` form a tree of words. A node at which a phrase ends has frames: a *frame* describes the text
+between the phrase and the value, and the function that judges the value. One pass over the words of a text finds the
+phrases of all languages, so the time does not depend on their number.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ctxguard.pii.rules.words import words
 PERSON: Final = "PERSON"
 ADDRESS: Final = "ADDRESS"
 _WORD: Final = re.compile(r"[^\W\d_]+\d?(?![^\W_])")
-# The same in the lower-case letters of our languages, and a table that maps the ASCII ones to themselves.
+# A faster expression for words in lower case, and a table that replaces all ASCII separators by spaces.
 _SPACED: Final = bytes(code if chr(code).isalnum() and code < 128 else 32 for code in range(256))
 _WORDS: Final = re.compile("[a-zß-öø-ÿĀ-ɏ]+\\d?")
-# Between the words of a phrase, and between the words of a JSON key.
+# The separator between the words of a phrase, or between the words of a JSON key.
 _GAP: Final = re.compile(r"[ _.’'/+-]{1,2}|")
-# Between a label and its value: `": "`, `:** `, `=`, `</b>`, `" value="`, ` is `.
+# The text between a label and its value: `": "`, `:** `, `=`, `</b>`, `" value="`, ` is `.
 _JOINT: Final = (
     r"[\"'”’*_`)\]\\]{0,5}(?:</\w{1,10}>)?[ \t]{0,4}(?:\"[ \t]value=|::?|[-=]?>|=|\t|(?<=[ \t])(?:is|ist|est"
     r"|es|è|é|to|jest)(?=[ \t]))"
@@ -43,7 +43,7 @@ _CODE: Final = (
     r"(?:[ -](?=[A-Za-z0-9]{0,2}\d)[A-Za-z0-9]{2,4})?(?: [A-Z]{2})?)(?![^\W_])"
 )
 _CALLED: Final = r"[^\W\d_]\S{1,20}(?: [^\W\d_]\S{0,20}){0,3}?"
-# After a label that heads a column, or a value of an object: `"customer": {`.
+# The text after a label that is a column heading, and the key before an object: `"customer": {`.
 _COLUMN: Final = re.compile(r"[\"'*_`)]{0,3}(?:[ \t]{0,20}(?:[|,;\t\n\r\]<)]|\Z)|  )")
 _OWNER: Final = re.compile(r"\"[^\"\n]{1,30}\"\s{0,4}:\s{0,4}(?:\[\s{0,20})?\Z")
 _LAST_WORD: Final = re.compile(r"[^\W_][^\n]\Z")
@@ -52,17 +52,18 @@ _BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The text that may follow a phrase.
+    """The form of the text that may follow a phrase.
 
     Attributes:
-        label: label of the value.
-        behind: expression for the text after the phrase; its group `value` is judged.
-        judge: returns the place of the finding in a value; None if there is none.
-        how: see `people.name` and `people.address`.
-        begins: whether the phrase must begin a line, a sentence, or a string.
-        beside: labels one of which must be nearby; None if none is required.
-        is_capital: whether the phrase must, or must not, begin with a capital; None allows both.
-        is_label: whether the phrase may be the heading of a table column.
+        label: The label of the value.
+        behind: Expression for the text after the phrase; its group `value` is judged.
+        judge: Takes a string and `how`, and returns the start and end offset of the value in it; None if the string
+            does not begin with a value.
+        how: The form that the value must have, see `people.name` and `people.address`.
+        begins: Whether the phrase must begin a line, a sentence, or a string.
+        beside: Expression for labels, one of which must be nearby; None if none is required.
+        is_capital: Whether the phrase must (True) or must not (False) begin with a capital; None allows both.
+        is_label: Whether the phrase can also be the heading of a table column.
     """
 
     label: str
@@ -75,29 +76,29 @@ class Frame:
     is_label: bool = False
 
     def judged_alone(self, value: str) -> Place | None:
-        """Judge the whole of a string or a cell."""
+        """Judge a value that is certainly complete: a whole string or table cell."""
         return self.judge(value, "full" if self.beside is not None and self.how == "words" else self.how)
 
 
 @dataclass(slots=True)
 class Node:
-    """A word of a phrase: the words that may follow it, and the frames of the phrases that end with it."""
+    """A word of the phrase tree: the words that may follow it, and the frames of the phrases that end with it."""
 
     following: dict[str, Node] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
 
 
 def names(text: str) -> Sequence[Place]:
-    """Return the places of names that the text announces."""
+    """Return the start and end offset of each name that the text announces."""
     return _read(text)[0]
 
 
 def addresses(text: str) -> Sequence[Place]:
-    """Return the places of addresses that the text announces."""
+    """Return the start and end offset of each address that the text announces."""
     return _read(text)[1]
 
 
-@lru_cache(maxsize=8)  # the two rules ask for the same text one after the other
+@lru_cache(maxsize=8)  # the rules for names and for addresses read the same text one after the other
 def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
     found: dict[str, list[Place]] = {PERSON: [], ADDRESS: []}
     tables: list[int] = [0]
@@ -108,20 +109,23 @@ def _read(text: str) -> tuple[Sequence[Place], Sequence[Place]]:
             for label, cell in columns(text, start, tables, _heading) if start >= tables[-1] else ():
                 found[label].append(cell)
             headings_end = tables[-2] if len(tables) > seen + 1 else headings_end
-            if start < headings_end:  # the next heading is not a value
+            if start < headings_end:  # the heading of the next column is not a value
                 continue
-        if (place := _framed(text, frame, start, end)) is not None:
+        if (place := _value_after(text, frame, start, end)) is not None:
             found[frame.label].append(place)
-    for label, cell in _in_grids(text) if len(tables) > 1 else ():
+    for label, cell in _grid_values(text) if len(tables) > 1 else ():
         found[label].append(cell)
     return tuple(found[PERSON]), tuple(found[ADDRESS])
 
 
 def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
-    """Yield the phrases of a text in their order, the longest first if several begin with the same word."""
+    """Yield each phrase in a text with its frame, start, and end, in text order.
+
+    Of phrases that begin with the same word, the longest comes first.
+    """
     tree = _tree().following
     lowered = lower(text)
-    # few words of a text begin a phrase: these are searched with `str.find`, at memory speed
+    # few words of a text begin a phrase, and `str.find` searches for these very fast
     there = words_of(text)
     beginning = [one for one in tree.keys() & there if tree[one].frames or not there.isdisjoint(tree[one].following)]
     starts = sorted(place for word in beginning for place in _places(word, lowered))
@@ -134,7 +138,7 @@ def _phrases(text: str) -> Iterator[tuple[Frame, int, int]]:
 def words_of(text: str) -> set[str]:
     """Return the words of a text in lower case."""
     lowered = lower(text)
-    # for ASCII, translating bytes takes a third of the time
+    # for ASCII, translating bytes takes a third of the time of an expression
     if not lowered.isascii():
         return set(_WORDS.findall(lowered))
     return set(lowered.encode().translate(_SPACED).decode().split())
@@ -165,11 +169,11 @@ def _paths(lowered: str, node: Node, end: int) -> Sequence[tuple[Frame, int]]:
     return ends[::-1]
 
 
-def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
-    """Return the place of the value that follows a phrase; None if there is none."""
+def _value_after(text: str, frame: Frame, start: int, end: int) -> Place | None:
+    """Return the start and end offset of the value that follows a phrase; None if there is none."""
     if frame.is_capital is not None and frame.is_capital != text[start].isupper():
         return None
-    # `file_name`, `restaurant name`: the word before says whose name it is
+    # in `file_name` and `restaurant name`, the word before shows that it is not a person's name
     if frame.beside is not None and (
         (text[start - 1 : start] in "_-." and start) or _LAST_WORD.search(text, max(0, start - 2), start)
     ):
@@ -179,14 +183,15 @@ def _framed(text: str, frame: Frame, start: int, end: int) -> Place | None:
     match = frame.behind.match(text, end)
     if match is None:
         return None
-    # in an object with a `gender`, one word under `name` may be a product's; with a `surname` it is a person's
+    # in a JSON object, the value of an ambiguous label must have several words if it is next to `gender`: one word may
+    # be a product's name; next to `surname`, one word is enough (the frames differ in `how`)
     is_quoted = start > 0 and text[start - 1] in "\"'"
     place = frame.judged_alone(match["value"]) if is_quoted else frame.judge(match["value"], frame.how)
     if place is None:
         return None
     begin = match.start("value")
     value = begin + place[0], begin + place[1]
-    return value if frame.beside is None or _stands_beside(text, start, value[1], frame.beside) else None
+    return value if frame.beside is None or _is_label_nearby(text, start, value[1], frame.beside) else None
 
 
 def _is_beginning(text: str, start: int) -> bool:
@@ -198,8 +203,8 @@ def _is_beginning(text: str, start: int) -> bool:
 _NEAR: Final = 200  # characters around a phrase that count as nearby
 
 
-def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> bool:
-    """Return whether one of some labels is nearby, in the same object or paragraph."""
+def _is_label_nearby(text: str, start: int, end: int, beside: re.Pattern[str]) -> bool:
+    """Return whether a label matched by `beside` is nearby: within 200 characters, in the same object or paragraph."""
     before = text[max(0, start - _NEAR) : start]
     behind = text[end : end + _NEAR]
     if text[start - 1 : start] == '"' or text[end : end + 1] == '"':
@@ -211,7 +216,10 @@ def _stands_beside(text: str, start: int, end: int, beside: re.Pattern[str]) -> 
 
 
 def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
-    """Return the label of the values in a column, by its heading, and the function that judges them."""
+    """Return the label of a column's values and the function that judges them, by the column heading.
+
+    None if the heading does not announce names or addresses.
+    """
     lowered = lower(cell.strip(" \t\"'*_`"))
     if (match := _WORD.search(lowered)) is None or (node := _tree().following.get(match[0])) is None:
         return None
@@ -222,8 +230,8 @@ def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] 
     return None
 
 
-def _in_grids(text: str) -> Iterator[tuple[str, Place]]:
-    """Yield the cells of recognized columns in tables whose rows are in brackets or tags, with their labels."""
+def _grid_values(text: str) -> Iterator[tuple[str, Place]]:
+    """Yield the label and the offsets of each value in recognized columns of tables with rows in brackets or tags."""
     headings: list[Place] = []
     for row in grid_rows(text):
         if row.headings != headings:
@@ -235,27 +243,27 @@ def _in_grids(text: str) -> Iterator[tuple[str, Place]]:
                 yield judge[0], (a + place[0], a + place[1])
 
 
-# -- the tree
+# The tree of phrases.
 
 
-def _spelled(listed: Sequence[str]) -> Iterator[str]:
-    """Yield the phrases of a list, each in its variants: `(first|last) name`."""
+def _expand(listed: Sequence[str]) -> Iterator[str]:
+    """Yield the phrases of a list, with each alternative expanded: `(first|last) name` gives two phrases."""
     for one in listed:
         pieces = (piece.split("|") if number % 2 else [piece] for number, piece in enumerate(re.split(r"[()]", one)))
         yield from (" ".join("".join(chosen).split()) for chosen in product(*pieces))
 
 
 def _labels(*sections: str) -> re.Pattern[str]:
-    labels = (label.replace(" ", "[ _.-]?") for section in sections for label in _spelled(words(section)))
+    labels = (label.replace(" ", "[ _.-]?") for section in sections for label in _expand(words(section)))
     return re.compile(rf"(?<![^\W\d_])(?i:{'|'.join(labels)})s?(?![^\W\d_])")
 
 
 @lru_cache(maxsize=1)
 def _tree() -> Node:
-    """Return the tree of all phrases that announce a name or an address."""
+    """Return the root of the tree of all phrases that announce a name or an address."""
     root = Node()
     for listed, frame in (*_of_persons(), *_of_addresses()):
-        for phrase in _spelled(listed):
+        for phrase in _expand(listed):
             _put(root, phrase.split(), frame)
             if frame.is_label and " " in phrase:
                 _put(root, [phrase.replace(" ", "")], frame)

@@ -1,7 +1,8 @@
-"""What is derived from the expressions of the library's rules, read from `data/derived.json`.
+"""Properties derived from the library's rules, read from `data/derived.json`.
 
-To derive it anew takes a second of processor time, in each process. A rule whose expressions differ from those in the
-file is derived anew, so the file may be out of date, but is never wrong. `make derived` writes it.
+Deriving them takes about one second of CPU time, so they are stored instead of derived in each process. The properties
+of a rule are ignored if its expressions have changed since, so an outdated file is slow but never wrong. `make derived`
+writes the file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FILE: Final = DATA / "derived.json"
 
 
 def derived(rule: Rule) -> Mapping[str, Any]:
-    """Return properties of a rule's matcher by their names; none if the file has no rule of these expressions."""
+    """Return the stored properties of a rule's matcher by name; empty if the file has none for its expressions."""
     of, properties = _read().get(rule.name, ("", {}))
     if of != fingerprint(rule):
         return {}
@@ -31,7 +32,7 @@ def derived(rule: Rule) -> Mapping[str, Any]:
 
 
 def fingerprint(rule: Rule) -> str:
-    """Return a hash of a rule's expressions."""
+    """Return a hash of a rule's expressions, which changes if any of them changes."""
     return sha256("\0".join(getattr(rule, one) for one in EXPRESSIONS).encode()).hexdigest()[:16]
 
 

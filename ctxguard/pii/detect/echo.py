@@ -1,7 +1,8 @@
 """Search for known names.
 
-A name becomes known when a text introduces somebody by it. Later texts are searched for it as it was written, in
-capitals, and for each of its words that is not an ordinary word: `Roe` after `Jane Roe` was introduced.
+A name becomes known when a text introduces a person by it. Later texts are searched for the name as it was written, in
+capitals, and for each of its words that is not an ordinary word: for `Roe` after `Jane Roe` was introduced. Each of
+these, the full name and the single words, is a form of the name.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _WORD: Final = re.compile(r"[^\W\d_]+")
 _LETTER: Final = re.compile(r"\w")
 _NEVER_IN_A_NAME: Final = re.compile(r"[\d@_/\\:=]|[^\W\d_]\.[^\W\d_]{2}")
 _BETWEEN: Final = re.compile(r"[ \t\n.,'’-]{1,3}")
-_SHORTEST: Final = 3  # letters of a name's word: shorter ones are common words
-# Up to so many words, searching for each is faster than splitting the text into words.
+_SHORTEST: Final = 3  # minimum number of letters of a single-word form: shorter words are usually common words
+# Up to so many known words, searching for each is faster than splitting the text into words.
 _FEW: Final = 40
 _COMMON: Final = frozenset(words("names_that_are_words"))
 _NEVER_ALONE: Final = frozenset(
@@ -26,19 +27,19 @@ _NEVER_ALONE: Final = frozenset(
 )
 _ACTING: Final = frozenset(words("acting"))
 _BEFORE_THINGS: Final = frozenset(words("before_things"))
-# The word before a surname, and its initial: `for Brown`, `A. Brown`.
+# A word or an initial before a surname: `for Brown`, `A. Brown`.
 _BEFORE: Final = re.compile(r"(?<![^\W_])(?:(?P<word>[^\W\d_]{1,20}) |[^\W\d_]\. ?)\Z")
-# Behind a word that is no surname: `Page 17`, `Snow Leopard`, `Brown & Co`.
+# Text after a word that shows that the word is not a surname: `Page 17`, `Snow Leopard`, `Brown & Co`.
 _OF_THING: Final = re.compile(r" ?[\d&#|-]| [^\W\d_a-zß-öø-ÿ]")
 _BEHIND: Final = re.compile(r"['’]s?(?![^\W_])| (?P<word>[^\W\d_]+)")
-_NEAR: Final = 24  # characters before a name
-# The words beside a part of a name: `Mark Young`, `Young, Mark`.
+_NEAR: Final = 24  # number of characters before a name that are examined
+# The capitalized word before or after a part of a name: `Mark Young`, `Young, Mark`.
 _NAME_BEFORE: Final = re.compile(r"(?<![^\W_])([^\W\d_a-zß-öø-ÿ][^\W\d_]{1,20}),? \Z")
 _NAME_BEHIND: Final = re.compile(r",? ([^\W\d_a-zß-öø-ÿ][^\W\d_]{1,20})(?![^\W_])")
 
 
 class Names:
-    """Names in the order in which they were learned."""
+    """The known names of a conversation, in the order in which they were learned."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._forms: dict[tuple[str, ...], int] = {}
@@ -46,40 +47,50 @@ class Names:
         self.learn(values)
 
     def __len__(self) -> int:
-        """Return the number of forms: whole names and their single words."""
+        """Return the number of forms (full names and single words)."""
         return len(self._forms)
 
     def learn(self, values: Iterable[str]) -> Sequence[str]:
-        """Learn names, and return the new forms: the whole name first, then its words."""
+        """Add names, and return the forms that are new: of each name, first the full name and then its words."""
         new: list[str] = []
         for value in values:
             for form in _forms(view_of(value).text):
                 if form not in self._forms:
-                    self._put(form)
+                    self._add(form)
                     new.append(" ".join(form))
         return new
 
     def find(self, text: str, *, until: int | None = None) -> Iterator[tuple[int, int]]:
-        """Yield the places of names in a text, the longest at each offset; only the first `until` forms count."""
-        for word in self._there(text):
+        """Yield the start and end offset of each known name in a text; at each offset, the longest one.
+
+        Args:
+            text: The text to search.
+            until: Number of forms to search for, in the order in which they were learned; None means all.
+        """
+        for word in self._occurring_words(text):
             forms = [form for number, form in self._beginning[word] if until is None or number < until]
             start = text.find(word) if forms else -1
             while start >= 0:
                 end = max((_end(text, start, form) for form in forms), default=0)
-                if end and not (start and _LETTER.match(text, start - 1)) and self._is_one(text, start, end, until):
+                if (
+                    end
+                    and not (start and _LETTER.match(text, start - 1))
+                    and self._is_name_here(text, start, end, until)
+                ):
                     yield start, end
                 start = text.find(word, start + len(word))
 
-    def _there(self, text: str) -> Iterable[str]:
-        """Return the first words of known names that may occur in a text."""
+    def _occurring_words(self, text: str) -> Iterable[str]:
+        """Return the first word of each known form that may occur in a text."""
         if len(self._beginning) <= _FEW:
             return [word for word in self._beginning if word in text]
         return self._beginning.keys() & set(_WORD.findall(text))
 
-    def _is_one(self, text: str, start: int, end: int, until: int | None) -> bool:
-        """Return whether a known name is one at a place: it is no common word, or the words beside it say so.
+    def _is_name_here(self, text: str, start: int, end: int, until: int | None) -> bool:
+        """Return whether an occurrence of a known form is a name here.
 
-        A known name beside it says so, too: `Mark Young`, from the fields of a first and a last name.
+        A form that is also a common word (`Young`) is a name only if the words around it indicate a person, or if
+        another known name is next to it, as in `Mark Young` after a first and a last name were learned from two fields.
         """
         if text[start:end].lower() not in _COMMON or _is_somebody(text, start, end):
             return True
@@ -88,20 +99,20 @@ class Names:
         return any(number is not None and (until is None or number < until) for number in numbers)
 
     def back_to(self, count: int) -> None:
-        """Forget all but the first `count` forms."""
+        """Remove all but the first `count` forms, to undo `learn`."""
         while len(self._forms) > count:
             form, number = self._forms.popitem()
             for spelled in _spellings(form):
                 self._beginning[spelled[0]] = [one for one in self._beginning[spelled[0]] if one[0] != number]
 
-    def _put(self, form: tuple[str, ...]) -> None:
+    def _add(self, form: tuple[str, ...]) -> None:
         number = self._forms[form] = len(self._forms)
         for spelled in _spellings(form):
             self._beginning.setdefault(spelled[0], []).append((number, spelled))
 
 
 def _end(text: str, start: int, form: tuple[str, ...]) -> int:
-    """Return the end of a form that begins at an offset; 0 if none does."""
+    """Return the end offset of a form that begins at `start`; 0 if the text does not contain the form there."""
     end = start + len(form[0])
     for number, word in enumerate(form[1:], 2):
         if (gap := _BETWEEN.match(text, end)) is None:
@@ -115,7 +126,7 @@ def _end(text: str, start: int, form: tuple[str, ...]) -> int:
 
 
 def _is_somebody(text: str, start: int, end: int) -> bool:
-    """Return whether a common word that is also a known name is one here: `for Brown`, `A. Brown`, `Brown wants`."""
+    """Return whether the words around a common word indicate a person: `for Brown`, `A. Brown`, `Brown wants`."""
     if _OF_THING.match(text, end):
         return False
     before, behind = _BEFORE.search(text, max(0, start - _NEAR), start), _BEHIND.match(text, end)
@@ -128,7 +139,7 @@ def _is_somebody(text: str, start: int, end: int) -> bool:
 
 
 def _forms(value: str) -> Iterator[tuple[str, ...]]:
-    """Yield the forms of a name: the whole name, and its words that are not ordinary words."""
+    """Yield the forms of a name: the full name, and each of its words that is not an ordinary word."""
     parts = tuple(_WORD.findall(value))
     if len(parts) > 1:
         yield tuple(map(_capital, parts))
@@ -138,9 +149,10 @@ def _forms(value: str) -> Iterator[tuple[str, ...]]:
 
 
 def is_part_of_name(part: str, name: str) -> bool:
-    """Return whether every word of a text is a word of a name, in any order and case: `roe, jane` of `Jane Roe`.
+    """Return whether all words of `part` are words of `name`, in any order and case: `roe, jane` of `Jane Roe`.
 
-    Texts with other characters, such as e-mail addresses, user names, and streets with numbers, are not names.
+    Strings with characters that do not occur in names, such as e-mail addresses, user names, and streets with numbers,
+    are never names.
     """
     if _NEVER_IN_A_NAME.search(name) is not None:
         return False
@@ -153,9 +165,10 @@ def _capital(word: str) -> str:
 
 
 def _spellings(form: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """Return the spellings: capitalized, in capitals; if several words, also with a small first word, and all small.
+    """Return the spellings in which a form is searched for: capitalized and in capitals.
 
-    A small first word is a particle: `van der Berg`. See `_end` for the words behind it.
+    A form of several words is also searched for in lower case, and with a lower-case first word if that is a particle
+    (`van der Berg`). The words after the first one are compared in `_end`.
     """
     spelled = {form, tuple(word.upper() for word in form)}
     if len(form) > 1:

@@ -1,4 +1,4 @@
-"""Analyze a regular expression with the parser of `re`: which characters it matches, how many, and how matches end."""
+"""Analyze regular expressions with the parser of `re`: the characters, lengths, and ends of their matches."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Final, TypeAlias
 
 Chars: TypeAlias = frozenset[int]
-"""Codes below 256, and `BEYOND` where any other character is a member."""
+"""A character class: codes below 256, and `BEYOND` if it contains any other character."""
 Parsed: TypeAlias = Iterable[tuple[object, object]]
 
 BEYOND: Final = 256
-# Maximum distance from the beginning of a match to a literal; beyond it, the whole text is searched.
+# Maximum distance from the start of a match to its literal. If it can be greater, the whole text is searched.
 FARTHEST: Final = 200
 # Nodes that match one character.
 ONE: Final = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
@@ -27,7 +27,7 @@ LOWER: Final = frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz")) | frozenset(ran
 LETTERS: Final = frozenset(range(0x61, 0x7B))
 ALL: Final[Chars] = frozenset(range(BEYOND + 1))
 _CATEGORIES: Final = {
-    # texts are normalized: of the digits of all scripts, only those of ASCII are left
+    # texts are normalized, so all digits are ASCII digits
     op.CATEGORY_DIGIT: DIGITS,
     op.CATEGORY_NOT_DIGIT: ALL - DIGITS,
     op.CATEGORY_SPACE: frozenset(ord(c) for c in LATIN if c.isspace()) | {BEYOND},
@@ -44,10 +44,10 @@ parse: Final = lru_cache(maxsize=512)(parser.parse)
 
 
 def is_number(pattern: str) -> bool:
-    """Return whether an expression describes the shape of a number: the actual digits and letters do not matter.
+    """Return whether an expression describes the shape of a number, whatever its digits and letters are.
 
-    It matches digits and their separators only, at least six characters. Such expressions are matched on shapes, in
-    which every digit is `0`: shapes repeat, and their matches are cached, while texts do not repeat.
+    Such an expression consumes only digits and their separators, at least six characters. It is matched on shapes, in
+    which every digit is replaced by `0`. Unlike texts, shapes repeat, so their matches can be cached.
     """
     parsed = parse(pattern)
     least, most = parsed.getwidth()
@@ -64,14 +64,14 @@ def is_number(pattern: str) -> bool:
 
 
 def tells_digits_apart(pattern: str) -> bool:
-    """Return whether an expression distinguishes digits: `sha256` does, `[a-z0-9]+` does not."""
+    """Return whether an expression distinguishes between digits: `sha256` does, `[a-z0-9]+` does not."""
     return any(chars & DIGITS not in (frozenset(), DIGITS) for chars in _classes(parse(pattern)))
 
 
 def reach(pattern: str) -> int:
-    """Return the maximum number of characters, from the beginning of a match, that an expression depends on.
+    """Return the maximum number of characters, counted from the start of a match, on which the match depends.
 
-    Its lookaheads begin within the match or directly after it.
+    This includes lookaheads, which begin within the match or directly after it.
     """
     parsed = parse(pattern)
     ahead = sum(argument[1].getwidth()[1] for kind, argument in _nodes(parsed) if kind in (op.ASSERT, op.ASSERT_NOT))  # type: ignore[index]
@@ -79,16 +79,17 @@ def reach(pattern: str) -> int:
 
 
 def runs_on(pattern: str) -> int:
-    """Return how often a part that may contain a line break is repeated, at most.
+    """Return the maximum number of repeats of any part that can match a line break.
 
-    An expression matches the same in a text and in that text between more blank lines than that. If it has anchors such
-    as `^` and `$`, or forbids a line break around it, there is no such number, and the result is the highest there is.
+    An expression matches the same in a text alone and between more blank lines than that. If it has anchors such as `^`
+    and `$`, or forbids a line break next to the match, no number of blank lines is enough, and the result is `re`'s
+    maximum.
     """
     most = 0
     for kind, argument in _nodes(parse(pattern)):
         if kind is op.AT and "BOUNDARY" not in str(argument):
             return int(parser.MAXREPEAT)
-        # a forbidden neighbor is judged by its outermost character: between blank lines that is always a line break
+        # the outermost character of a lookaround decides: between blank lines, it is always a line break
         if kind is op.ASSERT_NOT and ord("\n") in _edge(argument[1], -argument[0]):  # type: ignore[index]
             return int(parser.MAXREPEAT)
         if kind in REPEATS and any(ord("\n") in chars for chars in _classes([(kind, argument)])):
@@ -97,11 +98,11 @@ def runs_on(pattern: str) -> int:
 
 
 def most_ways(pattern: str) -> float:
-    """Return in how many ways an expression may match at one place, at most, as a power of ten.
+    """Return an upper bound for the number of ways in which an expression can match at one offset, as a power of ten.
 
-    It is infinite where something is repeated without a limit. The product of the ways of all repeats is far above what
-    is tried in most texts, but a hostile text may come near it. What an atomic group, a possessive repeat or a look
-    around has matched is not tried in another way.
+    The bound is infinite if something is repeated without a limit. It is the product over all repeats, which is far
+    more than `re` tries in most texts, but a hostile text can come near it. Atomic groups, possessive repeats, and
+    lookarounds count once, because `re` does not try another way to match them.
     """
     return _ways(parse(pattern))
 
@@ -123,7 +124,7 @@ def _ways(parsed: Parsed) -> float:
 
 
 def _nodes(parsed: Parsed) -> Iterator[tuple[object, object]]:
-    """Yield all nodes of an expression, including nested ones."""
+    """Yield all nodes of a parsed expression, including nested nodes."""
     for kind, argument in parsed:
         yield kind, argument
         for inner in inner_of(kind, argument):
@@ -131,7 +132,7 @@ def _nodes(parsed: Parsed) -> Iterator[tuple[object, object]]:
 
 
 def inner_of(kind: object, argument: object) -> Sequence[Parsed]:
-    """Return the sequences nested in a node."""
+    """Return the sequences of nodes that are nested in a node."""
     if kind is op.BRANCH:
         return argument[1]  # type: ignore[index, no-any-return]
     if kind is op.GROUPREF_EXISTS:
@@ -144,7 +145,7 @@ def inner_of(kind: object, argument: object) -> Sequence[Parsed]:
 
 
 def members_of(kind: object, argument: object) -> Chars:
-    """Return the characters that a one-character node matches."""
+    """Return the characters that a node for one character matches."""
     if kind is op.ANY:
         return ALL
     if kind in (op.LITERAL, op.NOT_LITERAL):
@@ -180,12 +181,12 @@ def width_of(kind: object, argument: object) -> tuple[int, int]:
 
 
 def _classes(parsed: Parsed) -> Iterator[Chars]:
-    """Yield the character classes of an expression, including those in lookarounds."""
+    """Yield the character class of each node for one character, including those in lookarounds."""
     return (members_of(kind, argument) for kind, argument in _nodes(parsed) if kind in ONE)
 
 
 def consumed_by(parsed: Parsed) -> Chars:
-    """Return the characters that a match may consist of, regardless of case."""
+    """Return all characters that can occur in a match, in both cases."""
     consumed: Chars = frozenset()
     for kind, argument in parsed:
         if kind in ONE:
@@ -196,12 +197,12 @@ def consumed_by(parsed: Parsed) -> Chars:
 
 
 def in_both_cases(chars: Chars) -> Chars:
-    """Return a class with the other case of each of its ASCII letters."""
+    """Return a character class extended by the other case of each ASCII letter."""
     return chars | {letter ^ 0x20 for letter in chars & (UPPER | LETTERS)}
 
 
 def _edge(parsed: Iterable[tuple[object, object]], step: int) -> Chars:
-    """Return the characters that a match may begin with (`step` 1) or end with (-1)."""
+    """Return the characters that can be the first (`step` 1) or the last (`step` -1) of a match."""
     edge: Chars = frozenset()
     for kind, argument in list(parsed)[::step]:
         if kind in (op.ASSERT, op.ASSERT_NOT, op.AT):
@@ -216,9 +217,10 @@ def _edge(parsed: Iterable[tuple[object, object]], step: int) -> Chars:
 
 
 def _is_shape(chars: Chars) -> bool:
-    """Return whether a class can be matched on shapes: it has all digits or none, and likewise for each letter case.
+    """Return whether matching a character class on shapes gives the same result as on texts.
 
-    In a shape, `?` represents characters beyond Latin-1.
+    The class must contain all digits or none, and likewise all capitals or none and all lower-case letters or none. In
+    a shape, `?` stands for all characters beyond Latin-1, so the class must contain both or neither.
     """
     whole = all(chars & kind in (frozenset(), kind) for kind in (DIGITS, UPPER, LOWER))
     return whole and (ord("?") in chars) is (BEYOND in chars)

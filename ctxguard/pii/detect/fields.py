@@ -1,4 +1,4 @@
-"""Find the values of fields by names that users give: in JSON, tables, forms, tags, and `key: value` text."""
+"""Find the values of fields that the user names, in JSON, tables, forms, tags, and `key: value` text."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _IN_LIST: Final = re.compile(r"(?:\[|,)\s{0,40}(?=[^\s\[{])")
 _QUOTED: Final = re.compile(r"(\\{0,3}[\"'`])(?P<value>(?:(?!\1)[^\n]){1,400})\1")
 _TAGGED: Final = re.compile(r"(?P<value>[^<>\n]{1,200})(?=</)")
 _REST: Final = r"[^\s\"'<>{}\[\]|,;&\\`*()]"
-# A word, and further ones that have a digit or begin with a capital, and are not fields themselves.
+# A word, followed by words that contain a digit or begin with a capital and are not names of other fields.
 _FEW: Final = re.compile(rf"(?P<value>{_REST}{{1,200}}(?:[ ](?=\S?[A-Z\d]){_REST}{{1,60}}(?<![:=])(?![\w:=]))*)")
-# All of a line, up to the next field, to two blanks or to a sign that ends a value.
+# The rest of a line, up to the next field, two spaces, or punctuation that ends a value.
 _LINE: Final = re.compile(r"(?P<value>(?:(?![ ,;]{1,4}[^\W\d][\w-]{0,40}[ \t]?[:=])(?!  )[^\n\t\"<>{}\[\]|;&]){1,200})")
 _LINE_BEGINS: Final = re.compile(r"[\s>*#_-]{0,12}\Z")
 _HEADS: Final = re.compile(r"[\"'*_`)]{0,3}[ \t]{0,20}(?:[|,;\t\n\r]|(?<=  )|\Z)")
@@ -33,9 +33,10 @@ _NO_VALUE: Final = re.compile(
 
 
 def name_expression(name: str) -> str:
-    """Return an expression for the name of a field: `customer_no` is `Customer No`, `customerNo`, `customer-no`, too.
+    """Return an expression for a field name in any common spelling.
 
-    `*` matches any letters, digits and underscores.
+    `customer_no` also matches `Customer No`, `customerNo`, and `customer-no`. `*` matches letters, digits, and
+    underscores.
     """
     words = [r"\w{1,40}" if word == "*" else re.escape(word) for word in _WORD.findall(name)]
     return rf"(?i:(?<![^\W_])(?<![^\W_][_.-]){'[ _-]?'.join(words)}(?![^\W_]|[_.-][^\W_]))"
@@ -48,16 +49,16 @@ def _compiled(name: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class FieldValues:
-    """Yield the values of a field in a text. A class, so that rules can be pickled.
+    """Yields the values of a field in a text. It is a class rather than a closure, so that rules can be pickled.
 
     Attributes:
-        name: the name of the field, see `name_expression`.
+        name: The name of the field, see `name_expression`.
     """
 
     name: str
 
     def __call__(self, text: str) -> Iterator[Place]:
-        """Yield the places, including those in tables."""
+        """Yield the start and end offset of each value of the field, including values in table columns."""
         name, tables = _compiled(self.name), [0]
         for row in grid_rows(text):
             wanted = [number for number, place in enumerate(row.headings) if name.fullmatch(text, *place)]
@@ -66,7 +67,7 @@ class FieldValues:
         for match in name.finditer(text):
             joint = _JOINT.match(text, match.end())
             if joint is not None:
-                yield from _behind(text, match.start(), joint)
+                yield from _values_after(text, match.start(), joint)
             elif match.start() >= tables[-1] and _HEADS.match(text, match.end()):
                 yield from (place for _, place in columns(text, match.start(), tables, self._heading))
 
@@ -80,8 +81,8 @@ def _whole(cell: str) -> Place | None:
     return (0, len(cell)) if _is_value(cell, 0, len(cell)) else None
 
 
-def _behind(text: str, start: int, joint: re.Match[str]) -> Iterator[Place]:
-    """Yield the values after the name of a field: one, or those of a list."""
+def _values_after(text: str, start: int, joint: re.Match[str]) -> Iterator[Place]:
+    """Yield the value after a field name, or each value if it is a list."""
     place = joint.end()
     listed = _IN_LIST.match(text, place) if text[place : place + 1] == "[" else None
     forms = (_QUOTED, _FEW if listed or joint["quote"] or joint["sign"] == "is" else _form(text, start, joint["sign"]))
@@ -99,7 +100,7 @@ def _behind(text: str, start: int, joint: re.Match[str]) -> Iterator[Place]:
 
 
 def _form(text: str, start: int, sign: str) -> re.Pattern[str]:
-    """Return an expression for an unquoted value of the field."""
+    """Return the expression for an unquoted value: inside a tag, up to the end of a line, or a few words."""
     if sign.endswith(">"):
         return _TAGGED
     line = text.rfind("\n", 0, start) + 1

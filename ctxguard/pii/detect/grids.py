@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from ctxguard.pii.detect.people import Place
 
-# `'O''Neil'`, and `'D’Angelo'`, whose apostrophe is normalized to that of ASCII.
+# Strings such as `'O''Neil'`, and `'D’Angelo'`, whose apostrophe has been normalized to the ASCII quote.
 _STRING: Final = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.|''|(?<=[^\W\d_])'(?=[^\W\d_]))*+'"
 _VALUES: Final = re.compile(rf"\s*+((?:{_STRING}|\([^()]*+\)|[^\"'(),\[\]]|[\"'(])*?)\s*+(?:,|[\])]?\Z)")
 _FIELDS: Final = re.compile(r"([^\t\n]*)(?:\t|\n|\Z)")
@@ -25,10 +25,10 @@ class _Form(NamedTuple):
     """The syntax of one kind of table.
 
     Attributes:
-        literals: a text without any of them contains no such table.
-        head: matches the headings (group `head`) and everything up to the first row.
-        row: matches a row directly after the previous one; its first group is the cells.
-        cells: iterates over the cells of a row; its first group is the cell.
+        literals: Strings one of which occurs in every text with such a table.
+        head: Matches the headings (group `head`) and everything between them and the first row.
+        row: Matches a row directly after the previous one; its first group contains the cells.
+        cells: Matches the cells of a row one after the other; its first group is the cell.
     """
 
     literals: tuple[str, ...]
@@ -37,16 +37,16 @@ class _Form(NamedTuple):
     cells: re.Pattern[str]
 
 
-def _listed(name: str) -> str:
+def _heading_list(name: str) -> str:
     return rf"(?P<head>{name}(?:,{name}){{1,199}})"
 
 
 _FORMS: Final = (
-    _Form(("[",), re.compile(rf"\[\s*+\[{_listed(_QUOTED)}\]\s*+,(?=\s*+\[)"), _LIST, _VALUES),
+    _Form(("[",), re.compile(rf"\[\s*+\[{_heading_list(_QUOTED)}\]\s*+,(?=\s*+\[)"), _LIST, _VALUES),
     _Form(
         ("[",),
         re.compile(
-            rf"\"(?:columns|fields|headers?|headings|cols|names)\"\s*+:\s*+\[{_listed(_QUOTED)}\]"
+            rf"\"(?:columns|fields|headers?|headings|cols|names)\"\s*+:\s*+\[{_heading_list(_QUOTED)}\]"
             r"(?:\s*+,\s*+\"[^\"\\]{1,40}\"\s*+:\s*+(?:\[[^\[\]]*+\]|[^\[\]{},\"]{1,20}|\"[^\"\\]{0,40}\")){0,3}"
             r"\s*+,\s*+\"[^\"\\]{1,40}\"\s*+:\s*+\[(?=\s*+\[)"
         ),
@@ -56,7 +56,7 @@ _FORMS: Final = (
     _Form(
         (" INTO ", " into ", " Into "),
         re.compile(
-            rf"\binsert\s++(?:\w{{1,20}}\s++){{0,2}}into\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\)\s*+values\s*+(?=\()",
+            rf"\binsert\s++(?:\w{{1,20}}\s++){{0,2}}into\s++[^\s()]{{1,80}}\s*+\({_heading_list(_BARE)}\)\s*+values\s*+(?=\()",
             re.IGNORECASE,
         ),
         re.compile(rf"\s*+\(({_INSIDE})\)\s*+,?"),
@@ -65,7 +65,7 @@ _FORMS: Final = (
     _Form(
         (" stdin", " STDIN"),
         re.compile(
-            rf"^copy\s++[^\s()]{{1,80}}\s*+\({_listed(_BARE)}\) from stdin[^\n]*+\n", re.IGNORECASE | re.MULTILINE
+            rf"^copy\s++[^\s()]{{1,80}}\s*+\({_heading_list(_BARE)}\) from stdin[^\n]*+\n", re.IGNORECASE | re.MULTILINE
         ),
         re.compile(r"(?!\\\.)([^\n]++\n?)"),
         _FIELDS,
@@ -84,13 +84,13 @@ _FORMS: Final = (
 
 
 class Row(NamedTuple):
-    """The place of a row of a table.
+    """The position of a table row.
 
     Attributes:
-        begin: the offset of its first cell.
-        end: the offset behind its last cell.
-        headings: the places of the headings of its columns.
-        pattern: matches its cells, one by one.
+        begin: Offset of the first cell.
+        end: Offset after the last cell.
+        headings: Start and end offset of each column heading.
+        pattern: Matches the cells one after the other.
     """
 
     begin: int
@@ -99,12 +99,12 @@ class Row(NamedTuple):
     pattern: re.Pattern[str]
 
     def cells(self, text: str) -> list[Place]:
-        """Return the places of its cells."""
+        """Return the start and end offset of each cell."""
         return _cells(self.pattern, text, self.begin, self.end)
 
 
 def grid_rows(text: str) -> list[Row]:
-    """Return the rows of all such tables, sorted by offset."""
+    """Return the rows of all tables of these kinds, sorted by offset."""
     return sorted((row for form in _FORMS for row in _rows(form, text)), key=attrgetter("begin"))
 
 
@@ -125,7 +125,7 @@ def _cells(pattern: re.Pattern[str], text: str, begin: int, end: int) -> list[Pl
 
 
 def within(text: str, begin: int, end: int, frame: str) -> Place:
-    """Return the place of a cell without the blanks and quotes around it."""
+    """Return the offsets of a cell without the characters of `frame` (such as spaces and quotes) around it."""
     while end > begin and text[end - 1] in frame:
         end -= 1
     while begin < end and text[begin] in frame:

@@ -1,4 +1,4 @@
-"""Find listed values in a text, however many there are."""
+"""Find listed values in a string, in a time that does not depend on the number of values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from ctxguard.pii.spans import Span
 
 _FIRST: Final = re.compile(r"[^\W_]+|.", re.DOTALL)
 _GAP: Final = re.compile(r"[\s_+*~`>|-]{1,16}")
-"""What may stand between two words of a value: blanks, the end of a line (quoted, too), emphasis."""
+"""Separators that may occur between two words of a value: white space, line ends (also in quotes), and emphasis."""
 
 
 class Listed:
-    """Find values in any case, as whole words; next to a value's own punctuation, any character may follow.
+    """Finds given values as whole words, in any case.
 
-    A blank in a value stands for whatever separates words in wrapped, quoted, or formatted text and in names of files.
-
-    A text is searched word by word: the time does not depend on the number of values.
+    A space in a value matches whatever may separate words in wrapped, quoted, or formatted text and in file names. If a
+    value begins or ends with punctuation, any character may precede or follow it there.
 
     Args:
-        values: the values, each with its label.
+        values: Pairs of a value and its label.
     """
 
     def __init__(self, values: Iterable[tuple[str, str]]) -> None:
@@ -34,7 +33,7 @@ class Listed:
         self._words = re.compile(r"(?<!\w)[^\W_]+" + (f"|[{signs}]" if signs else ""))
 
     def find(self, text: str) -> Iterator[Span]:
-        """Yield the places of the values."""
+        """Yield a span for each occurrence of a value."""
         lowered = lower(text)
         for match in self._words.finditer(lowered):
             for words, label in self._by_first.get(match[0], ()):
@@ -46,7 +45,7 @@ class Listed:
 
 
 def _end_of(words: Sequence[str], text: str, start: int) -> int:
-    """Return where words end that begin at an offset of a text; 0 if they are not there."""
+    """Return the end offset of a sequence of words that begins at `start`; 0 if the words are not there."""
     end = start
     for word in words:
         if end > start:
@@ -59,7 +58,10 @@ def _end_of(words: Sequence[str], text: str, start: int) -> int:
 
 
 def lower(text: str) -> str:
-    """Return a text in lower case, of the same length: few letters become two."""
+    """Convert a string to lower case without changing its length.
+
+    The few letters whose lower case would be longer stay unchanged.
+    """
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered

@@ -1,8 +1,8 @@
-"""Find what rules describe, in five steps: normalize, prefilter, match, judge, choose.
+"""Find what rules describe, in five steps: normalize, prefilter, match, judge, and resolve overlaps.
 
-Most rules describe the shape of a number; they are matched on shapes, in which every digit is `0`. Shapes repeat, so
-their matches are cached. All other rules are matched near a literal of their expression. `scan` uses neither shortcut
-and matches each expression over the whole text.
+Most rules describe the shape of a number. They are matched on shapes, in which every digit is replaced by `0`. Shapes
+repeat, so their matches are cached. All other rules are matched only near a literal of their expression. `scan` uses
+neither shortcut: it matches each expression against the whole text.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from ctxguard.pii.spans import Span, resolve, start_of
 if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
 
-# Digits and their separators in a shape: every match of a number expression lies within one run, up to its last digit
-# or bracket. The rest of the run is included, so that it is not searched again from another beginning.
+# A run of digits and their separators in a shape. Every match of a number expression lies within the first group, which
+# ends at the last digit or bracket. The separators after it are consumed as well, so that no search begins at them.
 _RUN: Final = re.compile(r"([0+(](?:[ ./(+-]*+[0)])*+)[ ./(+-]*+")
-_SHORTEST_RUN: Final = 6  # characters: no number rule matches fewer
-# Characters around a run that the boundaries of a number depend on.
+_SHORTEST_RUN: Final = 6  # minimum length of a run, in characters: no number rule matches fewer
+# Number of characters before and after a run on which the boundaries of a number depend.
 _AROUND: Final = 4
-# A longer run is a row of a table, whose shape does not repeat.
+# A run of more characters is probably a table row, whose shape does not repeat.
 _LONG_RUN: Final = 60
 PERSON: Final = "PERSON"
-"""Label of a name, which is searched for elsewhere once it is known."""
-# Score of a known name if nothing introduces it.
+"""Label of a person's name. Once a name is known, it is also searched for in other places."""
+# Score of a known name at a place where nothing introduces it.
 _ECHO: Final = 0.5
 _PHONE: Final = "PHONE"
-# So few rules are searched for one by one. `scan` judges one rule at a time, so it uses no prefilter.
+# Up to so many rules, their context words are searched for one rule at a time, without a prefilter. `scan` judges one
+# rule at a time, so it never uses a prefilter.
 _FEW: Final = 2
-# Each prefilter has an automaton, which takes far more memory than a cached decision.
+# Maximum number of cached prefilters. Each has an automaton, which takes far more memory than other cached results.
 _MOST_PREFILTERS: Final = 512
-# A phone number with area code has at least so many digits; with fewer, the remainder is not a number of its own.
+# Minimum number of digits of a phone number with area code. A remainder with fewer digits is not a separate number.
 _PHONE_DIGITS: Final = 7
 _GAP: Final = " /,;|"
 _CLOSING: Final = re.compile(r"</[a-z][^<>]{0,38}>")
@@ -52,27 +53,27 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}
 _UUID_GROUPS: Final = (9, 14, 19, 24)
 _ALIKE: Final = str.maketrans("123456789", "0" * 9)
 Found: TypeAlias = list[tuple[int, Span]]
-"""Findings, each with the position of its rule in the set."""
+"""Findings, each with the index of its rule in the set."""
 Candidate: TypeAlias = "tuple[tuple[Matcher, ...], int, int]"
-"""The rules whose expression matches, and its place; context words and check digits are not checked yet."""
+"""The rules whose expression matches, and the start and end offset. Context and validator are not checked yet."""
 
 
 @lru_cache(maxsize=64)
 def engine_of(rules: tuple[Rule, ...], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> Engine:
-    """Return the engine of these rules; equal rules share one."""
+    """Return the engine for these rules; calls with equal arguments share one engine."""
     return Engine(rules, allow, deny)
 
 
 class Engine:
-    """Find what rules describe. Safe to share between threads; its caches are bounded.
+    """Finds what rules describe. Thread-safe; its caches are bounded.
 
     Args:
-        rules: the rules, in their order of precedence.
-        allow: values in lower case that are never findings.
-        deny: values that are always findings, each with its label.
+        rules: The rules, in order of precedence.
+        allow: Values in lower case that are never findings.
+        deny: Pairs of a value that is always a finding, and its label.
 
     Raises:
-        ConfigError: the validator of a rule cannot be imported.
+        ConfigError: If the validator of a rule cannot be imported.
     """
 
     def __init__(self, rules: Iterable[Rule], allow: frozenset[str], deny: tuple[tuple[str, str], ...]) -> None:
@@ -84,103 +85,103 @@ class Engine:
         self._denied = Listed(deny) if deny else None
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
         self._labels = frozenset((*labels, LITERAL, UNCHECKED))
-        self._fits = lru_cache(MEMO)(self._fitting)
+        self._fits = lru_cache(MEMO)(self._match_shape)
         self._finds_number = lru_cache(MEMO)(self.find)
         self._echoes = tuple(one for one in self._matchers if one.rule.echo)
 
     @cached_property
     def is_joinable(self) -> bool:
-        """True if every rule finds the same in a text alone and in that text between blank lines."""
+        """Whether each rule finds the same in a text alone and in that text between blank lines."""
         return all(one.stands_alone for one in self._matchers)
 
     def find(self, text: str) -> tuple[Span, ...]:
-        """Return the findings, sorted and without overlaps."""
-        return self._found(text, self._candidates) if text else ()
+        """Return the findings, sorted by offset and without overlaps."""
+        return self._search(text, self._candidates) if text else ()
 
     def scan(self, text: str) -> tuple[Span, ...]:
-        """Return the findings, each expression matched over the whole text."""
-        return self._found(text, self._everywhere)
+        """Return the findings like `find`, with each expression matched against the whole text."""
+        return self._search(text, self._all_candidates)
 
-    def _found(self, text: str, candidates: Callable[[PlainText], Iterator[Candidate]]) -> tuple[Span, ...]:
+    def _search(self, text: str, candidates: Callable[[PlainText], Iterator[Candidate]]) -> tuple[Span, ...]:
         first, *others = views_of(text, self._can_write)
-        spans = self._found_in(first, candidates)
+        spans = self._search_view(first, candidates)
         for view in others:
-            more = self._found_in(view, candidates)
+            more = self._search_view(view, candidates)
             if more:
                 spans = joined(text, first, spans, more)
         if not self._echoes or not (values := [text[one.start : one.end] for one in spans if one.label == PERSON]):
             return spans
         # a name that is introduced at the end of a text is also masked at its beginning
-        return resolve((*spans, *self._named(Names(values), (first, *others))), text)
+        return resolve((*spans, *self._find_names(Names(values), (first, *others))), text)
 
     def names(self, text: str) -> Sequence[str]:
-        """Return the names that a text introduces, whatever other rules find in it."""
+        """Return the names that a text introduces, regardless of what other rules find in it."""
         if not self._echoes:
             return ()
         spans: list[Span] = []
         for view in views_of(text, self._can_write):
             candidates = (((one,), start, end) for one in self._echoes for start, end in one.everywhere(view.text))
-            spans += view.originals(span for _, span in self._judged(view.text, candidates))
+            spans += view.originals(span for _, span in self._judge(view.text, candidates))
         return [text[span.start : span.end] for span in resolve(spans, text)]
 
     def known(self, text: str, names: Names, *, until: int | None = None) -> Sequence[Span]:
-        """Return the places of known names in a text, see `Names.find`."""
-        return resolve(self._named(names, views_of(text, self._can_write), until=until), text)
+        """Return the occurrences of known names in a text, see `Names.find`."""
+        return resolve(self._find_names(names, views_of(text, self._can_write), until=until), text)
 
-    def _named(self, names: Names, views: Iterable[PlainText], *, until: int | None = None) -> Iterator[Span]:
+    def _find_names(self, names: Names, views: Iterable[PlainText], *, until: int | None = None) -> Iterator[Span]:
         for view in views:
             places = (Span(*place, PERSON, _ECHO) for place in names.find(view.text, until=until))
             yield from view.originals(one for one in places if not self._allows(view.text[one.start : one.end].lower()))
 
-    def _found_in(self, view: PlainText, candidates: Callable[[PlainText], Iterator[Candidate]]) -> tuple[Span, ...]:
-        found = self._judged(view.text, candidates(view))
+    def _search_view(self, view: PlainText, candidates: Callable[[PlainText], Iterator[Candidate]]) -> tuple[Span, ...]:
+        found = self._judge(view.text, candidates(view))
         if self._denied is not None:
             found += ((len(self._matchers), span) for span in self._denied.find(view.text))
-        return _chosen(view, found) if found else ()
+        return _choose(view, found) if found else ()
 
     def _candidates(self, view: PlainText) -> Iterator[Candidate]:
         # rules that differ only in their context words share an expression, which is matched once
         shared: dict[object, list[Matcher]] = {}
-        for one in self._opened(view):
+        for one in self._possible_matchers(view):
             shared.setdefault((one.rule.pattern, one.rule.walk), []).append(one)
         for matchers in shared.values():
             yield from (((*matchers,), start, end) for start, end in matchers[0].places(view))
         if not self._numbers:
             return
         shape = view.form(SHAPE.table)
-        # numbers come in few shapes (`000-00-0000`): match each shape once, for all texts
+        # numbers have few different shapes (`000-00-0000`), so each shape is matched once for all texts
         for run in (match.span(1) for match in _RUN.finditer(shape)):
             if run[1] - run[0] < _SHORTEST_RUN:
                 continue
             start, end = max(0, run[0] - _AROUND), run[1] + _AROUND
             # a long shape does not repeat, and would evict others from the cache
             is_row = end - start > _LONG_RUN
-            fitting = self._fitting_row(view, run, shape[start:end]) if is_row else self._fits(shape[start:end])
+            fitting = self._match_row(view, run, shape[start:end]) if is_row else self._fits(shape[start:end])
             yield from ((fit, start + first, start + last) for fit, first, last in fitting)
 
-    def _everywhere(self, view: PlainText) -> Iterator[Candidate]:
-        for one in self._opened(view):
+    def _all_candidates(self, view: PlainText) -> Iterator[Candidate]:
+        for one in self._possible_matchers(view):
             yield from (((one,), start, end) for start, end in one.everywhere(view.text))
         shape = view.form(SHAPE.table)
         for one in (self._numbers[place] for place in self._number_literals.open(view)):
             yield from (((one,), start, end) for start, end in one.everywhere(shape))
 
-    def _opened(self, view: PlainText) -> Iterator[Matcher]:
-        """Return the rules, except those of numbers, that may match in a text."""
+    def _possible_matchers(self, view: PlainText) -> Iterator[Matcher]:
+        """Yield the rules that may match in a text, except number rules."""
         return (self._others[place] for place in self._prefilter.open(view))
 
     @cached_property
     def _number_literals(self) -> Prefilter:
         return Prefilter([one.anchor for one in self._numbers])
 
-    def _fitting(self, shape: str) -> Sequence[Candidate]:
-        """Return where number rules match in a shape."""
+    def _match_shape(self, shape: str) -> Sequence[Candidate]:
+        """Return the matches of number rules in a shape."""
         return _by_place((one, one.everywhere(shape)) for one in self._numbers if one.may_match(shape))
 
-    def _fitting_row(self, view: PlainText, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
-        """Return where number rules match in a row of numbers, without candidates that lack their context word.
+    def _match_row(self, view: PlainText, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
+        """Return the matches of number rules in a row of numbers, without most matches that lack their context word.
 
-        Only the first and last numbers of a row have a word next to them, so most rules need not be tried on the
+        Only the first and last numbers of a row have words next to them, so most rules do not need to be tried on the
         others.
         """
         before = PlainText(view.text[max(0, run[0] - WINDOW) : run[0] + WINDOW])
@@ -199,13 +200,13 @@ class Engine:
     def _number_words(self) -> Prefilter:
         return Prefilter([one.words_before for one in self._numbers])
 
-    def _judged(self, text: str, candidates: Iterable[Candidate]) -> Found:
-        """Return the candidates that pass their context words, their check digits and the allow list."""
+    def _judge(self, text: str, candidates: Iterable[Candidate]) -> Found:
+        """Return the candidates that pass the checks of context words, validator, and allow list, as findings."""
         found: Found = []
         headings = Headings(text)
         for matchers, start, end in candidates:
             # the cheapest check first: context words are a lookup, check digits are computed
-            for one in _allowed(matchers, text, start, headings):
+            for one in _filter_by_context(matchers, text, start, headings):
                 size = one.judge(text, start, end)
                 if not size or (self._allow and self._allows(text[start : start + size].lower())):
                     continue
@@ -215,7 +216,10 @@ class Engine:
         return found
 
     def judged(self, text: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-        """Yield each match of a rule's expression, the rule, and why it is not a finding (empty if it is)."""
+        """Yield each match of a rule's expression, with the rule's name and the reasons against the match.
+
+        There are no reasons against a finding.
+        """
         for view in views_of(text, self._can_write):
             headings = Headings(view.text)
             for one in self._matchers:
@@ -230,8 +234,8 @@ class Engine:
             yield from ((span, "deny", ()) for span in view.originals(spans))
 
     def _against(self, one: Matcher, text: str, span: Span, headings: Headings) -> Iterator[str]:
-        if not _allowed((one,), text, span.start, headings):
-            yield NO_WORD if one.rule.context else "a word before it says that it is something else"
+        if not _filter_by_context((one,), text, span.start, headings):
+            yield NO_WORD if one.rule.context else "a word before it shows that it is something else"
         if self._allow and self._allows(text[span.start : span.end].lower()):
             yield "it is allowed"
 
@@ -240,33 +244,38 @@ class Engine:
         return value in self._allow or (domain != value and f"@{domain}" in self._allow)
 
     def _can_write(self, label: str, number: str) -> bool:
-        """Return whether masking with these rules can have written a placeholder: no rule matches the number in it.
+        """Return whether masking with these rules can have written a placeholder.
 
-        Any other text of that shape is searched like the rest of the text.
+        Its label must be known, and no rule may match its number. Other text that looks like a placeholder is searched
+        like any text.
         """
         return label in self._labels and not (number and self._finds_number(number))
 
 
 def _is_in_uuid(text: str, start: int) -> bool:
-    """Return whether a group of a UUID, except its first, starts here; some of them look like a phone number."""
+    """Return whether a group of a UUID, other than the first one, starts here; some groups look like a phone number."""
     return any(start >= before and _UUID.match(text, start - before) is not None for before in _UUID_GROUPS)
 
 
-def _allowed(matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings) -> Sequence[Matcher]:
-    """Return the rules whose context words precede a candidate; in a table, the column's heading is the context."""
+def _filter_by_context(matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings) -> Sequence[Matcher]:
+    """Return the rules that accept the context before a candidate; in a table, that is the column heading."""
     if not _heeds_words(matchers):
         return matchers
     in_row = headings.before(start)
     if in_row is None:
         # blank lines are removed, so that a text joined with others has the same context as alone
-        return _after(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
+        return _filter_by_words(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
     heading, beside = in_row
-    headed = _after(matchers, heading[-WINDOW:])
-    return [*headed, *(one for one in _after(matchers, beside[-WINDOW:]) if one not in headed)] if beside else headed
+    headed = _filter_by_words(matchers, heading[-WINDOW:])
+    return (
+        [*headed, *(one for one in _filter_by_words(matchers, beside[-WINDOW:]) if one not in headed)]
+        if beside
+        else headed
+    )
 
 
 def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> Sequence[Candidate]:
-    """Return candidates, each with all rules that match at its place."""
+    """Group matches by position: each candidate has all rules that match there."""
     fits: dict[tuple[int, int], list[Matcher]] = {}
     for one, places in matches:
         for place in places:
@@ -274,9 +283,12 @@ def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> S
     return [((*matchers,), start, end) for (start, end), matchers in fits.items()]
 
 
-def _after(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
-    """Return the rules that accept the characters before a candidate; most do not distinguish digits."""
-    return _standing(matchers, before if _tells_digits_apart(matchers) else before.translate(_ALIKE))
+def _filter_by_words(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
+    """Return the rules that accept the characters before a candidate.
+
+    Most rules treat all digits alike, so digits are replaced by `0` to make the cached results reusable.
+    """
+    return _filter_lowered(matchers, before if _tells_digits_apart(matchers) else before.translate(_ALIKE))
 
 
 @lru_cache(MEMO)
@@ -290,16 +302,16 @@ def _tells_digits_apart(matchers: tuple[Matcher, ...]) -> bool:
 
 
 @lru_cache(MEMO)
-def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
-    """Return the rules that accept the characters before a candidate. Cached: JSON keys repeat often."""
-    # a word before a placeholder was the context of the masked value, not of the text after the placeholder
-    # JSON within JSON escapes its quotes
+def _filter_lowered(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
+    """Return the rules that accept the characters before a candidate. Cached, because JSON keys repeat often."""
+    # a word before a placeholder was the context of the masked value, not of the text after the placeholder; quotes are
+    # escaped in JSON inside JSON
     lowered = before[before.rfind(BLANK) + 1 :].lower().replace('\\"', '"')
     # the name in a closing tag is not context for the text after it
     if "</" in lowered:
         lowered = _CLOSING.sub("</b>", lowered)
     if len(matchers) > _FEW:
-        # search for the words of all rules at once: one by one takes ten times as long
+        # searching for the words of all rules at once is ten times as fast as for each rule
         possible = _words_of(matchers).open(PlainText(lowered))
         return [one for place, one in enumerate(matchers) if place in possible and one.stands_after(lowered)]
     return [one for one in matchers if one.stands_after(lowered)]
@@ -307,24 +319,28 @@ def _standing(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
 
 @lru_cache(_MOST_PREFILTERS)
 def _words_of(matchers: tuple[Matcher, ...]) -> Prefilter:
-    """Return the prefilter for the context words of several rules; most texts need fewer than 200 of these."""
+    """Return the prefilter for the context words of several rules; most texts need fewer than 200 such prefilters."""
     return Prefilter([one.words_before for one in matchers])
 
 
-def _chosen(view: PlainText, found: Found) -> tuple[Span, ...]:
-    """Return the chosen findings, with their offsets in the original text."""
+def _choose(view: PlainText, found: Found) -> tuple[Span, ...]:
+    """Resolve overlaps among the findings in a view, and return them with their offsets in the original text."""
     if len(found) > 1:
         found.sort(key=start_of)
         if any(one[1].end > other[1].start for one, other in pairwise(found)):
-            found = _apart(view.text, found)
+            found = _shorten_numbers(view.text, found)
             found.sort(key=itemgetter(0))
-            # choose before mapping back: `%2B` is one character, and must not make a finding longer
+            # compare lengths in the view, not in the original, where `%2B` has three characters instead of one
             return view.originals(resolve(map(_span, found), view.text))
     return view.originals(map(_span, found))
 
 
 def joined(text: str, first: PlainText, spans: Sequence[Span], more: Iterable[Span]) -> tuple[Span, ...]:
-    """Join the findings in two views of a text; one that splits an escape is dropped for one in the decoded view."""
+    """Merge the findings of several views of a text.
+
+    A finding of a later view that splits an escape is dropped if it overlaps a finding of the first view, in which
+    escapes are decoded.
+    """
     kept = [
         span
         for span in more
@@ -333,10 +349,11 @@ def joined(text: str, first: PlainText, spans: Sequence[Span], more: Iterable[Sp
     return resolve((*spans, *kept), text)
 
 
-def _apart(text: str, found: Found) -> Found:
-    """End a number where a more certain one begins that ends later: a digit group may belong to either.
+def _shorten_numbers(text: str, found: Found) -> Found:
+    """Shorten a number if a more certain finding begins inside it and ends after it.
 
-    Otherwise the longer one would be kept whole, and the other would be cut.
+    A group of digits between the two may belong to either. Without this, the longer finding would be kept in full, and
+    the other would be truncated.
     """
     ordered = list(found)
     for place, (order, span) in enumerate(ordered):
@@ -346,7 +363,11 @@ def _apart(text: str, found: Found) -> Found:
 
 
 def _number_before_next(text: str, ordered: Found, place: int) -> str:
-    """Return a number without the more certain one that begins in it and ends after it; empty if there is none."""
+    """Return the part of a number before a more certain finding that begins inside it and ends after it.
+
+    Returns:
+        An empty string if there is no such finding, or the part before it is not a number of its own.
+    """
     span = ordered[place][1]
     for number in range(place + 1, len(ordered)):
         other = ordered[number][1]
@@ -358,7 +379,7 @@ def _number_before_next(text: str, ordered: Found, place: int) -> str:
     return ""
 
 
-NO_WORD: Final = "no word of its context stands before it"
+NO_WORD: Final = "none of its context words is before it"
 _span: Final = itemgetter(1)
 
 

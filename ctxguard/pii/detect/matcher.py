@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
 
 WINDOW: Final = 40
-"""Characters before a candidate in which a context word counts."""
+"""Number of characters before a candidate that are searched for context words."""
 MEMO: Final = 20_000
-"""Maximum entries of a cache."""
-_FAR: Final = 1 << 30  # stands for an unlimited distance
+"""Maximum number of entries in a cache."""
+_FAR: Final = 1 << 30  # more than any limited repeat
 _RUN_SIGNS: Final = frozenset("0 .()/+-")
 Verdict: TypeAlias = Callable[..., bool | int]
-"""Says yes or no, or how many of the characters are the finding."""
+"""A validator: returns whether a match is a finding, or the number of leading characters that are the finding."""
 
 
 class Matcher:
-    """A rule with its expressions compiled on first use, because most match in no text.
+    """A rule whose expressions are compiled on first use, because most expressions are never needed.
 
     Args:
-        rule: the rule.
-        order: its position in the set; the first of equal findings is kept.
+        rule: The rule.
+        order: The index of the rule in its set. Of equal findings, the one with the lowest index is kept.
 
     Attributes:
-        heeds_words: whether some words must, or must not, precede a value.
+        heeds_words: Whether the rule depends on the words before a match.
 
     Raises:
-        ConfigError: its validator cannot be imported.
+        ConfigError: If a function of the rule cannot be imported.
     """
 
     def __init__(self, rule: Rule, order: int) -> None:
-        vars(self).update(derived(rule))  # the cached properties that are in the file
+        vars(self).update(derived(rule))  # fill the cached properties from the file of derived properties
         self.rule = rule
         self.order = order
         self.heeds_words = bool(rule.context or rule.quiet)
@@ -51,22 +51,25 @@ class Matcher:
 
     @cached_property
     def is_number(self) -> bool:
-        """Whether its expression describes the shape of a number, see `is_number`."""
+        """Whether the rule's expression describes the shape of a number, see `expressions.is_number`."""
         return is_number(self.rule.pattern)
 
     @cached_property
     def tells_digits_apart(self) -> bool:
-        """Whether its context words contain digits that matter."""
+        """Whether the context words of the rule distinguish between digits."""
         return tells_digits_apart(self.rule.context) or tells_digits_apart(self.rule.quiet)
 
     @cached_property
     def anchor(self) -> Anchor:
-        """The literals near which a match may begin."""
+        """The literals of the expression, and how far from a literal a match may begin."""
         return anchor_of(self.rule.pattern)
 
     @cached_property
     def evidence(self) -> Anchor:
-        """The literals that a text to search must contain: of the expression, or its context words if rarer."""
+        """The literals without which a text does not need to be searched.
+
+        These are the literals of the expression or those of the required context words, whichever are rarer.
+        """
         if self._walk is not None:
             return self.anchor
         words = self.words_before if self.rule.context else self.words_behind
@@ -74,44 +77,50 @@ class Matcher:
 
     @cached_property
     def stands_alone(self) -> bool:
-        """Whether it matches the same in a text alone and in that text between blank lines."""
+        """Whether the rule matches the same in a text alone and in that text between blank lines."""
         # a match across joined texts would be found in each of them, unless a validator rejects it
         farthest = WINDOW if self._validate is not None else _FAR
         return self.runs_on < farthest and runs_on(self.rule.tail) < WINDOW
 
     @cached_property
     def runs_on(self) -> int:
-        """How far a match may extend over line breaks, see `runs_on`."""
+        """Maximum number of line breaks that a repeat in a match can contain, see `expressions.runs_on`."""
         return runs_on(self.rule.pattern)
 
     @cached_property
     def words_before(self) -> Anchor:
-        """The literals one of which the characters before a match must contain."""
+        """The literals of the context words, one of which must occur in the characters before a match."""
         return anchor_of(self.rule.context, forms=(WORDS,))
 
     @cached_property
     def needs_word_before(self) -> bool:
-        """Whether its context words contain something other than digits and their separators."""
-        return _tells_word(self.words_before)
+        """Whether every context word contains something other than digits and their separators."""
+        return _contains_words(self.words_before)
 
     @cached_property
     def reach(self) -> int:
-        """Maximum number of characters, from the beginning of a match, that the expression depends on."""
+        """Maximum number of characters, counted from the start of a match, on which the match depends."""
         return reach(self.rule.pattern)
 
     @cached_property
     def _shapes(self) -> tuple[str, ...]:
-        """Literals one of which is in the shape of each match; only the empty one if unknown."""
+        """Literals one of which occurs in the shape of every match; only an empty literal if they are unknown."""
         literals = self.anchor.literals
         return literals if all(_RUN_SIGNS.issuperset(literal) for literal in literals) else ("",)
 
     def may_match(self, shape: str) -> bool:
-        """Return whether a shape contains a literal that every match of this number rule has."""
+        """Return whether a shape contains a literal that every match of this number rule contains."""
         return any(literal in shape for literal in self._shapes)
 
     def may_stand_before(self, text: str, start: int, end: int) -> bool:
-        """Return whether the words that the rule requires after a match may follow a row of numbers."""
-        if not self.rule.behind or not _tells_word(self.words_behind) or self.words_behind.most is None:
+        """Return whether the text that the rule requires after a match may follow a row of numbers.
+
+        Args:
+            text: The text.
+            start: Start offset of the row.
+            end: End offset of the row.
+        """
+        if not self.rule.behind or not _contains_words(self.words_behind) or self.words_behind.most is None:
             return True
         # the word follows the row, so the match ends near the end of the row
         near = self.words_behind.most + max(map(len, self.words_behind.literals))
@@ -119,36 +128,42 @@ class Matcher:
 
     @cached_property
     def words_behind(self) -> Anchor:
-        """The literals one of which the characters after a match must contain."""
+        """The literals of the text that is required after a match, one of which must occur there."""
         return anchor_of(self.rule.behind, forms=(WORDS,))
 
     def places(self, view: PlainText) -> Iterator[tuple[int, int]]:
-        """Yield the matches in a text, searching only around its anchor if that is known."""
+        """Yield the start and end offset of each match, searching only near the anchor's literals if possible."""
         if self.anchor.most is None or self._walk is not None:
             yield from self.everywhere(view.text)
             return
         match_at, done = self._pattern.match, 0
         for start in self._starts(view):
-            # as `finditer` does: no match begins within the previous one
+            # like `finditer`: no match begins within the previous match
             match = match_at(view.text, start) if start >= done else None
             if match is not None:
                 yield self._place(match)
                 done = max(match.end(), start + 1)
 
     def everywhere(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the matches in a whole text or shape, or the places that the rule's own function yields."""
+        """Yield the start and end offset of each candidate in a whole text or shape.
+
+        The candidates are the matches of the expression, or the results of the rule's `walk` function.
+        """
         if self._walk is not None:
             return iter(self._walk(text))
         return map(self._place, self._pattern.finditer(text))
 
     def stands_after(self, before: str) -> bool:
-        """Return whether the rule accepts a candidate after these characters, given in lower case."""
+        """Return whether the rule accepts a candidate after these characters, which must be in lower case."""
         if self.rule.context and self._context.search(before) is None:
             return False
         return not self.rule.quiet or self._silence.search(before) is None
 
     def judge(self, text: str, start: int, end: int) -> int:
-        """Return how many characters of a candidate are the finding; 0 if it is not one."""
+        """Return the number of leading characters of a candidate that are the finding; 0 if it is not a finding.
+
+        The context words before the candidate are not checked here, see `stands_after`.
+        """
         if self.rule.behind and self._behind.match(text, end) is None:
             return 0
         # most candidates are rejected by their context; the validator may import a library
@@ -158,12 +173,12 @@ class Matcher:
         return end - start if verdict is True else int(verdict)
 
     def fault(self, text: str, end: int) -> str:
-        """Return why a judged candidate is not a finding."""
+        """Return the reason why `judge` rejected a candidate, as a message for the user."""
         is_followed = not self.rule.behind or self._behind.match(text, end) is not None
-        return "its check digits or its form are wrong" if is_followed else "no word of its context stands behind it"
+        return "its check digits or its form are wrong" if is_followed else "none of its context words is after it"
 
     def end(self, text: str, end: int) -> int:
-        """Return the end of a finding including its tail, such as a phone number's extension."""
+        """Return the end offset of a finding including its tail, such as a phone extension."""
         more = self._tail.match(text, end) if self._tail is not None else None
         return end if more is None else more.end()
 
@@ -201,8 +216,8 @@ class Matcher:
         return re.compile(self.rule.tail) if self.rule.tail else None
 
 
-def _tells_word(anchor: Anchor) -> bool:
-    """Return whether each literal has a character that does not occur in a row of numbers."""
+def _contains_words(anchor: Anchor) -> bool:
+    """Return whether each literal contains a character that does not occur in a row of numbers."""
     return not any(_RUN_SIGNS.issuperset(literal) for literal in anchor.literals)
 
 
@@ -212,7 +227,7 @@ def _verdict(validate: Verdict, value: str, *arguments: str) -> bool | int:
 
 
 def _function(rule: Rule, setting: str) -> tuple[Callable[..., Any] | None, list[str]]:
-    """Return a function of a rule and its arguments after the text; a function given by name is imported."""
+    """Return a function of a rule, imported if the rule names it, and the arguments to pass after the text."""
     given = getattr(rule, setting)
     if not isinstance(given, str):
         return given, []

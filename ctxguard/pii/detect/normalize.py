@@ -1,8 +1,8 @@
 r"""Normalize a text to what a reader sees: full-width digits, dashes, invisible characters, escapes.
 
-Rules are written for plain text. A `PlainText` is that plain text, with a mapping back to the offsets of the original,
-so that `４１１１…`, `jane\u0040x.org`, `jane%40x.org`, `jane&#64;x.org` and a number split by zero-width spaces are
-found in the original.
+Rules are written for plain text. A `PlainText` is that plain text, with a mapping of its offsets to the original.
+Therefore, rules find `４１１１…`, `jane\u0040x.org`, `jane%40x.org`, `jane&#64;x.org`, and a number that contains
+zero-width spaces, and report their place in the original.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u
 _ASCII: Final = bytes(range(128))
 _UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
 _SIGNS: Final = ("\\", "%", "&", "\x1b", "<", "[REDACTED")
-# Spellings of one character. A double backslash and `%25` are the same escape, escaped again, as in JSON in JSON. Signs
-# that Markdown escapes count within a word, also several in a row, and before a number: elsewhere they belong to a
-# regular expression or a path.
-# Each expression begins with the character that it is searched by: that makes `re` many times faster.
+# Escapes of one character. A double backslash and `%25` occur if the escape is escaped again, as in JSON inside JSON.
+# Punctuation that Markdown escapes counts only within a word (also several in a row) and before a number. Elsewhere, it
+# belongs to a regular expression or a path.
+# Each expression begins with a literal character, which makes `re` many times faster.
 _ESCAPED: Final = (
     r"(?<=\\)(?:\\?u(?P<u>[0-9a-fA-F]{4})"
     r"|(?P<xs>x[c-fC-F][0-9a-fA-F](?:\\x[89abAB][0-9a-fA-F]){1,3})|x(?P<x>[0-9a-fA-F]{2})"
@@ -45,21 +45,22 @@ _PERCENT: Final = (
     r"|(?:25)?(?P<url>[0-7][0-9a-fA-F]))"
 )
 _FORM: Final = re.compile(f"%{_PERCENT}")
-# A color or cursor code of a terminal; its first character may be spelled out, or lost.
+# A color or cursor code of a terminal. Its escape character may be written as text (`\033`), or missing.
 _TERMINAL: Final = re.compile(
     r"\[(?:(?:(?<=\x1b\[)|(?<=\^\[\[)|(?<=\\033\[)|(?<=\\e\[))[0-?]{0,32}[ -/]{0,4}[@-~]|\d{1,3}(?:;\d{1,3}){0,5}m)"
 )
 _TERMINAL_SIGNS: Final = ("\x1b", "^[", r"\033", r"\e")
 _LINE_ESCAPES: Final = (r"\n", r"\t", r"\r", r"\b", r"\f")
-# Typography turns hyphens into dashes; between letters or digits, or with blanks within a number, a dash may be either.
+# Word processors replace hyphens by dashes. A dash between letters or digits, or one with spaces around it within a
+# number, may be a hyphen or a dash.
 _DASHED: Final = re.compile(rf"[{_DASHES}](?=[0-9A-Za-z(+]| [0-9(])(?:(?<=[0-9A-Za-z)].)|(?<=[0-9)] .))")
-# A key or a hardware address may begin with the letter of an escape: `\b0:56:…`.
+# A backslash before a key or a hardware address whose first letter makes the two look like an escape: `\b0:56:…`.
 _LETTERED: Final = re.compile(
     r"\\(?<!\\\\)(?=[bf](?:[0-9A-Fa-f]{0,3}[:-]){2}|bc1[a-z0-9]{25}|[bfnrt][a-z0-9]{0,7}[_-](?=\w{0,15}\d)[\w-]{16})"
 )
 _PLUS: Final = re.compile(r"\+(?<=[0-9A-Z)]\+)[0-9(A-Z]")
-# In form data a plus is a blank: between groups of digits, before and after letters, in an account number, and between
-# groups of letters and digits, as in a Medicare number.
+# In form data, a plus is a space: between groups of digits, between digits and letters, in an account number, and
+# between groups of letters and digits, as in a Medicare number.
 _PLUSES: Final = re.compile(
     r"(?<![A-Za-z0-9])(?<![A-Za-z0-9]/)"
     r"(?:(?:[A-Z]{1,3}\+|\+)?\(?\d{1,6}\)?(?:\+\(?\d{1,6}\)?(?:-\d{1,6})?){1,7}(?:\+[A-Z]{1,2})?"
@@ -69,14 +70,16 @@ _PLUSES: Final = re.compile(
 
 
 class PlainText:
-    """A normalized text with its placeholders blanked, and the forms in which literals are searched for.
+    """A normalized view of a text, in which placeholders are blanked.
+
+    The base class is for views that are as long as the original, so that offsets are equal.
 
     Args:
-        text: the normalized text, as long as the original.
+        text: The normalized text.
 
     Attributes:
-        text: the text.
-        plain: the text in Latin-1, with `?` for all other characters.
+        text: The normalized text.
+        plain: The text in Latin-1, with `?` for all other characters.
         is_whole: False if invisible characters were removed.
     """
 
@@ -88,7 +91,7 @@ class PlainText:
         self._forms: dict[bytes, str] = {}
 
     def form(self, table: bytes) -> str:
-        """Return the text translated by a table; its length stays the same, and so do offsets."""
+        """Return the text translated by a table (see `anchors.Form`); the length and all offsets stay the same."""
         form = self._forms.get(table)
         if form is None:
             form = self._forms[table] = self.plain.translate(table).decode("latin-1")
@@ -96,27 +99,26 @@ class PlainText:
 
     @property
     def beyond_ascii(self) -> set[str]:
-        """The characters beyond ASCII, in lower case."""
+        """The text's non-ASCII characters, in lower case."""
         return set("".join(beyond_ascii(self.text)).lower())
 
     def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
-        """Return spans of this view as spans of the original text."""
+        """Convert spans of this view to spans of the original text."""
         return tuple(spans)
 
-    def cuts(self, span: Span) -> bool:  # noqa: ARG002 - a text without escapes has none to cut
+    def cuts(self, span: Span) -> bool:  # noqa: ARG002 - this view has no escapes
         """Return whether a span of the original text begins or ends inside an escape."""
         return False
 
 
 class _Shortened(PlainText):
-    """A text that is shorter than the original, and the origin of its characters.
+    """A view that is shorter than the original, because escapes were decoded or invisible characters removed.
 
     Args:
-        text: the folded text.
-        cuts: offsets in the folded text at which something was removed or an escape was decoded.
-        ends: offset in the original right after each cut.
-        escapes: number of characters in the original for a character of the folded text, by its offset, if more than
-            one.
+        text: The normalized text.
+        cuts: Offsets in the normalized text at which characters were removed, and before and after each decoded escape.
+        ends: For each cut, the offset in the original at which the text continues.
+        escapes: For each decoded character, by its offset in the normalized text, the length of its escape.
         is_whole: False if invisible characters were removed.
     """
 
@@ -136,7 +138,7 @@ class _Shortened(PlainText):
         return self._is_within(span.start) or self._is_within(span.end)
 
     def _is_within(self, offset: int) -> bool:
-        # an escape has two cuts, before and after its character
+        # a decoded escape has two cuts: before and after its character
         number = bisect_right(self._ends, offset)
         inside = 0 < number < len(self._ends) and self._cuts[number] == self._cuts[number - 1] + 1
         return inside and self._ends[number - 1] < offset and self._cuts[number - 1] in self._escapes
@@ -147,23 +149,25 @@ class _Shortened(PlainText):
         return Span(self._place(span.start), end, span.label, span.score)
 
     def _place(self, offset: int) -> int:
-        """Return the offset of a character in the original."""
+        """Convert the offset of a character to its offset in the original."""
         number = bisect_right(self._cuts, offset) - 1
         return offset if number < 0 else self._ends[number] + offset - self._cuts[number]
 
 
 def views_of(text: str, trusts: Trust | None = None) -> Sequence[PlainText]:
-    r"""Return the views of a text: several if it can be read in several ways.
+    r"""Return the views of a text: one for each way in which a reader could understand it.
 
-    An invisible character may be inside a value or at its edge, and `%41` may be a letter or follow a percent sign. In
-    the first view, invisible characters are removed, escapes are decoded, and a plus is a blank as in form data; in the
-    second, invisible characters are blanks, and all others stay as they are. Likewise a dash may be a hyphen of a value
-    or end it, and the letter of `\b` may be its first. A text that is ASCII and contains no sign of an escape or a
-    placeholder is returned at next to no cost.
+    An invisible character may be inside a value or separate two values; `%41` may be a letter, or digits after a
+    percent sign. In the first view, invisible characters are removed, escapes are decoded, and a plus is a space as in
+    form data. In the second, invisible characters are spaces, and percent signs and plus signs stay. Likewise, a dash
+    may be a hyphen inside a value or separate two values, and `\b` may be an escape, or a backslash before a value that
+    begins with `b`.
+
+    ASCII text without any sign of an escape or a placeholder is returned as it is, which takes hardly any time.
 
     Args:
-        text: the text.
-        trusts: see `blank_placeholders`.
+        text: The text.
+        trusts: See `blank_placeholders`.
     """
     if _is_as_read(text):
         return (PlainText(text),)
@@ -171,45 +175,48 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[PlainText]:
 
 
 def _views(text: str, trusts: Trust | None, *, read: Callable[[str], Sequence[str]]) -> Sequence[PlainText]:
-    # first of all, so that no rule matches in placeholders of the masking, and no escape within one is decoded
+    # placeholders are blanked first, so that no rule matches in them, and no escape inside them is decoded
     blanked = blank_placeholders(text, trusts)
     unseen = "".join(sorted(beyond_ascii(text) & _UNSEEN))
     is_form = "%" in text and _FORM.search(text) is not None
-    first = _seen(blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form, read=read)
+    first = _decoded_views(
+        blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form, read=read
+    )
     if first[0].is_whole and not is_form:
         return first
-    return (*first, *_seen(blanked, unseen, gap=" ", is_form=False, read=read))
+    return (*first, *_decoded_views(blanked, unseen, gap=" ", is_form=False, read=read))
 
 
 def beyond_ascii(text: str) -> set[str]:
-    """Return the characters of a text that are beyond ASCII."""
+    """Return the non-ASCII characters of a text."""
     if text.isascii():
         return set()
     return set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
 
 
 def _is_as_read(text: str) -> bool:
-    """Return True only if a text certainly has no escapes, no placeholders and no invisible characters."""
+    """Return True only if the text certainly contains no escapes, placeholders, or invisible characters."""
     if not text.isascii() or any(sign in text for sign in _SIGNS):
         return False
-    # plus and bracket are common, and seldom part of an escape
+    # plus signs and brackets are common, but rarely part of an escape
     return ("+" not in text or _PLUS.search(text) is None) and ("[" not in text or _TERMINAL.search(text) is None)
 
 
 def view_of(text: str) -> PlainText:
-    """Return the first view of a text."""
+    """Return only the first view of a text, see `views_of`."""
     return views_of(text)[0]
 
 
 def may_spell(text: str) -> bool:
-    """Return whether a text may contain a placeholder, possibly escaped."""
+    """Return whether a text may contain a placeholder, possibly with escaped characters."""
     return "<" in text or not text.isascii() or any(sign in text for sign in "\\%&")
 
 
 def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
-    r"""Yield the pseudonyms in a text as a reader sees it, with their places.
+    r"""Yield each pseudonym in a text with its start and end offset, also if its characters are escaped.
 
-    A page writes `&lt;EMAIL_1&gt;` and JSON `\u003cEMAIL_1\u003e`; a model that repeats them writes `<EMAIL_1>`.
+    A web page contains `&lt;EMAIL_1&gt;` and JSON may contain `\u003cEMAIL_1\u003e`, but a model that repeats them
+    writes `<EMAIL_1>`.
     """
     if may_spell(text):
         view = _views(text, lambda _label, _number: False, read=lambda seen: [_plain(seen)])[0]
@@ -218,22 +225,30 @@ def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
             yield match[0], span.start, span.end
 
 
-def _seen(
+def _decoded_views(
     text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[str], Sequence[str]]
 ) -> Sequence[PlainText]:
-    """Return the views of a text, with `gap` in place of invisible characters."""
+    """Decode the escapes of a text, and return a view for each reading.
+
+    Args:
+        text: The text with blanked placeholders.
+        unseen: The invisible characters that occur in the text.
+        gap: The replacement for each invisible character.
+        is_form: Whether percent escapes are decoded, as in form data and URLs.
+        read: Returns the readings of the decoded text, each of the same length.
+    """
     cuts: list[int] = []
     ends: list[int] = []
     escapes: dict[int, int] = {}
     pieces: list[str] = []
     done = size = 0
     is_whole = True
-    for match in _hidden(text, unseen, is_form=is_form):
+    for match in _find_escapes(text, unseen, is_form=is_form):
         start, end = match.span()
         pieces.append(text[done:start])
         size += start - done
         done = end
-        char = _meant(match)
+        char = _decode(match)
         if char in _UNSEEN:
             char, is_whole = gap, False
         if char:
@@ -250,23 +265,23 @@ def _seen(
     return [_Shortened(one, cuts, ends, escapes, is_whole=is_whole) if cuts else PlainText(one) for one in plain]
 
 
-def _hidden(text: str, unseen: str, *, is_form: bool) -> Iterator[re.Match[str]]:
-    """Yield the escapes and the invisible characters of a text."""
+def _find_escapes(text: str, unseen: str, *, is_form: bool) -> Iterator[re.Match[str]]:
+    """Yield a match for each escape and each invisible character of a text."""
     if unseen or is_form or "\\" in text or "&" in text:
         yield from _finder(unseen, is_form=is_form).finditer(text)
 
 
 @lru_cache(maxsize=256)
 def _finder(unseen: str, *, is_form: bool) -> re.Pattern[str]:
-    """Return an expression for escapes and some invisible characters; searching for few is faster than for all."""
+    """Return an expression for escapes and the given invisible characters, which is faster the fewer there are."""
     escaped = [_ESCAPED, _PERCENT] if is_form else [_ESCAPED]
     return re.compile(
         rf"[\\&{'%' if is_form else ''}{unseen}](?:{'|'.join(escaped)}{'|(?<=[' + unseen + '])' if unseen else ''})"
     )
 
 
-def _meant(match: re.Match[str]) -> str:
-    """Return the character of an escape; U+FFFD if it is not exactly one character."""
+def _decode(match: re.Match[str]) -> str:
+    """Return the character that an escape stands for; U+FFFD if it is not exactly one character."""
     kind, written = match.lastgroup, match[match.lastgroup or 0]
     if kind in (None, "mark", "sign"):
         return written
@@ -282,14 +297,18 @@ def _meant(match: re.Match[str]) -> str:
 
 
 def _readings(text: str) -> Sequence[str]:
-    """Return a text in plain characters in each reading: dashes as hyphens or as they are, escapes likewise."""
+    """Return the readings of a text, in plain characters and with the same length.
+
+    Dashes are read as hyphens or as they are, and a backslash before a value is read as a space or as part of an
+    escape.
+    """
     texts = [text, _LETTERED.sub(" ", text)] if "\\" in text else [text]
     plain = [_plain(one) for one in dict.fromkeys(texts)]
     return [*dict.fromkeys(one for text in plain for one in (text if text.isascii() else _DASHED.sub("-", text), text))]
 
 
 def _plain(text: str) -> str:
-    """Return a text of the same length in plain characters, with blanks for terminal codes and line escapes."""
+    """Replace variants of ASCII characters, terminal codes, and line escapes, without changing the text's length."""
     if not text.isascii():
         beyond = beyond_ascii(text)
         table = _folding()
@@ -309,11 +328,13 @@ def _plain(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _folding() -> Mapping[str, str]:
-    """Map every variant of an ASCII digit, letter, dash, space or sign to that character.
+    """Map the variants of ASCII digits, letters, dashes, spaces, and punctuation to the ASCII character.
 
-    Circled, small, full-width and mathematical variants are included; superscripts are not: they mark footnotes.
+    Circled, small, full-width, and mathematical variants are included. Superscripts are not, because they mark
+    footnotes.
 
-    Digits of a script come in tens that begin at a code ending in 0 or 6; mathematical ones are consecutive.
+    The ten digits of a script have consecutive code points, the first of which ends in 0 or 6 in hexadecimal.
+    Mathematical digits follow one another without gaps.
     """
     table = dict.fromkeys(_HYPHENS, "-") | dict.fromkeys(_SPACES, " ") | dict.fromkeys("\u2018\u2019", "'")
     for zero in (*range(0x0660, 0x1FC00, 16), *range(0x0666, 0x1FC00, 16), *range(0x1D7CE, 0x1D800, 10)):
@@ -323,5 +344,5 @@ def _folding() -> Mapping[str, str]:
         plain = unicodedata.normalize("NFKC", chr(code))
         if len(plain) == 1 and plain.isascii():
             table.setdefault(chr(code), plain)
-    # `re` treats these as equal to an ASCII letter if case is ignored
+    # with `re.IGNORECASE`, these characters match an ASCII letter
     return table | {"\u0131": "i", "\u0130": "I", "\u017f": "s", "\u212a": "K"}

@@ -1,4 +1,4 @@
-"""Judge the text after a word such as `password`: is it a password, and where does it end, or is it prose or code."""
+"""Decide whether the text after a word like `password` is a password rather than prose or code, and where it ends."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ _VOWEL: Final = re.compile("[aeiouyAEIOUY]")
 
 
 def secret_value(value: str) -> bool:
-    """Return whether the text after `password:` is a secret, not a plain word, a variable, a call or a template."""
+    """Return whether the value after `password:` is a secret, not a plain word, a variable, a call, or a template."""
     return _are_random_letters(value) or (
         len(value) >= 6 and len(set(value)) > 3 and not (_PLAIN_WORD.match(value) or is_code(value))
     )
 
 
 def _are_random_letters(value: str) -> bool:
-    """Return whether mixed-case letters are random rather than joined words: half of the random pieces lack a vowel."""
+    """Return whether mixed-case letters are random rather than joined words.
+
+    The letters are split where the case changes. In random letters, about half of the pieces lack a vowel.
+    """
     words = _WORDS.findall(value)
     return (
         _LETTERS.match(value) is not None
@@ -34,14 +37,17 @@ def _are_random_letters(value: str) -> bool:
     )
 
 
-# A sign that words do not contain, or a change from lower-case letters to capitals or digits, and back.
+# A special character that does not occur in words.
 _SIGN: Final = re.compile(r"[!#$%^&*+?~](?!\Z)|[0-9][!#$%^&*+~]\Z")
 _CLASSES: Final = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
 _IDENTIFIER: Final = re.compile(r"[0-9a-fA-F-]{16,}\Z|[\d%$]+\Z")
 
 
 def mixed_password(value: str) -> int:
-    """Return the length of a password after the word and a blank, if it cannot be taken for a word; else 0."""
+    """Return the length of the password at the beginning of a word that follows `password` and a space.
+
+    0 if the word could be an ordinary word or an identifier.
+    """
     bare = _without_end(value).rstrip("?")
     mixes = any(map(str.isdigit, bare)) and any(map(str.isalpha, bare))
     if len(bare) < 7 or not mixes or _IDENTIFIER.match(bare) or is_example(bare):
@@ -49,7 +55,7 @@ def mixed_password(value: str) -> int:
     return len(bare) if _SIGN.search(bare) or len(_CLASSES.findall(bare)) > 4 else 0
 
 
-# No digit, and no sign other than those of words and of code.
+# Only letters and the special characters that occur in words and in code.
 _WORDS_OF_CODE: Final = re.compile(r"[\[\]{}A-Za-z_.,;:()/|*=&?+-]+\Z")
 _CALL: Final = re.compile(r"[A-Za-z_][\w.]*[(\[][\w.,=()\[\]{}*:+/-]*\Z")
 _CODE_SIGNS: Final = re.compile(r"[)}\]][{(;)}]|[(\[{][)\]}]|\)\.")
@@ -59,7 +65,7 @@ _SENTENCE_ENDS: Final = ".,;:)]}"
 
 
 def bare_password(value: str) -> int:
-    """Return the length of the password after `password:`, which ends at white space; 0 if there is none."""
+    """Return the length of the unquoted password after `password:`, which ends at white space; 0 if there is none."""
     following = _NEXT_SETTING.search(value, 1)
     bare = value if following is None else value[: following.start()]
     bare = _without_end(bare)
@@ -71,7 +77,7 @@ def bare_password(value: str) -> int:
 
 
 def _without_end(value: str) -> str:
-    """Return a value without the punctuation that ends the sentence, and without an unmatched closing bracket."""
+    """Remove the punctuation that ends the sentence, and an unmatched closing bracket, from the end of a value."""
     while value and value[-1] in _SENTENCE_ENDS:
         opened = {")": "(", "]": "[", "}": "{"}.get(value[-1])
         if opened is not None and value.count(opened) >= value.count(value[-1]):
@@ -81,15 +87,15 @@ def _without_end(value: str) -> str:
 
 
 def quoted_password(value: str) -> bool:
-    """Return whether the quoted text after `password:` is a password rather than a program's message about one."""
+    """Return whether the quoted text after `password:` is a password, not a program's message about passwords."""
     if not any(map(str.isspace, value)):
-        # a word with an exclamation mark is still a word
+        # an ordinary word may end with an exclamation mark
         return secret_value(value if any(map(str.isdigit, value)) else value.rstrip("!?"))
     words = value.split()
     return len(words) < 5 and not is_example(value) and any(map(_mixes, words))
 
 
 def _mixes(word: str) -> bool:
-    """Return whether a word mixes letters and digits, unlike the words of a message about passwords."""
+    """Return whether a word mixes letters and digits, as passwords do, but words in a program's messages do not."""
     bare = word.strip("().,;:!?")
     return len(bare) > 3 and any(map(str.isdigit, bare)) and any(map(str.isalpha, bare))

@@ -1,4 +1,4 @@
-"""Judge whether the text after a label or a phrase is a name or a postal address, and where that ends."""
+"""Decide whether the text after a label or a phrase is a name or a postal address, and where it ends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 from ctxguard.pii.rules.words import words
 
 Place: TypeAlias = tuple[int, int]
-"""Start and end offset in a text."""
-# `O'Neil`, `al-Rashid`; in SQL also `O''Neil` and `O\'Neil`.
+"""The start and end offset of something in a text."""
+# Words of names with apostrophes and hyphens: `O'Neil`, `al-Rashid`, and, escaped in SQL, `O''Neil` and `O\'Neil`.
 _WORD: Final = re.compile(r"[^\W\d_]+(?:(?:\\?['’]|''|-)[^\W\d_]+)*")
 _PIECES: Final = re.compile(r"\W+")
 _BETWEEN: Final = re.compile(r"\.?[ \t]{1,3}|, ?(?=[A-Z])|\.(?=[^\W\d_])|[ \t]?&[ \t]|\.?\+(?=[^\W\d_])")
@@ -24,18 +24,24 @@ _CONNECTING: Final = frozenset(
     ("and", "from", "i", "but", "und", "y", "et", "e", "en", "i", "ich", "je", "io", "ik", "eu")
 )
 _ABBREVIATIONS: Final = frozenset(("st", "jr", "sr", "mc", "wm", "geo", "chas", "jos", "thos", "ma", "fco", "ph"))
-_MOST_WORDS: Final = 6  # of a name
+_MOST_WORDS: Final = 6  # maximum number of words in a name
 
 
 def name(value: str, how: str) -> Place | None:
-    """Return the place of a person's name at the beginning of a text, after titles; None if there is none.
+    """Return the start and end offset of a person's name at the beginning of a string; None if there is no name.
+
+    Titles before the name are skipped.
 
     Args:
-        value: the text after a label or a phrase, up to the end of its line or field.
-        how: the form that a name must have here. `field`: the whole value is a name, in any case. `said`: its first
-            words are. `words`: it begins with a capitalized word. `full`: with several. `closed`: with capitalized
-            words that punctuation follows. `line`: with capitalized words up to the end of the line;
-            `whole`: with several of them.
+        value: The text after a label or a phrase, up to the end of its line or field.
+        how: The form that the name must have:
+            `field`: the whole value is a name, in any case;
+            `said`: the first words are a name, in any case;
+            `words`: one or more capitalized words;
+            `full`: at least two capitalized words;
+            `closed`: capitalized words followed by punctuation;
+            `line`: capitalized words up to the end of the line;
+            `whole`: at least two capitalized words up to the end of the line.
     """
     title = _TITLES.match(value)
     start = title.end() if title else 0
@@ -47,13 +53,13 @@ def name(value: str, how: str) -> Place | None:
         return None
     if _GLUE.match(value, end) or not _ends_well(value[end:], how, is_lower=is_lower):
         return None
-    # `HR`, `USA`
+    # one short word in capitals is an abbreviation: `HR`, `USA`
     is_short = len(found) == 1 and how != "field" and len(found[0]) < 4 and found[0].isupper()
     return None if is_short else (start, end)
 
 
 def _ends_well(rest: str, how: str, *, is_lower: bool) -> bool:
-    """Return whether the text after a name may follow a name."""
+    """Return whether `rest`, the text after a name, may follow a name of this form."""
     if how in ("line", "whole"):
         return not rest.strip(" \t\r.,*_)”’»'`")
     bare = rest.lstrip(" \t")
@@ -62,14 +68,19 @@ def _ends_well(rest: str, how: str, *, is_lower: bool) -> bool:
     following = _WORD.match(bare)
     if how == "said" and is_lower:
         return following is not None and following[0] in _CONNECTING
-    # `Smith Family Practice` is not a name, and `Mia Last name: Li` begins with one
+    # a capitalized word shows that this is not a name (`Smith Family Practice`), unless it begins another field (`Mia
+    # Last name: Li`)
     if how == "field" and following is not None and following[0][0].isupper():
         return ":" in bare or "=" in bare
     return how != "closed" and not is_lower
 
 
 def _words(value: str, place: int, *, takes_lower: bool) -> tuple[list[str], int, bool]:
-    """Return the words of a name from an offset on, where they end, and whether they are in lower case."""
+    """Read the words of a name, beginning at an offset.
+
+    Returns:
+        The words without particles, the end offset of the name, and whether it is in lower case.
+    """
     found: list[str] = []
     end = 0
     is_lower = False
@@ -78,7 +89,7 @@ def _words(value: str, place: int, *, takes_lower: bool) -> tuple[list[str], int
         folded = word.lower()
         is_particle = folded in _PARTICLES and not word[0].isupper()
         if not is_particle:
-            is_small = word.islower()  # unlike `d'Arc`
+            is_small = word.islower()  # False for `d'Arc`
             is_ending = is_small and (not takes_lower or (found and not is_lower))
             if is_ending or folded in _NO_NAME or _is_mixed(word):
                 break
@@ -101,7 +112,7 @@ def _words(value: str, place: int, *, takes_lower: bool) -> tuple[list[str], int
 
 
 def _is_mixed(word: str) -> bool:
-    """Return whether a word is an identifier (`camelCase`, `NºCol`) and not a name (`McNeil`, `DeVito`)."""
+    """Return whether a word is an identifier (`camelCase`, `NºCol`) rather than a name (`McNeil`, `DeVito`)."""
     return "º" in word or any(piece[:1].islower() and not piece.islower() for piece in _PIECES.split(word))
 
 
@@ -134,7 +145,7 @@ _CODE_LINE: Final = re.compile(r"(?=.*\d{4})[^\n:=]{4,50}")
 _NO_ADDRESS: Final = re.compile(
     r"https?:|www\.|0x|[\w.+-]+@|(?:\d{1,3}\.){3}\d|[0-9a-f]{2}(?::[0-9a-f]{2}){2}", re.IGNORECASE
 )
-# A sentence or a string ends, or another label follows.
+# The end of a sentence or a string, or the beginning of another label.
 _ENDING: Final = re.compile(
     rf"[.!?](?=\s+[¿¡]?{UP}|\s*\Z)"
     r"|[!?]|  |'[,:}\])]|, '|, (?=(?:[A-Z][a-z]+ ){0,2}[A-Z][a-z]+:)|\*\*|\s\("
@@ -154,30 +165,31 @@ POSTAL_CODE: Final = (
     r"|[A-Z]\d[A-Z] ?\d[A-Z]\d"
     rf"|[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}){END}"
 )
-# A dot ends a sentence, except in `St. Gallen` and `D.C.`
+# A word of a town's name. A period ends the name, except in `St. Gallen` and `D.C.`
 _TOWN_WORD: Final = rf"(?:(?:{UP}[a-z]?|St[ae])\. ?)?(?:(?:{UP}\.){{2}}|{UP}(?:[\w'’-]|\.(?=\w)){{1,25}})"
 CITY: Final = rf"{_TOWN_WORD}(?:[ -](?:{OF}[ -]){{0,2}}{_TOWN_WORD}){{0,3}}"
-# A number does not follow a second word of a town: `10115 Berlin Order 17`.
+# The second and later words of a town are not followed by a number: in `10115 Berlin Order 17`, the town is `Berlin`.
 CODE_AND_CITY: Final = (
     rf"{POSTAL_CODE}(?:[ \t,]{{1,2}}{_TOWN_WORD}(?:[ -](?:{OF}[ -]){{0,2}}{_TOWN_WORD}{END}(?! ?#?\d)){{0,3}}"
     rf"(?: \([A-Z]{{2}}\))?)?"
 )
 _CODE_IN_LINE: Final = re.compile(POSTAL_CODE)
-# A line with the postal code, or with the number of a house or flat.
+# A line with the postal code, or with the number of an apartment.
 _LINE_OF_ADDRESS: Final = re.compile(
     rf"(?:{CITY}[,.]? )?(?:[A-Z]{{2,3}}[,.]? )?{POSTAL_CODE}(?:,? {CITY})?(?:,? (?:{CITY}|[A-Z]{{2,3}}))?"
     rf"|(?i:apartment|apt|suite|ste|unit|floor|flat|room)\.? ?#?[\w-]{{1,6}}"
 )
-# The end of an address in its line: after postal code and town, and a country that ends the line.
+# The end of an address within a line: postal code, town, and a country at the end of the line.
 _CODED: Final = re.compile(rf"(?<=[ ,]){CODE_AND_CITY}(?:(?: [(]|, ?){CITY}[)]?(?=[ .;]{{0,2}}\Z))?")
 
 
 def address(value: str, how: str) -> Place | None:
-    """Return the place of a postal address at the beginning of a text; None if there is none.
+    """Return the start and end offset of a postal address at the beginning of a string; None if there is none.
 
     Args:
-        value: the text after a label or a phrase, a few lines at most.
-        how: `field` after the label of an address, `part` after the label of a part of one, `said` after a phrase.
+        value: The text after a label or a phrase, at most a few lines.
+        how: What precedes the value: `field` for the label of an address, `part` for the label of a part of an address
+            (such as a street), or `said` for a phrase.
     """
     first, *more = value.split("\n")
     end = _line_end(first)
@@ -199,16 +211,19 @@ def address(value: str, how: str) -> Place | None:
 
 
 def lines(more: Sequence[str], end: int = 0, *, is_coded: bool = False, is_labeled: bool = False) -> int:
-    """Return where an address ends in the lines after its first.
+    """Return where an address ends in the lines after its first line.
 
-    It continues to the line of the postal code, and from there over capitalized lines: a town, a country. Any other
-    line after the postal code is not part of it, however short: `Order A-17`.
+    The address continues to the line with the postal code, and then over lines in capitals, such as a town or a
+    country. No other line after the postal code is part of the address, however short it is: `Order A-17`.
 
     Args:
-        more: the lines.
-        end: its end if it does not continue, counted from the end of the first line.
-        is_coded: whether the first line has the postal code.
-        is_labeled: whether it follows the label of an address; lines of a few capitalized words are then towns.
+        more: The lines after the first line of the address.
+        end: The result if the address does not continue.
+        is_coded: Whether the first line contains the postal code.
+        is_labeled: Whether the address follows a label. Lines of a few capitalized words are then towns.
+
+    Returns:
+        The end as a number of characters, counted from the end of the first line.
     """
     total = 0
     for following in more[:5]:
@@ -229,25 +244,25 @@ def lines(more: Sequence[str], end: int = 0, *, is_coded: bool = False, is_label
 
 
 def _is_address(line: str, more: list[str]) -> bool:
-    """Return whether the value of a label for addresses is a postal address."""
+    """Return whether the value of an address label is a postal address."""
     is_numbered = _DIGIT.search(line) is not None and any(map(str.isalpha, line)) and " " in line
     return is_numbered or _STREET.search(line) is not None or any(_CODE_LINE.fullmatch(one.strip()) for one in more[:2])
 
 
 def _line_end(line: str) -> int:
-    """Return where an address ends in its line: before another label, at the end of a sentence or of a string."""
+    """Return where an address ends in its line: before another label, or at the end of a sentence or a string."""
     ends = (match.start() for match in _ENDING.finditer(line))
     end = next((one for one in ends if not _ABBREVIATED.search(line[:one])), len(line))
     return len(line[:end].rstrip(_LINE_SIGNS))
 
 
-def city(value: str, how: str) -> Place | None:  # noqa: ARG001 - as every judge
-    """Return the place of capitalized words at the beginning of a text, which may name a town."""
+def city(value: str, how: str) -> Place | None:  # noqa: ARG001 - the signature of `Frame.judge`
+    """Return the offsets of capitalized words at the beginning of a string, which may name a town, or None."""
     match = _TOWN.match(value)
     return match.span() if match is not None and match[0].lower() not in _NO_NAME else None
 
 
-def code(value: str, how: str) -> Place | None:  # noqa: ARG001 - as every judge
-    """Return the place of what may be a postal code at the beginning of a text: it has two digits or more."""
+def code(value: str, how: str) -> Place | None:  # noqa: ARG001 - the signature of `Frame.judge`
+    """Return the offsets of a possible postal code (at least two digits) at the beginning of a string, or None."""
     match = _CODE.match(value)
     return match.span() if match is not None and sum(map(str.isdigit, match[0])) > 1 else None

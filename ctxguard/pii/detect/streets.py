@@ -1,7 +1,8 @@
-"""Find addresses by their parts, in either order, and names before an e-mail address.
+"""Find addresses by their parts without any label, and names by the e-mail or postal address next to them.
 
-A street has a number and a word for streets: `12 Elm Street`, `12, rue Verte`, `Calle Mayor, 12`, `Hauptstraße 12`. The
-number is searched for first, then its surroundings. Postal code and city are included if they follow.
+A street has a number and a word for streets: `12 Elm Street`, `12, rue Verte`, `Calle Mayor, 12`, `Hauptstraße 12`. If
+the number comes last, it is searched for first, and then the text before it. Unit, postal code, and city are included
+if they follow.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ _FRENCH: Final = re.compile(
     rf"|d'|d’)[ ]?){{0,3}}"
     rf"{_NAME}(?:[ -](?:{OF} ){{0,2}}{_NAME}){{0,4}}"
 )
-# The number after the street, and what may precede it.
+# A house number after the name of a street, and the characters that may precede it.
 _NUMBER: Final = re.compile(
     rf" \d(?<=[^\W_][ ]\d|[,.º°][ ]\d)\d{{0,5}}(?: ?[A-Za-z](?![^\W_]))?(?:[-/–] ?\d{{1,4}}[a-z]?)?{END}| s/n{END}"
 )
-_BEFORE: Final = 90  # characters before a house number that are searched for its street
+_BEFORE: Final = 90  # number of characters before a house number that are searched for its street
 _SIGNS: Final = re.compile(r"[^\w]")
 _ENDINGS: Final = tuple(words("street_endings"))
 _FIRST_WORDS: Final = frozenset(
@@ -70,7 +71,7 @@ _FLAT: Final = re.compile(r"[ASUF](?<=[ \n].)(?:pt|partment|uite|te|nit|lat|PT|U
 _BEFORE_FLAT: Final = re.compile(
     rf"(?:(?<![^\W_])\d{{1,6}}[A-Za-z]? )?(?:{_NAME} ){{0,4}}(?:{_NAME}|{_NAME} \d{{1,5}}[A-Za-z]?)\Z"
 )
-# Characters after an address that are searched for its further lines.
+# Number of characters after an address that are searched for more lines of it.
 _LINES: Final = 200
 _UNIT: Final = (
     rf"(?:(?i:apartment|apt|suite|ste|unit|floor|flat|room|rm|piso|planta|appartement|appt|bât|interno|int"
@@ -87,8 +88,8 @@ _TAIL: Final = re.compile(
 _MAIL: Final = re.compile(r"[<(\[][ \t]?(?:mailto:)?[A-Za-z0-9._%+-]{1,64}@")
 _LIVING: Final = frozenset(words("living"))
 _LIVES: Final = re.compile(rf" (?:{'|'.join(sorted(_LIVING))}) (?:at|in|on|à|au|en|op|em|na|no|przy|w)(?![^\W_])")
-_NAME_SIZE: Final = 60  # characters before an address that are searched for a name
-# On an envelope, the address is below a name.
+_NAME_SIZE: Final = 60  # number of characters before an address that are searched for a name
+# A name in the line above an address, as on an envelope.
 _LINE_ABOVE: Final = re.compile(
     rf"(?:(?<![^\n])|(?<=\n> ))((?:{_NAME}[ ]){{1,3}}{_NAME})[ \t,]{{0,2}}\n{{1,2}}[> ]{{0,3}}\Z"
 )
@@ -97,13 +98,13 @@ _NAME_BEFORE: Final = re.compile(
 )
 
 
-@lru_cache(maxsize=8)  # the two rules ask for the same text one after the other
+@lru_cache(maxsize=8)  # the rules for names and for addresses read the same text one after the other
 def streets(text: str) -> Sequence[tuple[int, int]]:
-    """Return the places of addresses, by their parts."""
-    return tuple(_walked(text))
+    """Return the start and end offset of each address that is recognizable by its parts."""
+    return tuple(_find_streets(text))
 
 
-def _walked(text: str) -> Iterator[tuple[int, int]]:
+def _find_streets(text: str) -> Iterator[tuple[int, int]]:
     for start, end in chain(_number_first(text), _number_last(text), _units(text)):
         tail = _TAIL.match(text, end)
         behind = end if tail is None else tail.end()
@@ -131,7 +132,7 @@ def _number_last(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _units(text: str) -> Iterator[tuple[int, int]]:
-    """Yield addresses with the number of a flat, whatever the street is called."""
+    """Yield the offsets of addresses that contain the number of an apartment, whatever the street is called."""
     for match in _FLAT.finditer(text):
         begin = max(0, match.start() - _BEFORE)
         found = _BEFORE_FLAT.search(text[begin : match.start()].rstrip(" \n>,"))
@@ -140,7 +141,7 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
 
 
 def owners(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of names by what follows them: an e-mail address in brackets, a residence, an address."""
+    """Yield the offsets of names before an e-mail address in brackets, before `lives at`, or above a postal address."""
     mails = _MAIL.finditer(text) if "@" in text else ()
     homes = () if _LIVING.isdisjoint(words_of(text)) else _LIVES.finditer(text)
     for start in (match.start() for match in chain(mails, homes)):
@@ -154,7 +155,12 @@ def owners(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _owner(value: str, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the name that a text ends with: `Contact Jane Roe`."""
+    """Yield the offsets of the name at the end of a string, such as `Jane Roe` in `Contact Jane Roe`.
+
+    Args:
+        value: The string.
+        start: Its offset in the text, which is added to the result.
+    """
     while value.count(" "):
         place = name(value, "full")
         if place is not None and place[1] == len(value):

@@ -1,4 +1,4 @@
-"""Read tables (CSV, TSV, Markdown, aligned columns, JSON, SQL, HTML): the heading of a column is its context."""
+"""Read tables (CSV, TSV, Markdown, aligned columns, JSON, SQL, HTML), in which headings are the context of values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ctxguard.pii.detect.people import Place
 
 Judge: TypeAlias = Callable[[str], Place | None]
 _ALIGNED: Final = "  "
-"""The separator of aligned columns: two or more blanks."""
+"""The separator of aligned columns: two or more spaces."""
 _SEPARATORS: Final = ("|", "\t", ";", ",", _ALIGNED)
 _CELLS: Final = {
     separator: re.compile(rf'[ \t]*("(?:[^"\n]|"")*"|[^{re.escape(separator)}\n]*)(?:{re.escape(separator)}|(?=\n)|\Z)')
@@ -28,23 +28,23 @@ _HEADINGS: Final = re.compile(
     rf"|^ {{0,8}}+(?=[^\W\d_]){_ALIGNED_CELL}(?: {{2,}}+{_ALIGNED_CELL})++ *$",
     re.MULTILINE,
 )
-"""A line that may head a table: short cells without digits."""
+"""A line that may contain the headings of a table: short cells without digits."""
 _LETTER: Final = re.compile(r"[^\W\d_]")
-_MOST_COLUMNS: Final = 200  # a line with more is not a heading
-_LONGEST: Final = 4_000  # characters of a heading line
+_MOST_COLUMNS: Final = 200  # a line with more cells is not a heading line
+_LONGEST: Final = 4_000  # maximum length of a line, in characters
 _BEFORE: Final = 60
-"""Characters before a value that are looked at, at most."""
+"""Maximum number of characters before a value that are used as context."""
 
 
 class _Table(NamedTuple):
-    """The place of a table.
+    """The position of a table with one row per line.
 
     Attributes:
-        separator: the separator of its cells.
-        headings: the places of the headings of its columns.
-        begin: the offset of its first row.
-        end: the offset behind its last row.
-        is_sure: False if it may be prose: a sentence with a comma, continued on a line that also has one.
+        separator: The separator of the cells.
+        headings: Start and end offset of each column heading.
+        begin: Offset of the first row.
+        end: Offset after the last row.
+        is_sure: False if the text could be prose: a sentence with a comma, followed by a line that also has one.
     """
 
     separator: str
@@ -58,7 +58,7 @@ _Lined = TypeVar("_Lined", _Table, Row)
 
 
 class Headings:
-    """The context of values in the tables of a text: the heading of the column, not the end of the previous row."""
+    """Provides the context of values in tables: the column heading instead of the characters before the value."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -79,20 +79,22 @@ class Headings:
         return tables
 
     def before(self, start: int) -> tuple[str, str] | None:
-        """Return the context of a value in a table: the heading of its column, and the cells before it.
+        """Return the context of the value at an offset, if it is in a table.
 
         Returns:
-            Each is followed by the part of the cell before the value; the second is empty if neither the first cell of
-            the row nor the one before the value contains a word. None if the value is not in a row of a table.
+            Two contexts. The first is the heading of the column. The second is the first cell of the row and the cell
+            before the value; it is empty if neither contains a letter. If the table may be prose, the second is the
+            text before the value instead. In the first two cases, the part of the value's own cell before `start` is
+            appended. None if the value is not in a table row.
         """
-        if self._grid_rows and (grid := _around(self._grid_rows, start)) is not None:
+        if self._grid_rows and (grid := _containing(self._grid_rows, start)) is not None:
             if self._row[0] != grid.begin:
                 self._row = grid.begin, grid.cells(self._text)
             return self._context(start, grid.headings, self._row[1])
-        if not self._tables or (table := _around(self._tables, start)) is None:
+        if not self._tables or (table := _containing(self._tables, start)) is None:
             return None
         row = self._text.rfind("\n", 0, start) + 1
-        # a row has many values, so its cells are cached
+        # a row often contains several values, so its cells are cached
         if self._row[0] != row:
             self._row = row, _cells(self._text, row, table.separator)
         context = self._context(start, table.headings, self._row[1])
@@ -101,7 +103,7 @@ class Headings:
         return context[0], self._text[max(0, start - _BEFORE) : start]
 
     def _context(self, start: int, headings: list[Place], cells: list[Place]) -> tuple[str, str] | None:
-        """Return the context of a value in a row, see `before`; None outside of the columns."""
+        """Return the context of a value in a row, see `before`; None if the value is outside the columns."""
         column = bisect_right(cells, start, key=itemgetter(0)) - 1
         if not 0 <= column < len(headings):
             return None
@@ -115,14 +117,14 @@ class Headings:
         return heading, f"{' '.join(text[c:d] for c, d in beside)}: {cell}"
 
 
-def _around(tables: list[_Lined], start: int) -> _Lined | None:
-    """Return the table or the row around an offset."""
+def _containing(tables: list[_Lined], start: int) -> _Lined | None:
+    """Return the table or row that contains an offset; None if there is none."""
     number = bisect_right(tables, start, key=attrgetter("begin")) - 1
     return tables[number] if number >= 0 and start < tables[number].end else None
 
 
 def _headings_at(text: str, begin: int) -> tuple[str, list[Place]] | None:
-    """Return the separator and the cells of the line at an offset; None if it cannot be a table's heading."""
+    """Return the separator and the cells of the line at an offset; None if the line cannot be a heading line."""
     end = _line_end(text, begin)
     separator = next((one for one in _SEPARATORS if text.find(one, begin, end) >= 0), None)
     if separator is None or end - begin > _LONGEST:
@@ -158,13 +160,14 @@ def _count(line: str, separator: str) -> int:
 def columns(
     text: str, start: int, done: list[int], heading: Callable[[str, str], tuple[str, Judge] | None]
 ) -> Iterator[tuple[str, Place]]:
-    """Yield the cells of the recognized columns of a table, with their labels.
+    """Yield the label and the start and end offset of each value in the recognized columns of a table.
 
     Args:
-        text: the text.
-        start: offset of a heading.
-        done: a list that ends with the end of the last table; the end of this one is appended.
-        heading: called with the heading of a column and the line of all headings; returns the column's label and the
+        text: The text.
+        start: Offset of a column heading.
+        done: A list to which the end offset of the heading line is appended, and then that of the table, if there is
+            one. The last item tells the caller where to continue.
+        heading: Takes a column heading and the line with all headings. Returns the label of the column's values and the
             function that judges its cells, or None to skip the column.
     """
     begin = text.rfind("\n", 0, start) + 1
@@ -175,7 +178,7 @@ def columns(
     line = text[begin:end]
     found = {number: heading(text[a:b], line) for number, (a, b) in enumerate(head[1])}
     headed = {number: one for number, one in found.items() if one is not None}
-    # read the rows only now: each of them may look like headings, too
+    # rows are read only after a heading is recognized, because each row may also look like headings
     if not headed or (table := _table_at(text, begin)) is None:
         return
     done.append(table.end)
@@ -196,7 +199,7 @@ def _line_end(text: str, begin: int) -> int:
 
 
 def _cells(text: str, begin: int, separator: str) -> list[Place]:
-    """Return the places of the cells of a line, without blanks and quotes."""
+    """Return the start and end offset of each cell in a line, without surrounding spaces and quotes."""
     cells: list[Place] = []
     place = begin
     while len(cells) < _MOST_COLUMNS:
@@ -204,7 +207,7 @@ def _cells(text: str, begin: int, separator: str) -> list[Place]:
         if match is None:
             return []
         cells.append(within(text, *match.span(1), ' \t"\r'))
-        # after the last separator of a line nothing is left to match
+        # an empty match: nothing follows the last separator of the line
         is_last = match.end() == place
         place = match.end()
         if is_last or place >= len(text) or text[place - 1] != separator[-1]:
@@ -213,6 +216,6 @@ def _cells(text: str, begin: int, separator: str) -> list[Place]:
 
 
 def _are_headings(text: str, cells: list[Place]) -> bool:
-    """Return whether a line is the heading of a table: short cells, without digits and sentences."""
+    """Return whether the cells of a line can be column headings: short, and without sentences or leading digits."""
     shown = [text[a:b] for a, b in cells if a < b]
     return all(len(cell) < 40 and not cell[0].isdigit() and ". " not in cell for cell in shown)

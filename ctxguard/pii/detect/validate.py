@@ -1,4 +1,8 @@
-"""Judge candidates: check digits by python-stdnum, phone numbers by phonenumbers, addresses by `ipaddress`."""
+"""Validators: check digits by python-stdnum, phone numbers by phonenumbers, network addresses by `ipaddress`.
+
+A validator takes the string that an expression matched. It returns a bool, or the number of leading characters that are
+the finding (0 if none). Strings are normalized, so all digits are ASCII.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +27,18 @@ _ISSUER: Final = re.compile(
     r"|(?:352[89]|35[3-8]\d)\d{12,15}\Z|(?:2131|1800)\d{11}\Z"  # JCB
     r"|220[0-4]\d{12,15}\Z"  # Mir
 )
-# Maestro and RuPay: one long number in ten has such a prefix, so it counts only in groups, or after a word.
+# Maestro and RuPay. One long number in ten has such a prefix, so these count only in groups or after a context word.
 _DEBIT_ISSUER: Final = re.compile(r"(?:50\d\d|5[6-9]\d\d|6\d{3})\d{8,15}\Z")
 _DATE: Final = re.compile(
     r"(?:(?:19|20)\d\d([-/. ]|\. )(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12]\d|3[01])(?!\1?\d)"
     r"|(?:0?[1-9]|[12]\d|3[01])([-/. ]|\. )(?:0?[1-9]|[12]\d|3[01])\2(?:(?:19|20)\d\d|\d\d)(?!\2?\d))"
 )
 _COMPACT_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\Z")
-# No decimal begins with a 0 and another digit: `030.127246` is a phone number.
+# A decimal number never begins with 0 and another digit: `030.127246` is a phone number.
 _DECIMAL: Final = re.compile(r"(?!0\d)-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
-# The beginning of a change-log entry: a version and its day.
+# The beginning of a change log entry: a version and its date.
 _BEFORE_DATE: Final = re.compile(r"[\d .]+ \(?(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?\Z")
-_PAIRS: Final = re.compile(r"\d\d(?: \d\d){5,}\Z")  # bytes of a dump: no number is written in six pairs
+_PAIRS: Final = re.compile(r"\d\d(?: \d\d){5,}\Z")  # bytes of a dump: phone numbers are not written in six pairs
 _YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
 _SEPARATORS: Final = frozenset(" .-/")
 TOP_LEVEL: Final = (
@@ -42,7 +46,7 @@ TOP_LEVEL: Final = (
     "|invalid|eu|uk|de|fr|es|nl|us|ca|au|jp|cn|br|ru|pl|se|ch|at|be|dk|fi|cz|ie|nz|kr|mx|it|pt|no|gr|hu|ro"
     "|bg|hr|si|sk|ee|lv|lt|lu|mt|cy|tr|ua|za|ar|cl|sg|hk|tw|th|ph|vn|il|ae|sa"
 )
-"""Domains that end a host for sure; after any other one, what follows may be the code of a program."""
+"""Top-level domains after which a host name certainly ends. After any other word, it could be the text of a program."""
 _TOP_LEVEL: Final = frozenset(TOP_LEVEL.split("|"))
 _FILE_ENDINGS: Final = frozenset(
     {"png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "pdf", "js", "ts", "jsx", "tsx", "mjs", "css", "scss", "html"}
@@ -53,9 +57,9 @@ _FILE_ENDINGS: Final = frozenset(
 )
 # A US social security number or a postal code of nine digits.
 _OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
-# Shorter numbers with a leading 0 are part numbers as often as phone numbers; they need a word nearby.
+# Shorter numbers with a leading 0 are often part numbers, so they are phone numbers only with a context word.
 _NATIONAL_DIGITS: Final = 9
-_MOST_DIGITS: Final = 15  # of a phone number (E.164)
+_MOST_DIGITS: Final = 15  # maximum number of digits in a phone number (E.164)
 _NANP_PREFIXES: Final = frozenset({"", "1", "01", "001"})
 # Taproot addresses (version 1) by length and letters alone: python-stdnum knows Bech32 but not Bech32m (BIP 350).
 _TAPROOT: Final = re.compile(r"bc1p[02-9ac-hj-np-z]{58}\Z")
@@ -63,25 +67,29 @@ _REMOTE_USERS: Final = frozenset({"git", "hg", "svn"})
 
 
 def _digits(value: str) -> str:
-    """Return the ASCII digits of a normalized text."""
+    """Return only the digits of a string."""
     return value.encode("ascii", "ignore").translate(None, _NOT_DIGITS).decode()
 
 
 def stdnum(value: str, module: str) -> bool:
-    """Return whether a module of python-stdnum accepts a value that is more than one repeated digit."""
+    """Return whether a module of python-stdnum accepts the value.
+
+    Values of one repeated digit, and several numbers of a table row, are not accepted.
+    """
     from importlib import import_module
 
     try:
         is_valid = import_module(f"stdnum.{module}").is_valid
         return len(set(value) - _SEPARATORS) > 1 and is_valid(value.replace(" ", "")) and not _counts_up(value)
-    except KeyError:  # python-stdnum knows some places of birth only by province, and raises for their counties
+    except KeyError:  # python-stdnum lacks the counties of some provinces, and raises this error for valid numbers
         return True
 
 
 def card(value: str) -> bool:
-    """Return whether a card number has an issuer's prefix and length, and passes Luhn's check (ISO/IEC 7812).
+    """Return whether the value has a card issuer's prefix and length, and passes the Luhn check (ISO/IEC 7812).
 
-    Of 14 digits, only Diners Club's count: other issuers of that length are rare, while dates with times are common.
+    Of numbers with 14 digits, only those of Diners Club count. Other issuers rarely use this length, but dates with
+    times often have it.
     """
     digits = _digits(value)
     # dates with times have 14 digits and pass the check as often as random digits
@@ -92,24 +100,27 @@ def card(value: str) -> bool:
 
 
 def _counts_up(value: str) -> bool:
-    """Return whether groups are a table row rather than one number: each is slightly larger than the one before."""
+    """Return whether groups of digits are separate numbers of a table row, each slightly greater than the previous."""
     groups = re.split("[ -]", value)
-    # two consecutive groups are a range, three a table
+    # two ascending groups may be a range; a table row has at least three
     if len(groups) < 3 or not value.replace(" ", "").replace("-", "").isdigit() or len(set(map(len, groups))) > 1:
         return False
     return all(0 < int(after) - int(before) < 10 ** (len(groups[0]) - 2) for before, after in pairwise(groups))
 
 
 def card_on_two_lines(value: str) -> bool:
-    """Return whether digits with a line break are a card number, without Maestro and RuPay: rows begin like these."""
+    """Return whether digits with a line break between them are a card number.
+
+    Maestro and RuPay are excluded, because the numbers in table rows often begin with their prefixes.
+    """
     return card(_digits(value))
 
 
 def iban_length(value: str) -> int:
-    """Return how many leading characters are an IBAN (ISO 13616, mod 97), 0 if none."""
+    """Return the number of leading characters that are an IBAN (ISO 13616, mod 97); 0 if none."""
     from stdnum import iban
 
-    # words of four letters may follow that look like further groups of the number
+    # the words that follow may look like further groups of the number if they have four letters
     for end in range(len(value), 14, -1):
         whole = end == len(value) or not value[end].isalnum()
         if whole and value[end - 1].isalnum() and iban.is_valid(value[:end], check_country=False):
@@ -118,17 +129,20 @@ def iban_length(value: str) -> int:
 
 
 def luhn(value: str) -> bool:
-    """Return whether digits that follow a word like `card` pass Luhn's check, whatever their issuer."""
+    """Return whether the digits after a word like `card` pass the Luhn check, whatever their issuer."""
     return stdnum(_digits(value), "luhn")
 
 
 def us_ssn(value: str) -> bool:
-    """Return whether area, group and serial of a US social security number can have been issued (SSA rules)."""
+    """Return whether a US social security number has an area, group, and serial that can be issued (SSA rules)."""
     return stdnum(_digits(value), "us.ssn")
 
 
 def date(value: str) -> int:
-    """Return how many leading characters are a calendar date; a time after it counts only if it is midnight."""
+    """Return the number of leading characters that are a calendar date; 0 if none.
+
+    A time after the date is accepted only if it is midnight, and is not counted.
+    """
     day, hour, _ = value.partition(" 00:")
     if value.endswith(":") and not hour:
         return 0
@@ -136,27 +150,38 @@ def date(value: str) -> int:
 
 
 def is_address(value: str) -> bool:
-    """Return whether dotted numbers are an IPv4 address of a host or network, other than a local one or a bare mask.
+    """Return whether a value is an IPv4 address of a host or network, but not a local address or a network mask.
 
-    Four single digits are far more often the number of a version or a section than an address.
+    Four single digits are not accepted without context: they are usually the number of a version or a section.
     """
     address = _address(value)
     return address is not None and ("/" in value or not (_is_own(address) or len(value) == len("6.3.1.2")))
 
 
 def small_address(value: str) -> bool:
-    """Return whether four single digits are an address, given that a word or a port suggests one."""
+    """Return whether a value is a nonlocal IPv4 address, given that a word or a port suggests an address.
+
+    Unlike `is_address`, it accepts four single digits.
+    """
     address = _address(value)
     return address is not None and not _is_own(address)
 
 
 def is_local_address(value: str) -> bool:
-    """Return whether dotted numbers are any IPv4 address."""
+    """Return whether a value is any network address, including local ones and masks, given that a word suggests one."""
     return _address(value) is not None
 
 
 def address_length(value: str, kind: str = "remote") -> int:
-    """Return how many leading characters are an IPv6 address, with zone and prefix length; 0 if none or a local one."""
+    """Return the number of leading characters that are an IPv6 address, including its zone and prefix length.
+
+    Args:
+        value: The candidate.
+        kind: `remote` does not accept local addresses and names in code such as `ab::cd`; `any` accepts every address.
+
+    Returns:
+        0 if there is no such address.
+    """
     for end in range(len(value), 1, -1):
         address = _address(value[:end])
         if address is not None and _ends_there(value, end):
@@ -170,18 +195,18 @@ def _ends_there(value: str, end: int) -> bool:
 
 
 def _is_telling(value: str, address: bytes) -> bool:
-    """Return whether it is a remote address, not a local one or a name with `::` in code, such as `ab::cd`."""
+    """Return whether an IPv6 address is remote, and has a digit and enough groups not to be a name such as `ab::cd`."""
     groups = [group for group in value.partition("%")[0].split(":") if group]
     long_or_many = len(groups) > 3 or any(len(group) > 2 for group in groups)
     return len(groups) > 1 and long_or_many and any(char.isdigit() for char in value) and not _is_own(address)
 
 
 def _address(value: str) -> bytes | None:
-    """Return the bytes of a network address, without its prefix length; None if it is not one."""
+    """Return the bytes of a network address without its prefix length; None if the value is not an address."""
     host, _, prefix = value.partition("/")
     numbers = host.split(".")
     if len(numbers) == 4 and host.replace(".", "").isdigit():
-        # most numbers in logs; `ipaddress` takes ten times as long
+        # a fast path for the most frequent case: `ipaddress` takes ten times as long
         is_valid = all(number == str(int(number)) and int(number) < 256 for number in numbers if number)
         address = bytes(map(int, numbers)) if is_valid and all(numbers) else None
     else:
@@ -193,16 +218,16 @@ def _address(value: str) -> bytes | None:
 
 
 def _is_own(address: bytes) -> bool:
-    """Return whether an address is no remote host: loopback, unspecified, `0.x`, or a mask (`255.255.255.0`)."""
+    """Return whether an address is not a remote host: loopback, unspecified, `0.x`, or a mask (`255.255.255.0`)."""
     if len(address) == 4:
         return address[0] in (0, 127) or address[:2] == b"\xff\xff"
     return int.from_bytes(address, "big") < 2
 
 
 def mac(value: str) -> bool:
-    """Return whether a hardware address may be a device's: not all zeros, not broadcast, with one kind of separator.
+    """Return whether a hardware address can belong to a device: one kind of separator, and not one repeated digit.
 
-    With dots, it must contain a letter: one address in three hundred has none, but every version number.
+    An address with dots must contain a letter. Only one address in 300 has none, but version numbers never have one.
     """
     digits = re.sub(r"[^0-9A-Fa-f]", "", value).lower()
     separators = set(re.sub(r"[0-9A-Fa-f]", "", value))
@@ -210,9 +235,10 @@ def mac(value: str) -> bool:
 
 
 def email(value: str) -> bool:
-    """Return whether it is an e-mail address, not a remote (`git@host`), package (`pkg@1.2`) or file (`logo@2x.png`).
+    """Return whether a value is an e-mail address, not a Git remote (`git@host`), a package (`pkg@1.2`), or a file.
 
-    A file may be named after an address (`ann@corp.com.pdf`, `ann@corp.com-2024.tar.gz`).
+    File names such as `logo@2x.png` are not addresses, but a file can be named after an address (`ann@corp.com.pdf`,
+    `ann@corp.com-2024.tar.gz`).
     """
     local, _, host = value.lower().partition("@")
     labels = host.split(".")
@@ -222,7 +248,7 @@ def email(value: str) -> bool:
 
 
 def _are_named_after_host(labels: list[str]) -> bool:
-    """Return whether a file name begins with a host: `corp.com.pdf`."""
+    """Return whether the labels of a file name begin with a host, as in `corp.com.pdf`."""
     host = [*dropwhile(_FILE_ENDINGS.__contains__, reversed(labels))]
     return len(host) > 1 and re.split("[_-]", host[0])[0] in _TOP_LEVEL and not re.fullmatch(r"\dx", labels[0])
 
@@ -232,16 +258,21 @@ _GROUPS: Final = ([4, 4, 4, 4], [3, 2, 4], [3, 3, 4], [1, 3, 3, 4])
 
 
 def dictated(value: str, kind: str) -> bool:
-    """Return whether spoken digits, in the usual groups or one by one, are a number of the given kind."""
+    """Return whether spoken digits, in the usual groups or one by one, are a valid number of this kind.
+
+    Args:
+        value: The digits, with their pauses as separators.
+        kind: `card`, `us_ssn`, or `nanp_phone`.
+    """
     groups = [len(group) for group in re.findall(r"\d+", value)]
     judge, sizes = {"card": (card, (15, 16)), "us_ssn": (us_ssn, (9,)), "nanp_phone": (nanp_phone, (10, 11))}[kind]
     return sum(groups) in sizes and (groups in _GROUPS or set(groups) == {1}) and judge(_digits(value))
 
 
 def nanp_phone(value: str) -> bool:
-    """Return whether area and exchange fit the North American plan, or a typical invented one (555, 123-456-7890).
+    """Return whether a number fits the North American Numbering Plan, or is a typical invented one (555, 123-456-7890).
 
-    In the plan, neither begins with 0 or 1.
+    In the plan, neither the area code nor the exchange begins with 0 or 1.
     """
     digits = _digits(value)
     prefix, digits = digits[:-10], digits[-10:]
@@ -250,9 +281,9 @@ def nanp_phone(value: str) -> bool:
 
 
 def loose_phone(value: str) -> bool:
-    """Return whether a number after a word like `phone` may be one: 6 to 15 digits, not a date, decimals or a range.
+    """Return whether a number after a word like `phone` can be a phone number: 6 to 15 digits, not a date or a range.
 
-    With more digits it may be several numbers with a slash between them.
+    More digits can be several numbers separated by slashes.
     """
     count = len(_digits(value))
     sizes = [count] if count <= _MOST_DIGITS else [len(_digits(number)) for number in value.split("/")]
@@ -265,7 +296,7 @@ def _is_no_number(value: str) -> bool:
 
 
 def _is_range(value: str) -> bool:
-    """Return whether it is a range such as lines `1025-1027`: equally long, the second slightly larger."""
+    """Return whether a value is a range such as lines `1025-1027`: equal lengths, the second slightly greater."""
     first, _, last = value.partition("-")
     if len(first) != len(last) or not (first + last).isdigit():
         return False
@@ -273,12 +304,12 @@ def _is_range(value: str) -> bool:
 
 
 def international_phone(value: str, wanted: str = "valid") -> int:
-    """Return how many characters are a phone number that begins with `+` and a country code, 0 if none.
+    """Return the number of leading characters that are a phone number with `+` and a country code; 0 if none.
 
     Args:
-        value: the candidate, from its `+` on.
-        wanted: `valid` accepts a number in use, or one in groups of a possible length; `possible` checks the length
-            alone.
+        value: The candidate, beginning with `+`.
+        wanted: `valid` accepts a number in use, or one in groups that has a possible length. `possible` accepts any
+            number that has a possible length.
     """
     ends = _group_ends(value)
     written = {end: value[:end].replace("(0)", "") for end in ends}
@@ -286,21 +317,21 @@ def international_phone(value: str, wanted: str = "valid") -> int:
     likely = [end for end in possible if wanted == "possible" or not value[1:end].isdigit()]
     if len(possible) == len(likely) < 2:
         return max(likely, default=0)
-    # what follows a number in use may be the next number
+    # try to find a number in use: the digits after it may belong to the next number
     return next((end for end in possible if _is_valid_in(written[end], [None])), max(likely, default=0))
 
 
 def dialed_phone(value: str) -> bool:
-    """Return whether digits with the international prefix `00` are a number in use."""
+    """Return whether digits that begin with the international prefix `00` are a phone number in use."""
     return value[:2] == "00" != value[2:4] and _is_valid_in("+" + value[2:], [None])
 
 
 def _has_possible_length(written: str) -> bool:
-    """Return whether a number with its country code is of a length in its plan."""
+    """Return whether a number with its country code has a length that is possible in that country."""
     import phonenumbers
 
     digits = _digits(written)
-    # a quick first check, without a 0 behind the code: parsing a number in full takes ten times as long
+    # a fast path for numbers without a 0 after the country code: parsing takes ten times as long
     for size in (1, 2, 3) if digits[:1] != "0" else ():
         code = int(digits[:size] or 0)
         if code in phonenumbers.COUNTRY_CODE_TO_REGION_CODE:
@@ -309,12 +340,20 @@ def _has_possible_length(written: str) -> bool:
             if rest[:1] not in ("", "0") and phonenumbers.is_possible_number(number):
                 return True
             break
-    parsed = _parsed(written, None)
+    parsed = _parse(written, None)
     return parsed is not None and phonenumbers.is_possible_number(parsed)
 
 
 def national_phone(value: str, regions: str) -> int:
-    """Return how many leading characters are a phone number as written in one of the regions (`GB,DE`), 0 if none."""
+    """Return the number of leading characters that are a phone number in the national format of one of the regions.
+
+    Args:
+        value: The candidate.
+        regions: Country codes (ISO 3166, two letters), separated by commas: `GB,DE`.
+
+    Returns:
+        0 if the candidate does not begin with such a number.
+    """
     if value.lstrip("(")[:1] != "0" or len(_digits(value)) < _NATIONAL_DIGITS:
         return 0
     if _OTHER_SHAPE.match(value) is not None or _PAIRS.match(value) is not None or _is_no_number(value):
@@ -324,33 +363,43 @@ def national_phone(value: str, regions: str) -> int:
 
 
 def plain_phone(value: str, regions: str) -> bool:
-    """Return whether digits without separators are a phone number: with country code, or in one of the regions."""
+    """Return whether digits without separators are a phone number, with its country code or in a national format.
+
+    Args:
+        value: The digits.
+        regions: Country codes (ISO 3166, two letters), separated by commas, whose national formats are tried in
+            addition to those of US, CN, ES, and BR.
+    """
     return _is_valid_in("+" + value, [None]) or _is_valid_in(value, [*regions.split(","), "US", "CN", "ES", "BR"])
 
 
 def phone_of(value: str, region: str) -> bool:
-    """Return whether a number, as written in one region, is a phone number there."""
+    """Return whether a value is a valid phone number in the national format of a region."""
     return _is_valid_in(value, [region])
 
 
 def _is_valid_in(value: str, regions: Iterable[str | None]) -> bool:
     import phonenumbers
 
-    numbers = (_parsed(value, region) for region in regions)
+    numbers = (_parse(value, region) for region in regions)
     return any(number is not None and phonenumbers.is_valid_number(number) for number in numbers)
 
 
 def _group_ends(value: str) -> list[int]:
-    """Return the ends of the digit groups, the last first: the last groups may belong to another number.
+    """Return the end offsets of the digit groups in the order in which they are tried as the end of a phone number.
 
-    More digits than one number has are certainly several, and the first of these ends as soon as it is one.
+    The last group is tried first, and the others follow because the last groups may belong to another number. If there
+    are too many digits for one number, there are certainly several, so the first group is tried first.
     """
     ends = [match.end() for match in re.finditer(r"\d+\)?", value)]
     return ends if len(_digits(value)) > _MOST_DIGITS else ends[::-1]
 
 
-def _parsed(value: str, region: str | None) -> PhoneNumber | None:
-    """Parse a number from its digits alone: with separators, phonenumbers takes half as long again."""
+def _parse(value: str, region: str | None) -> PhoneNumber | None:
+    """Parse a phone number; None if the value is not a phone number.
+
+    Separators are removed first, because phonenumbers takes 50% longer with them.
+    """
     import phonenumbers
 
     try:
@@ -360,14 +409,14 @@ def _parsed(value: str, region: str | None) -> PhoneNumber | None:
 
 
 def crypto(value: str) -> bool:
-    """Return whether a Bitcoin address passes its checksum (Base58Check, Bech32, Bech32m)."""
+    """Return whether a Bitcoin address passes its checksum (Base58Check, Bech32), or looks like a Taproot address."""
     return _TAPROOT.match(value) is not None or stdnum(value, "bitcoin")
 
 
 def chinese_id(value: str) -> bool:
-    """Return whether a Chinese identity number has a province, a date and its check digit (GB 11643).
+    """Return whether a Chinese identity number has a valid province, date of birth, and check digit (GB 11643).
 
-    python-stdnum also requires a county that existed at birth, but many people got their number later.
+    python-stdnum also requires a county that existed at the time of birth, but many people got their number later.
     """
     from stdnum.cn import ric
     from stdnum.exceptions import ValidationError
@@ -383,7 +432,7 @@ _INSURANCE_FACTORS: Final = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)
 
 
 def german_insurance(value: str) -> bool:
-    """Return whether a German pension insurance number passes its check digit (VKVV, section 4)."""
+    """Return whether a German pension insurance number has a valid check digit and month (VKVV, section 4)."""
     value = value.replace(" ", "")
     digits = f"{value[:8]}{ord(value[8]) - 64:02d}{value[9:11]}"
     total = sum(sum(divmod(int(digit) * factor, 10)) for digit, factor in zip(digits, _INSURANCE_FACTORS, strict=True))
@@ -391,22 +440,22 @@ def german_insurance(value: str) -> bool:
 
 
 def varied(value: str) -> bool:
-    """Return whether the rest of a key with a known prefix is varied, unlike one repeated letter in documentation."""
+    """Return whether a key with a known prefix has many different characters, unlike a placeholder in documentation."""
     return len(set(value[4:])) > 6
 
 
 def generated(value: str) -> bool:
-    """Return whether a key is generated, rather than one repeated letter or a provider's documentation example."""
+    """Return whether a key was generated, and is not one repeated letter or a provider's documentation example."""
     return varied(value) and not is_example(value)
 
 
 def random_enough(value: str) -> bool:
-    """Return whether a key looks random: a digit, more than 3 bits of entropy a character, no example."""
+    """Return whether a key looks random: a digit, more than 3 bits of entropy per character, and not an example."""
     return entropy(value) > 3.0 and any(char.isdigit() for char in value) and not is_example(value)
 
 
-# A dotted name, a lower-case name, a constant, a variable, a name whose last words are capitalized, a web address, or
-# the name of a resource (`arn:`).
+# A dotted name, a lower-case name, a constant, a shell variable, a camel-case name, a web address, or an Amazon
+# resource name (`arn:`).
 _CODE: Final = re.compile(
     r"\.?[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?\Z|[a-z_]+\Z|[A-Z]+(?:_[A-Z]+)+\d*\Z|\$[A-Za-z_]"
     r"|(?!\w*\d[a-z]|(?:\w*?\d+[A-Za-z]){2})\w*?(?:[A-Z](?=[a-z]*[aeiouy])[a-z]{2,}){2,}\Z|https?://|arn:"
@@ -414,17 +463,17 @@ _CODE: Final = re.compile(
 
 
 def named_secret(value: str) -> bool:
-    """Return whether the value of a name like `token` is a secret rather than an expression of a program."""
+    """Return whether the value of a name like `token` is a secret rather than an expression in a program."""
     return not is_code(value) and random_enough(value)
 
 
 def is_code(value: str) -> bool:
-    """Return whether a value is an expression of a program, the name of a constant or an address on the web."""
+    """Return whether a value is an expression in a program, a constant's name, or a web address."""
     return _CODE.match(value) is not None
 
 
 def plate(value: str) -> bool:
-    """Return whether the text after a word like `license plate` may be one: letters and digits, four or more."""
+    """Return whether the text after a word like `license plate` can be one: at least four letters and digits."""
     signs = sum(map(str.isalnum, value))
     return 4 <= signs <= 8 + value.count(" ") + value.count("-") and 0 < sum(map(str.isdigit, value)) < signs
 
@@ -436,7 +485,7 @@ _VIN_VALUES: Final = dict(
 
 
 def vehicle(value: str) -> bool:
-    """Return whether the check digit of a vehicle identification number is right (49 CFR 565, North America, China)."""
+    """Return whether a vehicle identification number has a valid check digit (49 CFR 565; North America and China)."""
     digits = (int(char) if char.isdigit() else _VIN_VALUES[char] for char in value)
     total = sum(digit * weight for digit, weight in zip(digits, _VIN_WEIGHTS, strict=True))
     return "0123456789X"[total % 11] == value[8] and sum(map(str.isalpha, value)) > 2
@@ -446,11 +495,11 @@ _EXAMPLE: Final = re.compile(r"(?i)example|x{6}|0{8}|1234567890|abcdefgh|placeho
 
 
 def is_example(value: str) -> bool:
-    """Return whether a key or a password is a documentation example."""
+    """Return whether a key or password is an example from documentation."""
     return _EXAMPLE.search(value) is not None
 
 
 def entropy(value: str) -> float:
-    """Return the entropy of a text in bits a character (Shannon)."""
+    """Return the Shannon entropy of a string, in bits per character."""
     size = len(value)
     return -sum(count / size * math.log2(count / size) for count in Counter(value).values())

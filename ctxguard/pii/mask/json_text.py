@@ -1,4 +1,4 @@
-"""Mask inside JSON: strings and numbers are replaced token by token, so that it still parses and keeps its layout."""
+"""Mask inside JSON: only strings and numbers are replaced, so that the result is valid and keeps its layout."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from ctxguard.pii.detect.matcher import WINDOW
 from ctxguard.pii.spans import Span
 
 _TOKEN: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|(-?\d[\d.eE+-]*)|([\[{])|[\]}]', re.DOTALL)
-"""A string, with the colon that makes it a key; a number; or the bracket of a scope."""
+"""Matches a string, and the colon after it if it is a key; a number; or a bracket that opens or closes a scope."""
 _IN_LIST: Final = re.compile(r'[\[,]\s*(?:"[^"]*"|-?\d[\d.eE+-]*)\s*[,\]]')
 _KEY_END: Final = re.compile(r'"\s*:')
 _END: Final = attrgetter("end")
 _SCOPES: Final = frozenset("{[")
 _BORDER: Final = "\n" * WINDOW
-"""As wide as the window of context words, so that no text is the context of the next one."""
+"""The separator of joined texts: as long as the window of context words, so that no text is the context of the next."""
 _AT_ONCE: Final = 2_000
-"""Most texts that are joined, so that a large JSON text is not in memory twice."""
+"""Maximum number of texts that are joined at once, so that a large JSON text is not held in memory twice."""
 _OPENERS: Final = frozenset('{["')
 
 
 class JsonNumber(str):
-    """A new value that is written as a number, without quotes."""
+    """A new value for a token that is written as a number, without quotes."""
 
     __slots__ = ()
 
 
 class JsonToken(NamedTuple):
-    """One string or number of a JSON text.
+    """A string or number in JSON text.
 
     Attributes:
-        start: offset of its first character, the quote included.
-        end: offset after its last character.
-        value: the decoded string, or the number as written.
-        key: the key of the object entry that is or contains the value; empty if there is none.
-        is_key: whether it is itself the key of an object entry.
-        is_number: True if it is a number.
-        scope: offset of the object or list that contains it; -1 if it is the whole text.
+        start: Offset of the first character, including the quote.
+        end: Offset after the last character.
+        value: The decoded string, or the number as written.
+        key: The object key whose value is or contains this token; empty if there is none.
+        is_key: Whether the token is an object key.
+        is_number: Whether the token is a number.
+        scope: Offset of the object or array that contains the token; -1 if the token is the whole text.
     """
 
     start: int
@@ -56,7 +56,7 @@ class JsonToken(NamedTuple):
 
 
 def is_json(text: str) -> bool:
-    """Return whether the whole text is one JSON object, array or string."""
+    """Return whether the whole text is one JSON object, array, or string."""
     if text.lstrip(" \t\r\n")[:1] not in _OPENERS:
         return False
     try:
@@ -67,20 +67,26 @@ def is_json(text: str) -> bool:
 
 
 def holds_json(value: str) -> bool:
-    """Return whether a string itself contains a JSON object or list."""
+    """Return whether a decoded string is itself a JSON object or array."""
     return value.lstrip()[:1] in _SCOPES and is_json(value)
 
 
 def is_flat(text: str) -> bool:
-    """Return whether a valid JSON text can be searched as plain text: no escapes, no list of strings or numbers.
+    """Return whether valid JSON can be searched as plain text: no escapes, and no arrays of strings or numbers.
 
-    The key before a list is the context of all its values, but in plain text it is next to the first one only.
+    The key before an array is the context of all its items, but in plain text, it directly precedes only the first
+    item.
     """
     return "\\" not in text and _IN_LIST.search(text) is None
 
 
 def all_in_strings(text: str, spans: Sequence[Span]) -> bool:
-    """Return whether each of some sorted findings in a flat JSON text lies inside one string that is not a key."""
+    """Return whether each finding lies inside one string that is not a key.
+
+    Args:
+        text: Flat JSON text, see `is_flat`.
+        spans: The findings, sorted by offset.
+    """
     quotes = done = 0
     end = -1
     for span in spans:
@@ -89,7 +95,7 @@ def all_in_strings(text: str, spans: Sequence[Span]) -> bool:
         if quotes % 2 == 0:
             return False
         if end < done:
-            # once per string, else a long one with many findings would take quadratic time
+            # search for the end only once per string; otherwise, a long string with many findings takes quadratic time
             end = text.find('"', done)
             if _KEY_END.match(text, end):
                 return False
@@ -99,7 +105,7 @@ def all_in_strings(text: str, spans: Sequence[Span]) -> bool:
 
 
 def json_tokens(text: str) -> Iterator[JsonToken]:
-    """Yield the strings and numbers of a valid JSON text, in their order."""
+    """Yield the strings and numbers of valid JSON text, in text order."""
     scopes: list[tuple[str, int]] = []
     key, scope = "", -1
     for match in _TOKEN.finditer(text):
@@ -119,26 +125,26 @@ def json_tokens(text: str) -> Iterator[JsonToken]:
 
 
 def rewrite_json(text: str, change: Callable[[JsonToken], str], tokens: Iterable[JsonToken]) -> str:
-    """Return the JSON text with changed strings and numbers replaced; the rest stays the same, byte for byte.
+    """Return JSON text with changed strings and numbers replaced; all other bytes stay the same.
 
     Args:
-        text: a valid JSON text.
-        change: returns the new value of a token: a string, or a `JsonNumber` to write without quotes.
-        tokens: those of its tokens that may change, in their order.
+        text: Valid JSON text.
+        change: Takes a token and returns its new value: a string, or a `JsonNumber` to write without quotes.
+        tokens: The tokens of the text that may change, in text order.
     """
     pieces: list[str] = []
     done = 0
     for token in tokens:
         value = change(token)
         if value is not token.value and (value != token.value or isinstance(value, JsonNumber) != token.is_number):
-            pieces += (text[done : token.start], _encoded(value))
+            pieces += (text[done : token.start], _encode(value))
             done = token.end
     pieces.append(text[done:])
     return "".join(pieces)
 
 
 def kept_apart(change: Callable[[JsonToken], str]) -> Callable[[JsonToken], str]:
-    """Return a change that never gives two keys of one object the same new name, so that no value is lost."""
+    """Wrap `change` so that two keys of one object never get the same new name, which would lose a value."""
     taken: set[tuple[int, str]] = set()
     numbers: Counter[tuple[int, str]] = Counter()
 
@@ -156,26 +162,28 @@ def kept_apart(change: Callable[[JsonToken], str]) -> Callable[[JsonToken], str]
 
 
 def touching(spans: Sequence[Span], token: JsonToken) -> Span | None:
-    """Return the first of some sorted findings that overlaps a token; None if there is none."""
+    """Return the first finding that overlaps a token; None if there is none. `spans` must be sorted by offset."""
     place = bisect_right(spans, token.start, key=_END)
     return spans[place] if place < len(spans) and spans[place].start < token.end else None
 
 
 def touched(texts: Iterable[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
-    """Return the texts in which a rule may find something; the others certainly have no findings.
+    """Return the texts in which something may be found; in all others, nothing is found.
+
+    The texts are joined and searched at once, which is much faster than searching many short texts.
 
     Args:
-        texts: short texts.
-        find: searches with rules that find the same in a text alone and in that text between blank lines.
+        texts: Short texts.
+        find: Searches with rules that find the same in a text alone and in that text between blank lines.
     """
     waiting = list(dict.fromkeys(texts))
     found: set[str] = set()
     for first in range(0, len(waiting), _AT_ONCE):
-        found |= _touched(waiting[first : first + _AT_ONCE], find)
+        found |= _search_joined(waiting[first : first + _AT_ONCE], find)
     return found
 
 
-def _touched(texts: Sequence[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
+def _search_joined(texts: Sequence[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
     spans = find(_BORDER.join(texts))
     if not spans:
         return set()
@@ -186,8 +194,8 @@ def _touched(texts: Sequence[str], find: Callable[[str], Sequence[Span]]) -> set
     return touches
 
 
-def _encoded(value: str) -> str:
-    """Encode a value as JSON with as few escapes as possible, because rules could match in these."""
+def _encode(value: str) -> str:
+    """Encode a value as JSON with as few escapes as possible, because a rule could match in the escapes."""
     if isinstance(value, JsonNumber):
         return str(value)
     return json.dumps(value, ensure_ascii=any("\ud800" <= char <= "\udfff" for char in value))

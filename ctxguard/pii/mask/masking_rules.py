@@ -22,7 +22,7 @@ HASH_KEY_VARIABLE: Final = "CTXGUARD_HASH_KEY"
 
 
 class MaskingRules:
-    """The detectors, and the replacement for each finding. Its arguments are those of `Masker`."""
+    """The detectors and strategies of a masker. The arguments are those of `Masker`."""
 
     def __init__(
         self,
@@ -52,19 +52,19 @@ class MaskingRules:
     @property
     def is_reversible(self) -> bool:
         """Whether some values get placeholders that can be restored."""
-        return "pseudonymize" in _chosen(self.strategy)
+        return "pseudonymize" in _strategies_in(self.strategy)
 
     @property
     def is_stateless(self) -> bool:
-        """Whether a masked text depends on no text before it."""
+        """Whether the masked text never depends on earlier texts."""
         return not self.is_reversible and self.echoing is None
 
     def find(self, text: str) -> Sequence[Span]:
-        """Return the findings of all detectors together.
+        """Return the findings of all detectors in a text, sorted by offset and without overlaps.
 
         Raises:
-            DetectorError: a detector failed.
-            TypeError: `text` is not a string.
+            DetectorError: If a detector fails.
+            TypeError: If `text` is not a string.
         """
         check_text(text)
         found = self._found.get(text)
@@ -74,7 +74,7 @@ class MaskingRules:
         return found
 
     def find_joined(self, text: str) -> Sequence[Span]:
-        """Return the findings of all detectors together, without the cache."""
+        """Return the findings like `find`, but without its cache, for long joined texts that do not repeat."""
         if len(self.detectors) == 1:
             return self.detectors[0].find(text)
         return resolve(chain.from_iterable(detector.find(text) for detector in self.detectors), text)
@@ -84,7 +84,7 @@ class MaskingRules:
         return () if self.echoing is None else self.echoing.names(text)
 
     def warm(self, texts: Sequence[str]) -> None:
-        """Search many texts and cache the findings; detectors with `find_many` search them in one batch."""
+        """Search many texts and cache the findings. Detectors that have `find_many` search all texts in one batch."""
         missing = [text for text in texts if self._found.get(text) is None]
         batches = [getattr(detector, "find_many", None) for detector in self.detectors]
         answers = [
@@ -95,11 +95,18 @@ class MaskingRules:
             self._found.put(text, resolve(chain.from_iterable(found), text))
 
     def is_found(self, text: str) -> bool:
-        """Return whether a rule set finds something in a text."""
+        """Return whether any rule set finds something in a text."""
         return any(detector.find(text) for detector in self.detectors if isinstance(detector, RuleSet))
 
     def hidden(self, label: str, original: Original, pseudonyms: Pseudonyms, *, in_full: bool = False) -> str:
-        """Return the replacement of a value; with `in_full` no part of the value is shown."""
+        """Return the replacement for a value.
+
+        Args:
+            label: The label of the finding.
+            original: The value.
+            pseudonyms: Assigns the placeholder if the value is pseudonymized.
+            in_full: Whether to redact the value where the strategy `partial` would show a part of it.
+        """
         strategy = strategy_of(self.strategy, label)
         if strategy == "pseudonymize":
             return pseudonyms.placeholder(label, original)
@@ -109,7 +116,7 @@ class MaskingRules:
         return self.redaction(label) if shown is None else shown
 
     def redaction(self, label: str) -> str:
-        """Return the placeholder that shows only the label: `[REDACTED_EMAIL]`."""
+        """Return the redaction placeholder for a label, such as `[REDACTED_EMAIL]`."""
         return self._redactions.get(label) or redaction(label_of(label))
 
     def _check_placeholders(self) -> None:
@@ -120,7 +127,7 @@ class MaskingRules:
                 )
 
 
-def _chosen(strategies: Strategies) -> tuple[Strategy, ...]:
+def _strategies_in(strategies: Strategies) -> tuple[Strategy, ...]:
     return (strategies,) if isinstance(strategies, str) else tuple(strategies.values())
 
 
@@ -130,13 +137,13 @@ def _redactions(detectors: Iterable[Detector]) -> dict[str, str]:
 
 
 def _hash_key(key: str | bytes | None, strategy: Strategies) -> bytes:
-    wanted = "hash" in _chosen(strategy)
+    wanted = "hash" in _strategies_in(strategy)
     key = os.environ.get(HASH_KEY_VARIABLE, "") if key is None and wanted else key
     data = key.encode() if isinstance(key, str) else key or b""
     if not isinstance(data, bytes) or (wanted and len(data) < 16):
         raise ConfigError(
-            f"the hash strategy needs key=… (or the variable {HASH_KEY_VARIABLE}), of at least 16 bytes, "
-            "else values can be guessed",
+            f"the hash strategy needs key=… (or the variable {HASH_KEY_VARIABLE}), at least 16 bytes long, "
+            "so that values cannot be guessed",
             setting="key",
         )
     return data

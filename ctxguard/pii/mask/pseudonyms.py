@@ -1,4 +1,4 @@
-"""Placeholders of values: `<EMAIL_1>`, the same for the same value, numbered by first appearance."""
+"""Pseudonyms such as `<EMAIL_1>`: equal values get the same one, and numbers follow the order of appearance."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Original:
     """The value of a placeholder.
 
     Attributes:
-        value: as first written. Not part of `repr`.
-        is_number: True if it first occurred as a number in JSON, and must be restored as one.
+        value: The value as first written. Not shown in `repr`.
+        is_number: Whether the value was first written as a number in JSON, and must be restored as a number.
     """
 
     value: str = field(repr=False)
@@ -28,31 +28,34 @@ class Original:
 
 
 class Pseudonyms(Protocol):
-    """Map values to placeholders, and back."""
+    """The interface for assigning placeholders to values and looking up the values."""
 
     def placeholder(self, label: str, original: Original) -> str:
-        """Return the placeholder of a value; a new one if it has none."""
+        """Return the placeholder of a value, or assign a new one."""
         ...
 
     def original(self, placeholder: str) -> Original | None:
-        """Return the value of a placeholder, or None if it was never assigned."""
+        """Return the value of a placeholder; None if it was never assigned."""
         ...
 
 
 def normalized(label: str, value: str) -> str:
-    """Return a value in a form that equal values share: lower case for e-mail addresses, no separators in numbers."""
+    """Return the form of a value by which values are compared, so that different spellings get the same placeholder.
+
+    For example, e-mail addresses are compared in lower case, and numbers without separators.
+    """
     folded = view_of(value).text
     if label in _BY_CASE:
         return value
     if label in _BY_SIGNS:
         return " ".join(folded.casefold().split())
     bare = "".join(char for char in folded.casefold() if char.isalnum())
-    # rules find the same number with and without its plus, and restoring must keep the plus
+    # the same number with and without a plus gets two placeholders, because restoring must keep the plus
     return f"+{bare}" if bare and folded.startswith("+") else bare or folded
 
 
 class MemoryPseudonyms:
-    """Number values in this process; numbers depend only on the earlier texts.
+    """Assigns pseudonyms in memory. The numbers depend only on the values so far, so they are reproducible.
 
     Args:
         first: The number of the first value of each label.
@@ -60,70 +63,70 @@ class MemoryPseudonyms:
 
     def __init__(self, first: int = 1) -> None:
         self._first = first
-        self._given: list[tuple[tuple[str, str], str, Original]] = []
+        self._assigned: list[tuple[tuple[str, str], str, Original]] = []
         self._counts: Counter[str] = Counter()
         self._placeholders: dict[tuple[str, str], tuple[int, str]] = {}
         self._originals: dict[str, Original] = {}
 
     def __repr__(self) -> str:
-        return f"MemoryPseudonyms({len(self._given)} placeholders)"
+        return f"MemoryPseudonyms({len(self._assigned)} placeholders)"
 
     def __len__(self) -> int:
-        return len(self._given)
+        return len(self._assigned)
 
     def copy(self) -> MemoryPseudonyms:
-        """Return a copy, which is extended independently."""
+        """Return an independent copy."""
         new = MemoryPseudonyms(self._first)
-        for key, placeholder, original in list(self._given):
-            new._give(key, placeholder, original)
+        for key, placeholder, original in list(self._assigned):
+            new._assign(key, placeholder, original)
         return new
 
     def items(self) -> list[tuple[str, str, Original]]:
-        """Return the placeholders in the order in which they were assigned, each with its label and value."""
-        return [(name, key[0], original) for key, name, original in list(self._given)]
+        """Return the placeholder, label, and value of each pseudonym, in the order of assignment."""
+        return [(name, key[0], original) for key, name, original in list(self._assigned)]
 
     def given(self, otherwise: Callable[[str], str], *, until: int | None = None) -> Pseudonyms:
-        """Return a read-only view of these placeholders, which assigns no new ones.
+        """Return a read-only view of these placeholders, which never assigns a new one.
 
         Args:
-            otherwise: returns the replacement for a value without a placeholder, by its label.
-            until: how many of the placeholders count, the first ones; None means all.
+            otherwise: Takes a label, and returns the replacement for a value that has no placeholder.
+            until: Number of placeholders to use, in the order of assignment; None means all.
         """
         return _Given(self, otherwise, until)
 
     def known(self, label: str, original: Original, *, until: int | None = None) -> str | None:
-        """Return the placeholder of a value; None if it has none among the first `until`."""
+        """Return the placeholder of a value; None if it has none, or none among the first `until` placeholders."""
         number, known = self._placeholders.get((label, normalized(label, original.value)), (0, None))
         return None if until is not None and number >= until else known
 
     def placeholder(self, label: str, original: Original) -> str:
-        """Return the placeholder of a value; a new one if it has none."""
+        """Return the placeholder of a value, or assign a new one."""
         key = (label, normalized(label, original.value))
         if key not in self._placeholders:
-            self._give(key, pseudonym(label, self._first + self._counts[label]), original)
+            self._assign(key, pseudonym(label, self._first + self._counts[label]), original)
         return self._placeholders[key][1]
 
     def original(self, placeholder: str) -> Original | None:
-        """Return the value of a placeholder, or None if it was never assigned."""
+        """Return the value of a placeholder; None if it was never assigned."""
         return self._originals.get(placeholder)
 
     def back_to(self, count: int) -> None:
-        """Remove all but the first `count` placeholders."""
+        """Remove all but the first `count` placeholders, to undo assignments."""
         while len(self) > count:
-            key, placeholder, _ = self._given.pop()
+            key, placeholder, _ = self._assigned.pop()
             self._counts[key[0]] -= 1
             del self._placeholders[key], self._originals[placeholder]
 
-    def _give(self, key: tuple[str, str], placeholder: str, original: Original) -> None:
+    def _assign(self, key: tuple[str, str], placeholder: str, original: Original) -> None:
         self._counts[key[0]] += 1
-        self._placeholders[key] = len(self._given), placeholder
+        self._placeholders[key] = len(self._assigned), placeholder
         self._originals[placeholder] = original
-        self._given.append((key, placeholder, original))
+        self._assigned.append((key, placeholder, original))
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A read-only view of placeholders."""
+    """A read-only view of placeholders, see `MemoryPseudonyms.given`."""
 
     names: MemoryPseudonyms
     otherwise: Callable[[str], str]

@@ -1,4 +1,4 @@
-"""Mask the texts of conversations, each in its order, and restore values."""
+"""Mask the texts of a conversation in order, and restore values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class MaskSession(GivesBack):
-    """Mask the texts of one conversation in their order, and restore values. Get one from `Masker.session`."""
+    """Masks the texts of one conversation in order, and restores values. Created by `Masker.session`."""
 
     def __init__(self, masker: MaskingRules) -> None:
         self._masker = masker
@@ -36,45 +36,49 @@ class MaskSession(GivesBack):
 
     @property
     def pseudonyms(self) -> Pseudonyms:
-        """The placeholders of this conversation, and their values."""
+        """The placeholders of this conversation and their values."""
         return self._pseudonyms
 
     @property
     def can_restore(self) -> bool:
-        """Whether there may be a placeholder to restore: this session has written one, or there is a vault."""
+        """Whether there may be placeholders to restore: this session has assigned one, or the masker has a vault."""
         return len(self._memory) > 0 or self._masker.vault is not None
 
     def text(self, text: str) -> str:
-        """Return a text masked; one that is JSON as a whole stays JSON.
+        """Mask the next text, written by a person or a tool. If the whole text is JSON, the result is valid JSON.
 
         Raises:
-            DetectorError: a detector failed, or matches in the replacements of its own findings.
+            DetectorError: If a detector fails, or keeps finding something in the replacements of its own findings.
         """
-        return self._next(text, escapes=self._escapes)
+        return self._mask_next(text, escapes=self._escapes)
 
     def own(self, text: str) -> str:
-        """Mask a text that the model or a stage wrote, rather than a person or a tool: its placeholders stay.
+        """Mask the next text, written by the model or a stage; placeholders in it are not escaped.
 
-        But if a person or a tool wrote the same placeholder earlier in this conversation, it is escaped: in the model's
-        answer, it quotes that person, and no value must be restored for it.
+        The exception is a placeholder that a person or a tool wrote earlier in this conversation. When the model
+        repeats it, it quotes that text, so it is escaped to prevent that a value is restored for it.
 
         Raises:
-            DetectorError: see `text`.
+            DetectorError: See `text`.
         """
-        return self._next(text, escapes=False)
+        return self._mask_next(text, escapes=False)
 
     def together(self, texts: Sequence[str], *, is_own: bool) -> list[str]:
-        """Mask the texts of one message; a value may be split over several of them.
+        """Mask the texts of one message, in which a value may be split over several texts.
+
+        Args:
+            texts: The texts in order.
+            is_own: Whether the model or a stage wrote the message (see `own`), rather than a person or a tool.
 
         Raises:
-            DetectorError: see `text`.
+            DetectorError: See `text`.
         """
         masking = TextMasking(self._masker, self._names, self._pseudonyms)
         return mask_together(texts, masking.find, self.own if is_own else self.text, masking.hidden)
 
     @property
     def known(self) -> tuple[int, int]:
-        """Return how many forms of names and how many placeholders there are so far, for `again`."""
+        """The current number of name forms and of placeholders in memory, to be passed to `again` later."""
         return len(self._names), len(self._memory)
 
     @property
@@ -89,50 +93,60 @@ class MaskSession(GivesBack):
         self._memory.back_to(placeholders)
 
     def learn(self, text: str) -> None:
-        """Learn the names that a text introduces, without masking it: they are masked in all later texts.
+        """Learn the names that a text introduces, without masking the text. The names are masked in all later texts.
 
         Raises:
-            DetectorError: see `text`.
+            DetectorError: See `text`.
         """
         for form in self._names.learn(self._masker.names(text)):
-            # Number the name when it is learned, not when it is first masked: re-masking at a later cut reuses it.
+            # Number the name when it is learned, not when it is first masked, so that masking the text again in `again`
+            # finds the same number.
             if strategy_of(self._masker.strategy, PERSON) == "pseudonymize":
                 self._pseudonyms.placeholder(PERSON, Original(form))
 
     def again(self, text: str, known: tuple[int, int]) -> str:
-        """Mask a masked text again, by the names that were learned since.
+        """Mask a text again that was masked earlier, because more names have been learned since.
 
         Args:
-            text: the masked text.
-            known: the names and placeholders that count: the result of `known` at that point of the conversation.
+            text: The masked text.
+            known: The result of `known` at some point of the conversation. Names and placeholders added after that
+                point are not used.
 
         Raises:
-            DetectorError: see `text`.
+            DetectorError: See `text`.
         """
         forms, placeholders = known
-        return self._masked(TextMasking(self._masker, self._names, self._given(placeholders), until=forms), text)
+        return self._mask(TextMasking(self._masker, self._names, self._existing(placeholders), until=forms), text)
 
     def drafted(self, text: str) -> str:
-        """Mask a text that is not part of the conversation: a summary, a note of a stage.
+        """Mask a text that is not part of the conversation, such as a summary or a note of a stage.
 
-        Values of the conversation get their placeholders. Without a vault, any other value is redacted: the next new
-        value of the conversation would get the same number.
+        Values of the conversation get their placeholders. Without a vault, all other values are redacted: a pseudonym
+        for them would not be remembered, so the next new value of the conversation would get the same number.
 
         Raises:
-            DetectorError: see `text`.
+            DetectorError: See `text`.
         """
         check_text(text)
         until = 0 if self._masker.vault is None else None
-        pseudonyms = self._given()
+        pseudonyms = self._existing()
         masking = TextMasking(self._masker, self._names, pseudonyms, literals=self._literals, until=until)
-        return self._masked(masking, text)
+        return self._mask(masking, text)
 
     def arguments(self, text: str) -> str:
-        """Mask tool-call arguments inside their JSON strings; anything that is not JSON is masked as text."""
+        """Mask tool-call arguments inside their JSON strings, or as plain text if they are not valid JSON.
+
+        Raises:
+            DetectorError: See `text`.
+        """
         return self.text(text)
 
     def name(self, text: str) -> str:
-        """Mask a participant's name; the result contains only letters, digits, `_` and `-`, as providers require."""
+        """Mask a participant's name. A masked name has only letters, digits, `_`, and `-`, as providers require.
+
+        Raises:
+            DetectorError: See `text`.
+        """
         masked = self.text(text)
         return text if masked == text else _UNNAMED.sub("_", masked).strip("_") or "REDACTED"
 
@@ -140,31 +154,31 @@ class MaskSession(GivesBack):
     def _pseudonyms(self) -> Pseudonyms:
         return self._memory if self._masker.vault is None else self._masker.vault
 
-    def _given(self, until: int | None = None) -> Pseudonyms:
-        """Return the existing placeholders without assigning new ones: those so far, or all of the vault.
+    def _existing(self, until: int | None = None) -> Pseudonyms:
+        """Return a view of the existing placeholders that assigns no new ones, or the vault if there is one.
 
         Args:
-            until: how many of those in memory count, the first ones; None means all.
+            until: Number of placeholders in memory to use, in the order in which they were assigned; None means all.
         """
         vault = self._masker.vault
         return self._memory.given(self._masker.redaction, until=until) if vault is None else vault
 
-    def _next(self, text: str, *, escapes: bool) -> str:
-        """Mask the next text of the conversation."""
+    def _mask_next(self, text: str, *, escapes: bool) -> str:
+        """Mask the next text of the conversation, and learn the names in it. If that fails, nothing is learned."""
         check_text(text)
         known = len(self._names)
         masking = TextMasking(self._masker, self._names, self._pseudonyms, escapes=escapes, literals=self._literals)
         try:
             self.learn(text)
-            masked = self._masked(masking, text)
+            masked = self._mask(masking, text)
         except BaseException:
             self._names.back_to(known)
             raise
         self._literals |= masking.spelled
         return masked
 
-    def _masked(self, masking: TextMasking, text: str) -> str:
-        """Mask a text; if that fails, remove the placeholders that were assigned for it."""
+    def _mask(self, masking: TextMasking, text: str) -> str:
+        """Mask a text. If that fails, remove the placeholders that were assigned in memory for it."""
         given = len(self._memory)
         try:
             return masking.masked(text)
@@ -174,29 +188,30 @@ class MaskSession(GivesBack):
 
 
 class Masker(MaskingRules):
-    """Mask texts by rules or detectors. Safe to share between threads; its caches are bounded.
+    """Masks texts by rules or detectors. Thread-safe; its caches are bounded.
 
     Args:
-        rules: one rule set, detector or callable, or several; the order breaks ties.
-        strategy: how findings are masked: one strategy, or one per label with `*` for the rest.
-        key: key of the hash strategy, at least 16 bytes; None means the environment variable CTXGUARD_HASH_KEY.
-        vault: where the values of pseudonyms are stored; None means that each session numbers its own, in memory.
-        escape: True also masks text that already looks like a placeholder, so that nobody can read a value out of the
-            vault by writing its placeholder; False leaves it, so that masking twice changes nothing.
-        on_detector_error: what happens when a detector that is not a rule set fails: `raise`, or `redact` the whole
-            text.
-        timeout: seconds such a detector may take for a text.
-        cache: the cache of findings by text; None creates one for this masker. It affects speed, never a result;
-            maskers with the same rules may share one.
+        rules: A rule set, a detector, a callable, or a sequence of these. The order breaks ties.
+        strategy: One strategy for all findings, or strategies by label, with `*` for all other labels.
+        key: Key of the `hash` strategy, at least 16 bytes; None means the environment variable CTXGUARD_HASH_KEY.
+        vault: Stores the values of pseudonyms. None means that each session numbers its own values, in memory.
+        escape: Whether text that already looks like a placeholder is masked as well, so that nobody can read a value
+            from the vault by writing its placeholder. With False, such text is kept, so that masking twice changes
+            nothing.
+        on_detector_error: What to do if a detector that is not a rule set fails: `raise` an error, or `redact` the
+            whole text.
+        timeout: Maximum time that such a detector may take for a text, in seconds; None means no limit.
+        cache: The cache of findings by text; None creates one for this masker. Maskers with the same rules may share a
+            cache. It only affects speed.
 
     Attributes:
-        is_stateless: True if the masked text does not depend on other texts.
-        is_reversible: True if some values get placeholders that can be restored.
-        echoing: the rule set that learns names, such as `PEOPLE`; None if there is none.
-        is_joinable: True if many texts can be joined and searched at once (see `RuleSet.is_joinable`).
+        is_stateless: Whether the masked text never depends on other texts.
+        is_reversible: Whether some values get placeholders that can be restored.
+        echoing: The rule set that introduces names, such as `PEOPLE`; None if there is none.
+        is_joinable: Whether many texts can be joined and searched at once, see `RuleSet.is_joinable`.
 
     Raises:
-        ConfigError: a setting has the wrong type, a strategy is unknown, `hash` has no key, or a rule matches a
+        ConfigError: If a setting has the wrong type, a strategy is unknown, `hash` has no key, or a rule matches a
             placeholder.
     """
 
@@ -204,17 +219,19 @@ class Masker(MaskingRules):
         return f"Masker({', '.join(detector.name for detector in self.detectors)})"
 
     def session(self) -> MaskSession:
-        """Return a session that masks the texts of one conversation, starting with the first."""
+        """Return a session that masks the texts of one conversation, starting with the first text."""
         return MaskSession(self)
 
     def with_vault(self, vault: SessionVault) -> Masker:
-        """Return a masker with the same rules whose placeholders are in a vault; redaction becomes pseudonymization.
+        """Return a masker with the same rules that stores placeholders in a vault.
+
+        It pseudonymizes where this masker redacts. Any other strategy is kept, and so are strategies by label.
 
         Args:
-            vault: of one session.
+            vault: The vault of one session, from `Vault.session`.
 
         Raises:
-            ConfigError: it is not the vault of a session.
+            ConfigError: If `vault` is not the vault of one session.
         """
         chosen = copy.copy(self)
         chosen.vault = session_vault(vault)
@@ -223,12 +240,16 @@ class Masker(MaskingRules):
         return chosen
 
     def without_placeholders(self) -> Masker:
-        """Return a masker with the same rules that redacts whatever this one would pseudonymize."""
+        """Return a masker with the same rules that redacts everything that this masker would pseudonymize."""
         chosen = copy.copy(self)
         ways = {"*": self.strategy} if isinstance(self.strategy, str) else self.strategy
         chosen.strategy = {label: "redact" if way == "pseudonymize" else way for label, way in ways.items()}
         return chosen
 
     def mask(self, text: str) -> str:
-        """Return one text masked, as the only one of its conversation."""
+        """Mask a single text that does not belong to a conversation.
+
+        Raises:
+            DetectorError: See `MaskSession.text`.
+        """
         return self.session().text(text)

@@ -1,4 +1,4 @@
-"""How a finding is masked: redacted, pseudonymized, hashed, or shown in part."""
+"""The strategies of masking: a finding is redacted, pseudonymized, hashed, or partly shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ctxguard.pii.settings import require_labels
 
 Strategy: TypeAlias = Literal["redact", "pseudonymize", "hash", "partial"]
 Strategies: TypeAlias = Strategy | Mapping[str, Strategy]
-"""One strategy for all labels, or one by label with `*` for the rest (`redact` where there is no `*`)."""
+"""One strategy for all labels, or strategies by label. The label `*` stands for all others; without it, they are
+redacted."""
 _LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 _NEVER_SHOWN: Final = frozenset({"SECRET", "PASSWORD", "PRIVATE_KEY", "URL_CREDENTIALS"})
 
@@ -24,7 +25,16 @@ def strategy_of(strategies: Strategies, label: str) -> Strategy:
 
 
 def known_strategies(strategies: Strategies, labels: Collection[str], *, others: bool) -> Strategies:
-    """Return the strategies; raise for an unknown strategy or label; `others` than `labels` may be known, too."""
+    """Return the strategies unchanged, after checking them.
+
+    Args:
+        strategies: One strategy, or strategies by label.
+        labels: The known labels.
+        others: Whether detectors other than rules may use labels that are not in `labels`.
+
+    Raises:
+        ConfigError: If a strategy or a label is unknown.
+    """
     by_label = strategies if isinstance(strategies, Mapping) else {"*": strategies}
     require_labels(by_label, labels, setting="strategy", others=others)
     for label, chosen in by_label.items():
@@ -37,16 +47,19 @@ def known_strategies(strategies: Strategies, labels: Collection[str], *, others:
 
 
 def hashed(label: str, value: str, key: bytes) -> str:
-    """Return `<EMAIL_…>` with 64 bits of an HMAC-SHA256, in letters that no rule for digits matches."""
+    """Return a placeholder `<EMAIL_…>` with 64 bits of the value's HMAC-SHA256.
+
+    The hash is written in letters, so that no rule for digits matches it. Equal values get the same placeholder.
+    """
     digest = hmac.new(key, f"{label}\0{normalized(label, value)}".encode("utf-8", "surrogatepass"), hashlib.sha256)
     return f"<{label}_{digest.hexdigest()[:16].translate(_LETTERS)}>"
 
 
 def partly_shown(label: str, value: str) -> str | None:
-    """Return a value with most of it starred, or None if no part of it may be shown.
+    """Return a value with most of its letters and digits replaced by `*`; None if no part of it may be shown.
 
-    The first letter and the domain of an e-mail address stay; of any other value, the last four letters or digits, or a
-    quarter if it is short.
+    An e-mail address keeps its first letter and its domain. Any other value keeps its last four letters or digits, or
+    the last quarter of them if there are fewer than 16.
     """
     if label in _NEVER_SHOWN:
         return None

@@ -10,16 +10,22 @@ from ctxguard.pii.detect.matcher import WINDOW
 from ctxguard.pii.spans import Span
 
 _REACH: Final = 256
-"""Characters at each end of a text that are searched for the rest of a value: no e-mail address is longer."""
+"""Number of characters at each end of a text that are searched for a part of a value: e-mail addresses are shorter."""
 _BETWEEN: Final = "\n" * WINDOW
 _SEPARATORS: Final = ("", " ")
-"""What may have been between the two parts of a value."""
+"""The separators with which the parts of a value are joined before searching."""
 _MARK: Final = 0xE000
-"""The first of the characters that Unicode leaves to private use, one of which marks the shares of a value."""
+"""The first private-use character of Unicode. The parts of each split value are temporarily replaced by such a mark."""
 
 
 class _Piece(NamedTuple):
-    """One end of a text: the number of the text, the offset in it, and the characters."""
+    """A part of a text, at its beginning or end or all of it.
+
+    Attributes:
+        number: Index of the text.
+        start: Offset of the part in the text.
+        text: The characters of the part.
+    """
 
     number: int
     start: int
@@ -38,11 +44,12 @@ def mask_together(
         texts: The texts in the order in which the model reads them.
         find: Returns the findings in a text.
         mask: Masks one text.
-        hidden: Returns what replaces a value, given its label and the value.
+        hidden: Takes a label and a value, and returns the replacement for the value.
     """
     cut: dict[str, tuple[str, str]] = {}
     marked = list(texts)
-    # all texts together, for values in many pieces, and each pair: the end of a third text may hide the first piece
+    # Search all texts together, for values in more than two parts, and then each pair of neighbors, because a third
+    # text can prevent a match.
     groups = [*([tuple(range(len(texts)))] if len(texts) > 2 else []), *pairwise(range(len(texts)))]
     for numbers, separator in product(groups, _SEPARATORS):
         for span, value, shares in list(_cut_values([(n, marked[n]) for n in numbers], separator, find)):
@@ -60,7 +67,16 @@ def mask_together(
 def _cut_values(
     texts: Sequence[tuple[int, str]], separator: str, find: Callable[[str], Sequence[Span]]
 ) -> Iterator[tuple[Span, str, list[_Piece]]]:
-    """Yield the split values, the last first, each with the places of its parts."""
+    """Yield the values that are split over several texts, last value first.
+
+    Args:
+        texts: Pairs of a text's index and the text.
+        separator: The string to put between the texts, which are then searched as one.
+        find: Returns the findings in a text.
+
+    Yields:
+        The finding, the value, and the parts of the texts that contain it.
+    """
     pieces = list(_pieces(texts))
     joints = [separator if was.number != now.number else _BETWEEN for was, now in pairwise(pieces)]
     starts = list(accumulate((len(p.text) + len(j) for p, j in zip(pieces, joints, strict=False)), initial=0))
@@ -71,9 +87,9 @@ def _cut_values(
             start, end = max(span.start - at, 0), min(span.end - at, len(piece.text))
             if start < end:
                 shares.append(_Piece(piece.number, piece.start + start, piece.text[start:end]))
-        # a value that is found in one text alone does not continue in the next: `jane@mail.org` and `Then …`
+        # a value that is found in one text alone does not continue in the next text: `jane@mail.org` and `Then …`
         held = dict(texts)
-        if len(shares) > 1 and not any(_is_found(find(held[share.number]), share) for share in shares):
+        if len(shares) > 1 and not any(_overlaps_any(find(held[share.number]), share) for share in shares):
             yield span, joined[span.start : span.end], shares
 
 
@@ -86,5 +102,5 @@ def _pieces(texts: Sequence[tuple[int, str]]) -> Iterator[_Piece]:
             yield _Piece(number, len(text) - _REACH, text[-_REACH:])
 
 
-def _is_found(spans: Sequence[Span], share: _Piece) -> bool:
+def _overlaps_any(spans: Sequence[Span], share: _Piece) -> bool:
     return any(span.start < share.start + len(share.text) and share.start < span.end for span in spans)

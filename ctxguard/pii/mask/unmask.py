@@ -1,4 +1,4 @@
-"""Restore values: in a text, in tool-call arguments, and in a stream whose chunks may split a placeholder."""
+"""Restore values in texts, in tool-call arguments, and in streams whose chunks may split a placeholder."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ctxguard.artifacts import ToolCall
 
 LONGEST: Final = 64
-"""Characters a placeholder has at most, quotes included."""
+"""Maximum length of a placeholder in characters, including quotes."""
 _LOOSELY: Final = re.compile(r"<[A-Za-z][A-Za-z_ ]{0,40}[ _#-]?\d{1,6}(?:_\d\d){0,3}>")
 _SIGNS: Final = r"[ \n\xa0\u202f*`]{0,3}"
-# What models make of placeholders: `<email_1>`, `<EMAIL 1>`, `<**EMAIL_1**>`, `&lt;EMAIL_1&gt;`, `<EMAIL_1`.
+# Spellings of placeholders by models: `<email_1>`, `<EMAIL 1>`, `<**EMAIL_1**>`, `&lt;EMAIL_1&gt;`, `<EMAIL_1`.
 _SPELLED: Final = re.compile(
     rf"(?:<|&lt;)[*`]{{0,3}}(?P<label>[A-Za-z](?:[A-Za-z_]|[ \n\xa0\u202f](?=[A-Za-z_\d])){{0,42}})\\?_?"
     rf"(?P<number>\d{{1,2}}(?:_\d\d){{0,3}}){_SIGNS}(?:>|&gt;|(?<![*`\s])(?P<open>)(?![\w>]))"
@@ -32,11 +32,11 @@ _START: Final = (
     rf"(?:(?:<|&lt;)[*`]{{0,3}}(?:[A-Za-z][A-Za-z_ \n\xa0\u202f\\]{{0,42}}(?:\d[\d_]{{0,10}}{_SIGNS}(?:&g?t?)?)?)?"
     r"|&l?t?|(?<![\w<&;])[A-Z][A-Z_]{0,40}(?:\d[\d_]{0,10}(?:&g?t?)?)?)"
 )
-# A link up to a placeholder in it, with its host.
+# A link from its host up to the placeholder, which is at the end of the text.
 _LINK: Final = re.compile(r"//(?P<host>[^\s/?#\"'()\[\]]*)[^\s\"'()\[\]]*\Z")
 _LONGEST_LINK: Final = 2_000
 NamesHost: TypeAlias = Callable[[str], bool]
-"""Tells whether a user named a host."""
+"""Takes a host, and returns whether a user mentioned it."""
 _OPEN_TEXT: Final = re.compile(rf"{_START}\Z")
 _OPEN_ARGUMENTS: Final = re.compile(rf'"(?:{_START}(?:>(?:"\s{{0,8}})?)?)?\Z|{_START}\Z')
 _QUOTED: Final = re.compile(rf'"({PSEUDONYM.pattern})"(?!\s*:)')
@@ -44,12 +44,12 @@ _QUOTED: Final = re.compile(rf'"({PSEUDONYM.pattern})"(?!\s*:)')
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A text with its values restored.
+    """A text in which values were restored.
 
     Attributes:
-        text: the text.
-        restored: how many placeholders were replaced.
-        unknown: placeholders that were never assigned, or were altered; they stay in the text.
+        text: The text.
+        restored: Number of placeholders that were replaced.
+        unknown: Placeholders that were never assigned or are misspelled; they stay in the text.
     """
 
     text: str
@@ -65,20 +65,21 @@ def restore(
     names_host: NamesHost | None = None,
     before: str = "",
 ) -> Restored:
-    """Replace placeholders by their values, also those that a model spells in another way.
+    """Replace placeholders by their values, including placeholders that a model has spelled differently.
 
     Args:
-        text: the text.
-        pseudonyms: the placeholders and their values.
-        escaped: write values as inside a JSON string.
-        names_host: returns whether a user named a host; placeholders stay in links to others. None restores all.
-        before: the text before it.
+        text: The text.
+        pseudonyms: The placeholders and their values.
+        escaped: Whether to escape values for use inside a JSON string.
+        names_host: Returns whether a user mentioned a host. Placeholders in links to other hosts are kept, so that a
+            link that the model was tricked into writing leaks no value. None restores all.
+        before: The text before `text`, in which a link may begin.
     """
     count = 0
 
     def replaced(match: re.Match[str]) -> str:
         nonlocal count
-        original = _meant(match, pseudonyms)
+        original = _look_up(match, pseudonyms)
         if original is None or (names_host is not None and _leaks(before + text[: match.start()], names_host)):
             return match[0]
         count += 1
@@ -88,8 +89,8 @@ def restore(
     return Restored(plain, count, tuple(_unknown(text, pseudonyms)))
 
 
-def _meant(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
-    """Return the value of a placeholder as a model spelled it; None if there is none, or it is ambiguous."""
+def _look_up(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
+    """Return the value of a placeholder as spelled by a model; None if it was never assigned or is ambiguous."""
     exact = pseudonyms.original(match[0])
     if exact is not None:
         return exact
@@ -106,21 +107,24 @@ def _meant(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
 
 
 def _leaks(before: str, names_host: NamesHost) -> bool:
-    """Return whether a text ends inside a link to a host that no user named."""
+    """Return whether a text ends inside a link to a host that no user mentioned."""
     link = _LINK.search(before, max(0, len(before) - _LONGEST_LINK))
     return link is not None and not names_host(link["host"].rpartition("@")[2].partition(":")[0].lower())
 
 
 def _unknown(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
-    """Yield texts that look like a placeholder but have no value."""
+    """Yield each substring that looks like a placeholder but has no value."""
     for match in _LOOSELY.finditer(text):
         spelled = _SPELLED.fullmatch(match[0])
-        if spelled is None or _meant(spelled, pseudonyms) is None:
+        if spelled is None or _look_up(spelled, pseudonyms) is None:
             yield match[0]
 
 
 def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
-    """Restore values in tool-call arguments; JSON stays valid, also in strings, and numbers become numbers again."""
+    """Restore values in tool-call arguments. JSON stays valid, and values that were numbers become numbers again.
+
+    Strings that contain JSON are restored in the same way.
+    """
     if not is_json(text):
         return restore(text, pseudonyms, escaped=True)
     parts: list[Restored] = []
@@ -140,7 +144,7 @@ def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
 
 
 class GivesBack(ABC):
-    """The interface for restoring values, which a masking session and a session vault share."""
+    """The methods for restoring values that masking sessions and session vaults share."""
 
     @property
     @abstractmethod
@@ -148,41 +152,45 @@ class GivesBack(ABC):
         """The placeholders and their values."""
 
     tools: Mapping[str, bool] = {}
-    """Which tools get values, see `gets_values`."""
+    """Whether a tool gets real values in its arguments, by tool name or pattern, see `gets_values`."""
 
     def restore(self, text: str, *, names_host: NamesHost | None = None) -> Restored:
-        """Restore values in what the model wrote, and list the placeholders that were never assigned.
+        """Restore values in a text of the model, and list the placeholders that were never assigned.
 
         Args:
-            text: what the model wrote.
-            names_host: tells whether a user named a host: in links to others, placeholders stay. None restores all.
+            text: The model's text.
+            names_host: Returns whether a user mentioned a host. Placeholders in links to other hosts are kept. None
+                restores all.
 
         Raises:
-            TypeError: `text` is not a string, such as the None in a message that only calls tools.
+            TypeError: If `text` is not a string, such as the None content of a message that only calls tools.
         """
         check_text(text)
         return restore(text, self._pseudonyms, escaped=is_json(text), names_host=names_host)
 
     def unmask(self, text: str) -> str:
-        """Return what the model wrote with values restored; invented placeholders stay as they are.
+        """Return a text of the model with values restored. Placeholders that were never assigned stay unchanged.
 
         Raises:
-            TypeError: `text` is not a string.
-            VaultError: a record of the session cannot be opened.
+            TypeError: If `text` is not a string.
+            VaultError: If a record of the session cannot be decrypted.
         """
         return self.restore(text).text
 
     def unmask_arguments(self, text: str) -> str:
-        """Return tool-call arguments with values restored, for use right before the tool runs; JSON stays valid.
+        """Return tool-call arguments with values restored; JSON stays valid. Call it right before the tool runs.
 
         Raises:
-            TypeError: they are not a string; `ctxguard.adapting.unmask_arguments` also accepts an object.
+            TypeError: If `text` is not a string. `ctxguard.adapting.unmask_arguments` also accepts parsed arguments.
         """
         check_text(text)
         return restore_arguments(text, self._pseudonyms).text
 
     def unmask_call(self, call: ToolCall) -> ToolCall:
-        """Return a tool call with values restored in its arguments, right before the tool runs, if it may have them."""
+        """Return a tool call with values restored in its arguments, unless `tools` denies values to this tool.
+
+        Call it right before the tool runs.
+        """
         if not gets_values(self.tools, call.name):
             return call
         arguments = self.unmask_arguments(call.arguments)
@@ -193,12 +201,12 @@ class GivesBack(ABC):
 
         Args:
             arguments: True for streamed tool-call arguments, False for text.
-            names_host: see `restore`.
+            names_host: See `restore`.
         """
         return UnmaskStream(self._pseudonyms, arguments=arguments, names_host=names_host)
 
 
-# Words in the names of tools that reach outside: mail, HTTP, messages, a shell.
+# Words in the names of tools that send data out: mail, HTTP, messages, a shell.
 _OUTWARD: Final = re.compile(
     r"mail|send|post|http|url|web|fetch|brows|navigat|upload|publish|share|invite|message|sms|slack|webhook|curl|shell"
     r"|bash|exec|terminal|command|transfer|pay",
@@ -208,12 +216,13 @@ OUTWARD: Final = "outward"
 
 
 def gets_values(tools: Mapping[str, bool], name: str) -> bool:
-    """Return whether a tool gets real values in its arguments.
+    """Return whether a tool gets real values, rather than placeholders, in its arguments.
 
     Args:
-        tools: True or False by a tool's name or a pattern of names (`crm_*`), by `outward` for tools that reach outside
-            (mail, HTTP, messages, a shell), and by `*` for the rest; the first that fits decides, names before kinds.
-        name: the name of the tool.
+        tools: True or False by tool name, by pattern (`crm_*`), by `outward` for tools that send data out (mail, HTTP,
+            messages, a shell), and by `*` for all other tools. Names and patterns come before `outward`; the first one
+            that matches decides. Tools without an entry get values.
+        name: The name of the tool.
     """
     patterns = (pattern for pattern in tools if pattern not in (OUTWARD, "*"))
     named = (tools[pattern] for pattern in patterns if fnmatchcase(name, pattern))
@@ -222,14 +231,16 @@ def gets_values(tools: Mapping[str, bool], name: str) -> bool:
 
 
 class UnmaskStream:
-    """Restore values in a stream: `feed` each chunk, then `close`. Use one for each block of text or tool call.
+    """Restores values in a stream: call `feed` with each chunk, and `close` at the end.
 
-    It holds back only text that may be the beginning of a placeholder, at most 64 characters.
+    Each text and each tool call in a stream needs its own object. Only text that may be the beginning of a placeholder
+    is held back, at most 64 characters.
 
     Args:
-        pseudonyms: the placeholders and their values.
-        arguments: True for streamed tool-call arguments: values are escaped, numbers lose their quotes.
-        names_host: tells whether a user named a host: in links to others, placeholders stay. None restores all.
+        pseudonyms: The placeholders and their values.
+        arguments: True for streamed tool-call arguments: values are escaped, and numbers lose their quotes.
+        names_host: Returns whether a user mentioned a host. Placeholders in links to other hosts are kept. None
+            restores all.
     """
 
     def __init__(self, pseudonyms: Pseudonyms, *, arguments: bool = False, names_host: NamesHost | None = None) -> None:
@@ -237,43 +248,43 @@ class UnmaskStream:
         self._names_host = names_host
         self._before = ""
         self._arguments = arguments
-        self._held = ""
+        self._pending = ""
         self._open = ""
         self.unknown: list[str] = []
 
     def feed(self, chunk: str) -> str:
-        """Return the text that can be released now.
+        """Add a chunk, and return the text that can be released now, with values restored.
 
         Raises:
-            TypeError: the chunk is not a string.
+            TypeError: If the chunk is not a string.
         """
         check_text(chunk)
         self._note_unknown(chunk)
-        text = self._held + chunk
-        cut = self._safe(text)
-        self._held = text[cut:]
-        return self._restored(text[:cut])
+        text = self._pending + chunk
+        cut = self._safe_end(text)
+        self._pending = text[cut:]
+        return self._restore(text[:cut])
 
     def close(self) -> str:
-        """Return what was held back, at the end of the stream."""
-        rest, self._held = self._held, ""
-        return self._restored(rest)
+        """End the stream, and return the text that was held back."""
+        rest, self._pending = self._pending, ""
+        return self._restore(rest)
 
     def over(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Yield the chunks of a whole stream with values restored; empty chunks are left out."""
+        """Yield the chunks of a whole stream with values restored. Empty chunks are omitted."""
         for chunk in chunks:
             if piece := self.feed(chunk):
                 yield piece
         if piece := self.close():
             yield piece
 
-    def _safe(self, text: str) -> int:
-        """Return the position up to which a text contains no unfinished placeholder."""
+    def _safe_end(self, text: str) -> int:
+        """Return the offset before which a text contains no unfinished placeholder."""
         opened = _OPEN_ARGUMENTS if self._arguments else _OPEN_TEXT
         match = opened.search(text, max(0, len(text) - LONGEST))
         return len(text) if match is None else match.start()
 
-    def _restored(self, text: str) -> str:
+    def _restore(self, text: str) -> str:
         if self._arguments:
             text = _QUOTED.sub(self._number, text)
         restored = restore(
@@ -283,7 +294,10 @@ class UnmaskStream:
         return restored.text
 
     def _note_unknown(self, chunk: str) -> None:
-        """Record invented placeholders, which models spell loosely; the output does not wait for the rest of them."""
+        """Record placeholders in the stream that were never assigned.
+
+        Models spell these in many ways. The output does not wait for their end, because they stay unchanged in it.
+        """
         if not self._open and "<" not in chunk:
             return
         text = self._open + chunk

@@ -1,8 +1,8 @@
-"""Store the values of placeholders: encrypted at rest, separate for each session.
+"""Store the values of placeholders, encrypted at rest and separately for each session.
 
-A record is encrypted together with the session and its own name, so that it cannot be moved to another session. The
-assigned numbers are stored separately, without values and without expiry: a placeholder in an old message never gets
-the value of another person.
+A record is encrypted together with the names of the session and the record, so that it cannot be moved to another
+session. The numbers that were assigned are stored separately, without values and without expiry. Therefore, a
+placeholder in an old message never stands for another person's value.
 """
 
 from __future__ import annotations
@@ -28,27 +28,29 @@ if TYPE_CHECKING:
     from ctxguard.stores import Store
 
 _NOTE: Final = "note of "
-"""Begins the name under which the note about a session is kept, and names its record."""
+"""Prefix of the session name under which the note about a session is stored, and the name of the note's record."""
 _NAMES: Final = "names of sessions"
-"""The name under which the names of sessions are kept."""
+"""The session name under which the names of sessions are stored."""
 
 
 class Vault:
-    """The values of many sessions in a store. Safe for many threads and, with a shared store, for many workers.
+    """The values of many sessions, in a store. Safe for many threads and, with a shared store, for many workers.
 
     Args:
-        store: where encrypted records are stored.
-        key: a key from `new_key`, or several: the first encrypts, all decrypt, so that keys can be rotated. None means
-            the environment variable CTXGUARD_VAULT_KEY (several separated by commas).
-        ttl: seconds for which each value is stored, counted from when it was first masked; using it does not prolong
-            this. Then it is deleted, also in open sessions, and the same value gets a new placeholder. None means that
-            values are stored until they are erased.
-        tools: which tools get real values in their arguments: True or False by name or pattern (`crm_*`), by `outward`
-            for those that reach outside (mail, HTTP, messages, a shell), and by `*` for the rest. All do by default.
+        store: The store for the encrypted records.
+        key: One or more keys from `new_key`. The first one encrypts, and all decrypt, so that keys can be rotated. None
+            means the environment variable CTXGUARD_VAULT_KEY, which may contain several keys separated by commas.
+        ttl: Seconds for which each value is stored, counted from when it was first masked; using a value does not
+            prolong this. After that, the value is deleted, also from open sessions, and gets a new placeholder when it
+            occurs again. None means that values are stored until they are erased.
+        tools: Whether tools get real values in their arguments: True or False by tool name, by pattern (`crm_*`), by
+            `outward` for tools that send data out (mail, HTTP, messages, a shell), and by `*` for all other tools. By
+            default, all tools get values.
 
     Raises:
-        ConfigError: there is no key, or one was not made by `new_key`; `store` is not a store, or `ttl` is not above 0.
-        ImportError: cryptography is not installed.
+        ConfigError: If there is no key, a key was not made by `new_key`, `store` is not a store, or `ttl` is not
+            greater than 0.
+        ImportError: If cryptography is not installed.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Vault:
     ) -> None:
         seconds(ttl, "ttl")
         self._tools = tools
-        self._store = _opened(store)
+        self._store = _check_store(store)
         self._ttl = ttl
         self._keys = KeyRing(key)
         self._open_sessions: WeakSet[SessionVault] = WeakSet()
@@ -73,10 +75,10 @@ class Vault:
         """Return the vault of one session.
 
         Args:
-            session: its name; only a hash of it is stored.
+            session: The name of the session, such as the conversation's id. Only a hash of it is stored.
 
         Raises:
-            ConfigError: the name is not a string, or empty.
+            ConfigError: If the name is not a string, or empty.
         """
         opened = SessionVault(self._records(session))
         opened.tools = self._tools
@@ -84,22 +86,26 @@ class Vault:
         return opened
 
     def forget(self, session: str, value: str | None = None) -> int:
-        """Erase a session, or one value of it; return how many records were erased.
+        """Erase a session, or one value of a session, and return the number of erased records.
 
-        A value is given in its own spelling or another one with the same placeholder; it is erased under every label.
-        With a person's name, its parts are erased, which have records of their own: with `Jane Roe` also `Jane` and
-        `Roe`. An address has no parts: with `jane.roe@site.org`, the name `Jane Roe` is not erased, because it may be
-        another person's. This vault's open sessions forget the value at once; another worker that has read it keeps it
-        until it ends, or until its `ttl` is over. The highest assigned number of each label is kept, so that none is
-        assigned again.
+        The value may be given in any spelling that has the same placeholder, and is erased under every label. If the
+        value is a person's name, its parts are also erased, because they have their own records: with `Jane Roe`, also
+        `Jane` and `Roe`. Other values have no parts: with `jane.roe@site.org`, the name `Jane Roe` is not erased,
+        because it may be another person's name.
+
+        Open sessions of this vault forget the value at once. Another worker that has read the value keeps it until the
+        worker ends or the `ttl` of the value is over. Numbers of erased values are never assigned again.
+
+        Args:
+            session: The name of the session.
+            value: The value to erase; None erases the whole session, which requires no matching key.
 
         Raises:
-            ConfigError: the value is empty, or a placeholder.
-            VaultError: records of the session cannot be decrypted and may contain the value: they were encrypted with
-                another key, or are damaged. All records that could be found are erased. Erasing a whole session needs
-                no key.
-            StoreError: the records are deleted, but the log of the database still contains them (encrypted), because
-                another connection is reading it; call `sweep()` of the store later.
+            ConfigError: If the value is empty or a placeholder.
+            VaultError: If some records of the session cannot be decrypted and may contain the value, because they were
+                encrypted with another key or are damaged. All records that were found are erased nevertheless.
+            StoreError: If the records are deleted, but the database log still contains them (encrypted), because
+                another connection is reading the log. Call the store's `sweep()` later.
         """
         records = self._records(session)
         try:
@@ -112,33 +118,39 @@ class Vault:
         try:
             return self.session(session).forget(value)
         finally:
-            # a deleted record is still in the log of a database, and so is an expired one
+            # deleted and expired records are still in the log of a database until it is swept
             sweep: Callable[[], object] | None = getattr(self._store, "sweep", None)
             if sweep is not None:
                 sweep()
 
     def note(self, session: str, data: bytes) -> None:
-        """Store an encrypted note about a session, over an earlier one. `forget` keeps it, so put no value in it."""
+        """Store an encrypted note about a session, replacing an earlier note.
+
+        `forget` does not erase the note, so it must not contain any value.
+        """
         self._records(_NOTE + session).write(_NOTE, data)
 
     def noted(self, session: str) -> bytes | None:
         """Return the note about a session; None if there is none.
 
         Raises:
-            VaultError: it was encrypted with another key, or is damaged.
+            VaultError: If the note was encrypted with another key, or is damaged.
         """
         return self._records(_NOTE + session).read(_NOTE)
 
     def names(self) -> SessionRecords:
-        """Return the encrypted names of sessions that can be found by name; they do not expire; `forget` keeps them."""
+        """Return the records that contain the encrypted names of sessions, by which sessions can be looked up.
+
+        These records do not expire, and `forget` does not erase them.
+        """
         return SessionRecords(self._store, self._keys, None, _NAMES)
 
     def rotate(self, session: str) -> int:
-        """Encrypt every record of a session anew with the first key; return how many there are."""
+        """Encrypt every record of a session anew with the first key, and return the number of re-encrypted values."""
         records = self._records(session)
         self._records(_NOTE + session).reseal(_NOTE)
         names = records.names()
-        records.keep_numbers(names)  # a record that is encrypted anew may be given a time to expire
+        records.keep_numbers(names)  # a record that did not expire may do so after it is written again
         return sum(map(records.reseal, names))
 
     def _records(self, session: str) -> SessionRecords:
@@ -146,7 +158,11 @@ class Vault:
 
 
 def session_vault(vault: object) -> SessionVault | None:
-    """Return the vault of a session, or None; reject anything else, such as the vault of all sessions."""
+    """Return `vault` if it is the vault of one session or None, and raise an error for anything else.
+
+    Raises:
+        ConfigError: If `vault` is something else, such as the `Vault` of all sessions.
+    """
     if vault is None or isinstance(vault, SessionVault):
         return vault
     told = f"vault is one session's, not {type(vault).__name__}; get it by Vault.session('its name')"
@@ -154,10 +170,11 @@ def session_vault(vault: object) -> SessionVault | None:
 
 
 class SessionVault(GivesBack):
-    """The values of one session; get one from `Vault.session`.
+    """The values of one session. Created by `Vault.session`.
 
-    Placeholders are numbered by first appearance, and a number never changes its value: the first worker to write a
-    record wins, and the others read it.
+    Placeholders are numbered in the order of their first appearance, and a placeholder never gets another value. If
+    several workers assign the same number at the same time, the first one to write the record wins, and the others read
+    that record.
     """
 
     def __init__(self, records: SessionRecords) -> None:
@@ -174,9 +191,9 @@ class SessionVault(GivesBack):
         return f"SessionVault({len(self._originals)} placeholders)"
 
     def erasures(self) -> int:
-        """Return a number that grows whenever values of the session are erased or expire.
+        """Return a counter that grows when values of the session are erased or expire.
 
-        As long as it stays the same, masking a text again gives the same result.
+        As long as it stays the same, masking a text again gives the same result, so masked texts can be cached.
         """
         with self._lock:
             if self._records.expire and self._is_loaded:
@@ -184,10 +201,11 @@ class SessionVault(GivesBack):
             return self._erasures
 
     def placeholder(self, label: str, original: Original) -> str:
-        """Return the placeholder of a value; a new one, written to the store, if it has none.
+        """Return the placeholder of a value, or assign a new one and write it to the store.
 
         Raises:
-            VaultError: records of the session were encrypted with another key, so that the value may have one already.
+            VaultError: If a record of the session was encrypted with another key, so that the value may already have a
+                placeholder.
         """
         with self._lock:
             self._load()
@@ -199,16 +217,16 @@ class SessionVault(GivesBack):
                 return known
             try:
                 with self._records.together():
-                    return self._allocated(label, original)
+                    return self._allocate(label, original)
             except BaseException:
-                self.reload(self._records.namespace)  # the transaction took back what was learned in it
+                self.reload(self._records.namespace)  # discard what was learned in a transaction that was rolled back
                 raise
 
     def original(self, placeholder: str) -> Original | None:
-        """Return the value of a placeholder, or None if it was never assigned, or was erased.
+        """Return the value of a placeholder; None if it was never assigned, or its value was erased.
 
         Raises:
-            VaultError: the record cannot be decrypted.
+            VaultError: If the record cannot be decrypted.
         """
         with self._lock:
             self._load()
@@ -223,7 +241,7 @@ class SessionVault(GivesBack):
             return self._originals.get(placeholder)
 
     def adopt(self, given: MemoryPseudonyms) -> None:
-        """Store placeholders that were assigned in memory, each with its own number."""
+        """Store placeholders that were assigned in memory, without changing their numbers."""
         with self._lock:
             self._load()
             for name, label, original in given.items():
@@ -234,17 +252,17 @@ class SessionVault(GivesBack):
         return self
 
     def forget(self, value: str) -> int:
-        """Erase a value, and the parts of a name; their placeholders lose their values and are never assigned again.
+        """Erase a value, and the parts of a name. The placeholders lose their values and are never assigned again.
 
         Returns:
-            How many records were erased.
+            The number of erased records.
 
         Raises:
-            ConfigError: the value is empty, or a placeholder.
-            VaultError: records cannot be decrypted and may contain the value, too.
+            ConfigError: If the value is empty or a placeholder.
+            VaultError: If some records cannot be decrypted and may contain the value.
         """
         if not isinstance(value, str) or not value.strip() or PSEUDONYM.fullmatch(value.strip()):
-            raise ConfigError("a value is erased by its own text, not by none or by its placeholder", setting="value")
+            raise ConfigError("give the value to erase, not an empty string or its placeholder", setting="value")
         with self._lock:
             self.reload(self._records.namespace)  # other workers may have written records meanwhile
             self._load()
@@ -255,18 +273,22 @@ class SessionVault(GivesBack):
                 self._drop(name)
             if self._damaged:
                 raise VaultError(
-                    f"{len(gone)} records erased, but {len(self._damaged)} of this session cannot be opened and may "
-                    f"hold the value, too: {next(iter(self._damaged.values()))}"
+                    f"{len(gone)} records erased, but {len(self._damaged)} of this session cannot be read and "
+                    f"may hold the value, too: {next(iter(self._damaged.values()))}"
                 )
             return len(gone)
 
     def _is_part(self, key: tuple[str, str], value: str) -> bool:
-        """Return whether a record contains a value, or a part of it if it is a name."""
+        """Return whether erasing a value must erase this record: equal values, or names of which one is a part."""
         label, held = key
         return held == normalized(label, value) or (label == PERSON and is_part_of_name(held, value))
 
     def reload(self, namespace: str) -> None:
-        """Discard the records that were read, if they are this session's, and read them again on next use."""
+        """Discard all records that were read, so that they are read again on next use.
+
+        Args:
+            namespace: The namespace of the session to reload; nothing happens if it is another session's.
+        """
         if namespace != self._records.namespace:
             return
         with self._lock:
@@ -276,7 +298,10 @@ class SessionVault(GivesBack):
             self._erasures += 1
 
     def _drop_expired(self) -> None:
-        """Discard the records that have expired; while the one written first is there, so are the later ones."""
+        """Discard the values of expired records.
+
+        Only the record that was written first is checked: while it exists, later records have not expired either.
+        """
         first = next((name for name, known in self._originals.items() if known is not None), None)
         if first is not None and self._records.read(first) is None:
             listed = self._records.listed()
@@ -284,20 +309,20 @@ class SessionVault(GivesBack):
                 self._drop(name)
 
     def _refresh(self, name: str) -> None:
-        """Discard a record that has expired since it was read."""
+        """Discard the value of a placeholder if its record has expired since it was read."""
         if self._records.read(name) is None:
             self._drop(name)
 
     def _drop(self, name: str) -> None:
-        """Discard the value of a placeholder; its number is not assigned again."""
+        """Discard the value of a placeholder. Its number is not assigned again."""
         self._originals.pop(name, None)
-        self._originals[name] = None  # at the end, so that the first one with a value is found at once
+        self._originals[name] = None  # moved to the end, so that `_drop_expired` finds the first value quickly
         self._placeholders = {key: one for key, one in self._placeholders.items() if one != name}
         self._erasures += 1
 
-    def _allocated(self, label: str, original: Original) -> str:
+    def _allocate(self, label: str, original: Original) -> str:
         key = (label, normalized(label, original.value))
-        # numbers whose records other workers have erased; an existing record is met when its number is tried
+        # skip numbers whose records other workers have erased; existing records are noticed in `_write_new`
         self._catch_up(self._records.noted_numbers())
         sealed_otherwise = [error for error in self._damaged.values() if isinstance(error, OtherKeyError)]
         if sealed_otherwise:
@@ -307,13 +332,13 @@ class SessionVault(GivesBack):
         return self._placeholders[key]
 
     def _write_new(self, name: str, label: str, original: Original) -> None:
-        """Store a value under a placeholder; if another worker was faster, learn the value that it stored."""
+        """Store a value under a placeholder, or read the value that another worker has stored there first."""
         plain = json.dumps({"label": label, "value": original.value, "number": original.is_number}).encode()
         self._learn(name, self._records.write_new(name, plain))
         self._count(name)
 
     def _catch_up(self, names: Iterable[str]) -> None:
-        """Read the records before some placeholders that other workers have assigned meanwhile."""
+        """Read the records that other workers have written since, up to the number of each given placeholder."""
         for highest in names:
             label, number = label_and_number(highest)
             for missed in range(self._counts.get(label, 0) + 1, number + 1):
@@ -321,25 +346,25 @@ class SessionVault(GivesBack):
             self._count(highest)
 
     def _load(self) -> None:
-        """Read the session's records once; a number whose record was deleted still counts as assigned."""
+        """Read the session's records, if not done yet. A number whose record was deleted still counts as assigned."""
         if self._is_loaded:
             return
         self._is_loaded = True
-        noted = self._records.noted_numbers()  # before the records: a record is written before its number is noted
+        noted = self._records.noted_numbers()  # read first, because a number is noted after its record is written
         names = self._records.names()
         for name in highest_of([*noted, *names]):
             self._count(name)
         for name in names:
             self._read(name)
         unread = [name for name in names if name not in self._originals]
-        # a record that was erased meanwhile is no longer listed; a damaged one is
+        # a record that was erased in the meantime is no longer listed, but a damaged record is
         for name in self._records.unreadable(unread):
             self._damaged[name] = VaultError(
                 "the store skips a vault record: it is damaged or of a newer version; restore it, or forget its session"
             )
 
     def _read(self, name: str) -> None:
-        """Read one record; a damaged one keeps its number, and the others stay readable."""
+        """Read one record. If it is damaged, its number stays assigned, and other records remain readable."""
         try:
             plain = self._records.read(name)
         except VaultError as error:
@@ -361,11 +386,13 @@ class SessionVault(GivesBack):
         self._counts[label] = max(self._counts.get(label, 0), number)
 
 
-def _opened(store: Store) -> Store:
+def _check_store(store: Store) -> Store:
     from ctxguard.stores import Store
 
     if isinstance(store, Store):
         return store
     if isinstance(store, str | os.PathLike):
         raise ConfigError(f"a vault needs an open store: Vault(open_store({os.fspath(store)!r}))", setting="store")
-    raise ConfigError(f"a vault needs a store, as open_store(…) gives it, not {type(store).__name__}", setting="store")
+    raise ConfigError(
+        f"a vault needs a store, such as one from open_store(…), not {type(store).__name__}", setting="store"
+    )

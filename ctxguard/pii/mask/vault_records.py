@@ -1,6 +1,7 @@
-"""The encrypted records of one session in a store, the assigned numbers, and notes about erasures.
+"""The encrypted records of one session in a store, the numbers that were assigned, and notes about erasures.
 
-A record is encrypted by AES-256-GCM (NIST SP 800-38D), with its subject as associated data.
+Records are encrypted by AES-256-GCM (NIST SP 800-38D). The session and the name of the record are the associated data,
+so that a record cannot be read under another name.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE: Final = "CTXGUARD_VAULT_KEY"
 _KEY_BYTES: Final = 32  # AES-256
-_NONCE_BYTES: Final = 12  # of GCM (NIST SP 800-38D)
-_KEY_ID_BYTES: Final = 4  # enough to tell a few keys apart
-_NO_KEY: Final = "a vault key is a text of 32 bytes in URL-safe base64, or a list of them; make one by new_key()"
+_NONCE_BYTES: Final = 12  # the recommended nonce size of GCM (NIST SP 800-38D)
+_KEY_ID_BYTES: Final = 4  # enough to distinguish a few keys
+_NO_KEY: Final = "a vault key must be 32 bytes in URL-safe base64, or a list of such keys; create one by new_key()"
 
 
 def new_key() -> str:
-    """Return a new random key, for `Vault` and the environment variable CTXGUARD_VAULT_KEY."""
+    """Return a new random key for `Vault` or the environment variable CTXGUARD_VAULT_KEY."""
     return base64.urlsafe_b64encode(os.urandom(_KEY_BYTES)).decode()
 
 
 class KeyRing:
-    """Encrypt with the first of some keys, and decrypt with any of them.
+    """Encrypts with the first of several keys, and decrypts with any of them.
 
     Raises:
-        ConfigError: there is no key, or one was not made by `new_key`.
-        ImportError: cryptography is not installed.
+        ConfigError: If there is no key, or a key was not made by `new_key`.
+        ImportError: If cryptography is not installed.
     """
 
     def __init__(self, key: str | Sequence[str] | None) -> None:
@@ -49,30 +50,30 @@ class KeyRing:
         return len(self._boxes)
 
     def seal(self, plain: bytes, about: str) -> bytes:
-        """Return an encrypted record; it can only be decrypted together with its subject."""
+        """Encrypt a record. To decrypt it, the same associated data (`about`) is required."""
         return self._boxes[0].seal(plain, about.encode())
 
     def open(self, sealed: bytes, about: str) -> bytes:
-        """Return the decrypted record.
+        """Decrypt a record.
 
         Raises:
-            OtherKeyError: it was encrypted with none of the keys.
-            VaultError: it is damaged, or has another subject.
+            OtherKeyError: If the record was encrypted with none of the keys.
+            VaultError: If the record is damaged or was encrypted with different associated data.
         """
         for box in self._boxes:
             if sealed.startswith(box.id):
                 return box.open(sealed, about.encode())
         raise OtherKeyError(
-            f"none of the {len(self._boxes)} keys sealed this vault record; give the key that did as a further `key`"
+            f"none of the {len(self._boxes)} keys decrypts this vault record; add the key that encrypted it to `key`"
         )
 
 
 class OtherKeyError(VaultError):
-    """A record was encrypted with a key that was not given; it may contain any value."""
+    """Raised when a record was encrypted with a key that was not given. Such a record may contain any value."""
 
 
 class _Box:
-    """Encrypt and decrypt with one key."""
+    """Encrypts and decrypts with one key."""
 
     def __init__(self, key: bytes) -> None:
         with extra("vault", "a vault needs cryptography"):
@@ -101,7 +102,7 @@ def _keys(key: str | Sequence[str] | None) -> tuple[bytes, ...]:
         raise ConfigError(_NO_KEY, setting="key")
     if not texts:
         raise ConfigError(
-            f"a vault needs a key by new_key(): Vault(store, key=…), --vault-key-file, or the variable {KEY_VARIABLE}",
+            f"a vault needs a key from new_key(): Vault(store, key=…), --vault-key-file, or variable {KEY_VARIABLE}",
             setting="key",
         )
     return tuple(map(_key, texts))
@@ -118,25 +119,25 @@ def _key(text: str) -> bytes:
 
 
 _NUMBERS: Final = "-numbers"
-"""Suffix of the namespace of the numbers that a session has assigned."""
+"""Suffix of the namespace that contains notes on the numbers that a session has assigned."""
 _ERASED: Final = "-erased"
-"""Suffix of the namespace of notes on erasures, which contain no value."""
+"""Suffix of the namespace that contains notes on erasures. These contain no values."""
 _EVERYTHING: Final = "*"
 _NOTE_BYTES: Final = 4
-"""Random bytes in such a note, so that no two are equal."""
+"""Number of random bytes in a note on an erasure, so that no two notes are equal."""
 
 
 class SessionRecords:
-    """Read and write the records of one session, each under its placeholder.
+    """Reads and writes the records of one session. The name of a record is its placeholder.
 
     Args:
-        store: the store.
-        keys: encrypt and decrypt them.
-        ttl: seconds for which each is stored; None means until it is erased.
-        session: the name of the session; only a hash of it is stored.
+        store: The store that contains the records.
+        keys: The keys that encrypt and decrypt the records.
+        ttl: Seconds for which each record is stored; None means that records are stored until they are erased.
+        session: The name of the session. Only a hash of it is stored.
 
     Raises:
-        ConfigError: the name is not a string, or empty.
+        ConfigError: If the session name is not a string, or empty.
     """
 
     def __init__(self, store: Store, keys: KeyRing, ttl: float | None, session: str) -> None:
@@ -148,7 +149,7 @@ class SessionRecords:
         self._store = store
         self._keys = keys
         self._ttl = ttl
-        # reads and writes in one transaction, if the store has them
+        # runs several reads and writes in one transaction, if the store supports transactions
         self.together: Callable[[], AbstractContextManager[object]] = getattr(store, "together", nullcontext)
 
     @property
@@ -161,29 +162,33 @@ class SessionRecords:
         return [name for name in self._store.keys(self.namespace) if PSEUDONYM.fullmatch(name) is not None]
 
     def listed(self) -> set[str]:
-        """Return the names of all records, including damaged names."""
+        """Return the names of all records, including damaged names that are not placeholders."""
         return set(self._store.keys(self.namespace))
 
     def unreadable(self, unread: Sequence[str]) -> set[str]:
-        """Return the records that cannot be read: those in `unread` that still exist, and those with damaged names."""
+        """Return the names of the records that cannot be read: those in `unread` that still exist, and damaged ones."""
         listed = self.listed()
         return listed.intersection(unread) | {name for name in listed if PSEUDONYM.fullmatch(name) is None}
 
     def read(self, name: str) -> bytes | None:
-        """Decrypt one record; None if it does not exist.
+        """Return the decrypted content of a record; None if there is no such record.
 
         Raises:
-            VaultError: no key decrypts it, or it is damaged.
+            VaultError: If no key decrypts the record, or it is damaged.
         """
         sealed = self._store.get(self.namespace, name)
         return None if sealed is None else self._keys.open(sealed, self._about(name))
 
     def write(self, name: str, plain: bytes) -> None:
-        """Encrypt and store a record, replacing an earlier one."""
+        """Encrypt and store a record. An existing record with the same name is replaced."""
         self._store.put(self.namespace, name, self._keys.seal(plain, self._about(name)), ttl=self._ttl)
 
     def write_new(self, name: str, plain: bytes) -> bytes:
-        """Encrypt and store a record unless there is one; return the decrypted content of the stored record."""
+        """Encrypt and store a record, unless one with that name exists.
+
+        Returns:
+            The decrypted content of the record that is now stored, which may be that of another worker.
+        """
         sealed = self._keys.seal(plain, self._about(name))
         standing = self._store.put_new(self.namespace, name, sealed, ttl=self._ttl)
         if self.expire:
@@ -191,39 +196,46 @@ class SessionRecords:
         return plain if standing == sealed else self._keys.open(standing, self._about(name))
 
     def erase(self, name: str) -> None:
-        """Erase a record; a worker that is encrypting it anew at the same time sees the note, and erases it, too."""
+        """Erase a record. Its number is never assigned again.
+
+        The erasure is noted first, so that a worker that is re-encrypting the record at the same time erases it, too.
+        """
         self.keep_numbers([name])
         self._note_erasure(name)
         self._store.delete(self.namespace, name)
 
     def erase_all(self) -> int:
-        """Erase all records and return how many there were; the assigned numbers stay stored."""
+        """Erase all records of the session, and return how many were erased. Their numbers are not assigned again."""
         self.keep_numbers(self.names())
         if self.listed():
             self._note_erasure(_EVERYTHING)
         return self._store.delete_namespace(self.namespace)
 
     def reseal(self, name: str) -> bool:
-        """Encrypt one record anew with the first key; False if it was erased at the same time, and so stays erased."""
+        """Encrypt a record anew with the first key, and return whether it still exists.
+
+        A record that is erased at the same time stays erased.
+        """
         noted = self._erasures(name)
         plain = self.read(name)
         if plain is None:
             return False
         self.write(name, plain)
-        # an erasure is noted first: so if there is a note now, the record that was just written is deleted
+        # an erasure is noted before the record is deleted, so after a new note, the record just written is deleted, too
         if self._erasures(name) == noted:
             return True
         self._store.delete(self.namespace, name)
         return False
 
     def noted_numbers(self) -> list[str]:
-        """Return the placeholder with the highest noted number of each label."""
+        """Return, for each label, the noted placeholder with the highest number."""
         return highest_of(self._store.keys(self.namespace + _NUMBERS))
 
     def keep_numbers(self, names: Iterable[str]) -> None:
-        """Note, without expiry, that placeholders were assigned; of each label, the note of the highest is enough.
+        """Note, without expiry, that placeholders were assigned; only the highest number of each label is noted.
 
-        A number is noted before its record is erased, or as soon as it may expire: until then, the record tells it.
+        A number must be noted before its record is erased, or as soon as the record may expire. Until then, the record
+        itself shows that the number was assigned.
         """
         noted = list(self._store.keys(self.namespace + _NUMBERS))
         highest = highest_of([*noted, *names])
@@ -233,11 +245,11 @@ class SessionRecords:
             self._store.delete(self.namespace + _NUMBERS, name)
 
     def _about(self, name: str) -> str:
-        """Return the associated data of a record: its session and name."""
+        """Return the associated data of a record: the session and the name of the record."""
         return f"{self.namespace}\0{name}"
 
     def _note_erasure(self, name: str) -> None:
-        """Store a note that a record, or the whole session, is about to be erased."""
+        """Store a note that a record, or all records of the session, are about to be erased."""
         self._store.put(self.namespace + _ERASED, name, os.urandom(_NOTE_BYTES), ttl=self._ttl)
 
     def _erasures(self, name: str) -> tuple[bytes | None, bytes | None]:
@@ -246,13 +258,17 @@ class SessionRecords:
 
 
 def label_and_number(name: str) -> tuple[str, int]:
-    """Return label and number of a placeholder."""
+    """Return the label and the number of a placeholder.
+
+    Raises:
+        VaultError: If `name` is not a placeholder.
+    """
     match = PSEUDONYM.fullmatch(name)
     if match is None:
-        raise VaultError("a vault record has a name that is no placeholder; forget its session")
+        raise VaultError("a vault record has a name that is not a placeholder; forget its session")
     return match[1], int(match[2].replace("_", ""))
 
 
 def highest_of(names: Iterable[str]) -> list[str]:
-    """Return the placeholder with the highest number of each label."""
+    """Return, for each label, the placeholder with the highest number."""
     return list({label_and_number(name)[0]: name for name in sorted(names, key=label_and_number)}.values())

@@ -1,1 +1,1 @@
-"""Rules as data: what is the same everywhere, phones, credentials, countries, and the words around them."""
+"""Rules as data: the library's rules by topic and country, and the context words they need."""

@@ -1,9 +1,10 @@
-"""Rules for numbers that are recognized by the name before them: documents, accounts, registers, vehicles.
+"""Rules for numbers that are recognized by a name before them: documents, accounts, registers, vehicles.
 
-Their names are words of the data files, as people and JSON keys write them. A blank may also be a hyphen, an
-underscore, or nothing; accents may be missing. The last word may have an ending, and so may one with `*`; a short name
-must end a word. A name with ` №` counts only next to a word such as `number`, before or after it: `account no`, `nr
-konta`.
+The names come from the word files. The rules accept them as people and JSON keys write them:
+
+* A space in a name may also be a hyphen, an underscore, or nothing. Accents may be missing.
+* The last word may have an ending, and so may a word marked with `*`. A name of one short word must be a whole word.
+* A name marked with ` №` counts only directly before or after a word such as `number`: `account no`, `nr konta`.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ _LABELS: Final = (
     "national_id", "passport", "driver_license", "tax_id", "medical_id", "bank_account", "company_id"
 )  # fmt: skip
 _GAP: Final = "[ _-]?"
-# Names per rule: a text must then contain one of at most two hundred literals to be searched.
+# Maximum number of names per rule, which keeps the number of literals of a rule below the limit of 200 (see `WORDS` in
+# `detect/anchors.py`).
 _AT_ONCE: Final = 60
 _MARK: Final = " №"
-# Up to this length, a name must be a word of its own; from `_LONG` on, it may also end one.
+# A name with fewer letters must be a whole word.
 _SHORT: Final = 7
-_LONG: Final = 8  # letters: names of this length do not end other words by accident
+_LONG: Final = 8  # with at least so many letters, a name may also end a longer word: that is rarely a coincidence
 _NO_LETTER_BEFORE: Final = r"(?<![^\W_])"
 _NO_LETTER_AFTER: Final = r"(?![^\W\d_])"
 _SECTION: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 def document_rules() -> Iterator[Rule]:
-    """Yield the rules of `documents.toml`, after those for the names of documents."""
+    """Yield the rules for each kind of document, and then the rules of `documents.toml`."""
     file = RuleFile("documents")
     for label in _LABELS:
         yield from _named_rules(file, label)
@@ -68,8 +70,8 @@ def _before_value(names: str) -> str:
 
 
 def _any_of(names: Sequence[str]) -> str:
-    """Return an expression for names of documents, with and without their accents."""
-    return "|".join(map(_written, dict.fromkeys([*names, *map(_without_marks, names)])))
+    """Return an expression that matches any of the names, with or without their accents."""
+    return "|".join(map(_spelling, dict.fromkeys([*names, *map(_without_marks, names)])))
 
 
 def _without_marks(name: str) -> str:
@@ -77,25 +79,26 @@ def _without_marks(name: str) -> str:
     return "".join(char for char in letters if not "\u0300" <= char <= "\u036f")
 
 
-def _written(name: str) -> str:
+def _spelling(name: str) -> str:
     parts = name.split(" ")
     written = _GAP.join(re.escape(part.rstrip("*")) + r"\w{0,6}" * part.endswith("*") for part in parts)
-    # a lookbehind for each of them: so the word border is part of the literal that texts are searched for
+    # each name has its own lookbehind, so that the word border becomes part of the literals of the prefilter
     if len(parts) > 1 or len(name) < _LONG:
         written = _NO_LETTER_BEFORE + written
     return written + (_NO_LETTER_AFTER if len(name) < _SHORT and len(parts) == 1 else "")
 
 
 def _numbered(names: Sequence[str]) -> str:
-    """Return an expression for names that count only next to a word such as `number`.
+    """Return an expression for names that count only together with a word such as `number`.
 
-    The word is before the name (`numéro de compte`) or after it (`compte no`), after up to four more letters.
+    That word precedes the name (`numéro de compte`) or follows it (`compte no`). If it follows, the name may have an
+    ending of up to four letters.
     """
     number = rf"(?:{{numbers}}){_NO_LETTER_AFTER}"
     before = rf"{_NO_LETTER_BEFORE}{number}[\W_]{{1,3}}(?:(?:{{OF}})[\W_]{{1,2}}){{0,2}}"
     glued = "|".join(name for name in names if len(name) < _SHORT and name.isalpha())
     return (
         rf"(?P<number>{before})?(?:{_any_of(names)})(?(number){_NO_LETTER_AFTER}|\w{{0,4}}[\W_]{{0,3}}{number})"
-        # as in a key, `vatNumber`
+        # the name and the word joined, as in the key `vatNumber`
         + (rf"|{_NO_LETTER_BEFORE}(?:{glued})(?:number|nummer|nr|num|no){_NO_LETTER_AFTER}" if glued else "")
     )

@@ -1,10 +1,14 @@
 """Read rules from data files: `ctxguard/data/rules/core.toml` and others.
 
-A file has named fragments of regular expressions, and groups of rules. In an expression, `{START}` is replaced by a
-fragment of the file or of `pieces.toml`, and `{birth}` by all words of a section (see `words`). An expression may
-extend over several lines; their indentation is not part of it. A rule with a table `each` becomes one rule per entry:
-`{NAME}` and `{EACH}` in it are the key and the value. `validate` and `walk` name functions in `ctxguard.pii.detect`;
-`check` names a module of python-stdnum that verifies the check digits (`br.cpf`).
+A file consists of groups of rules, and optionally of fragments of regular expressions (table `pieces`).
+
+* In an expression, `{START}` is replaced by the fragment of that name, defined in the same file or in `pieces.toml`.
+  `{birth}` is replaced by all words of that section (see `words`), separated by `|`.
+* An expression may extend over several lines; leading white space is removed from each line.
+* A rule with a table `each` becomes one rule for each entry of the table. In the rule's fields, `{NAME}` and `{EACH}`
+  stand for the key and the value of the entry.
+* `validate` and `walk` name functions in `ctxguard.pii.detect`. `check` names a module of python-stdnum that verifies
+  check digits, such as `br.cpf`.
 """
 
 from __future__ import annotations
@@ -28,13 +32,13 @@ class RuleFile:
     """The rules and fragments of one data file.
 
     Args:
-        name: the name of the file without its suffix.
-        groups: its content; None reads the file.
-        given: fragments that the caller defines.
+        name: The file name without its suffix. With `groups`, it is only used in error messages.
+        groups: The content of the file; None reads it from the file.
+        given: Additional fragments by name, defined by the caller.
 
     Raises:
-        ConfigError: the file cannot be read, or a fragment refers to one that is neither above it nor a section of
-            words.
+        ConfigError: If the file cannot be read, or a fragment refers to a name that is neither a fragment defined
+            before it nor a section of words.
     """
 
     def __init__(self, name: str, groups: Mapping[str, Any] | None = None, **given: str) -> None:
@@ -46,22 +50,22 @@ class RuleFile:
                 self._pieces[piece] = self.filled(text)
 
     def rules(self) -> dict[str, tuple[Rule, ...]]:
-        """Return the rules by group, in their order.
+        """Return the rules of each group, in file order.
 
         Raises:
-            ConfigError: a rule has an unknown field, or refers to an unknown fragment.
+            ConfigError: If a rule has an unknown field, or refers to an unknown fragment.
         """
         return {group: tuple(self.rule(**one) for one in self.content(group)) for group in self._groups}
 
     def content(self, group: str) -> Iterator[dict[str, Any]]:
-        """Yield the rules of a group as written, those with `each` one by one."""
+        """Yield the fields of each rule in a group, with `each` expanded, but with references not yet replaced."""
         return (one for rule in self._groups[group] for one in _each(rule))
 
-    def rule(self, **values: Any) -> Rule:  # noqa: ANN401 - fields of rules as the file has them
-        """Return one rule.
+    def rule(self, **values: Any) -> Rule:  # noqa: ANN401 - fields have different types
+        """Create a rule from its fields, as they are written in the file.
 
         Raises:
-            ConfigError: a field is unknown, or refers to an unknown fragment.
+            ConfigError: If a field is unknown, or refers to an unknown fragment.
         """
         unknown = min(values.keys() - {*_FIELDS, "check"}, default=None)
         if unknown is not None:
@@ -71,38 +75,41 @@ class RuleFile:
             values = {"validate": f"validate:stdnum:{values['check']}", **values}
         filled = {field: self.filled(value) if isinstance(value, str) else value for field, value in values.items()}
         filled |= {field: f"ctxguard.pii.detect.{filled[field]}" for field in _FUNCTIONS if field in filled}
-        # Without the checks of `Rule`, which the tests make: compiling all expressions takes a tenth of a second.
+        # Skip the validation in `Rule`, because compiling all expressions would take 0.1 seconds on import. The tests
+        # validate all rules of the library.
         rule = object.__new__(Rule)
         for field, default in _FIELDS.items():
             object.__setattr__(rule, field, filled.get(field, default))
         return rule
 
     def filled(self, text: str) -> str:
-        """Return an expression with fragments and words in place of their names."""
-        return _REFERENCE.sub(lambda match: self._referred(match[1]), _joined(text))
+        """Return an expression with all `{NAME}` references replaced by fragments and words."""
+        return _REFERENCE.sub(lambda match: self._resolve(match[1]), _join_lines(text))
 
-    def _referred(self, name: str) -> str:
+    def _resolve(self, name: str) -> str:
         if name in self._pieces:
             return self._pieces[name]
         if name in sections():
             return "|".join(words(name))
-        raise ConfigError(f"{self._name} refers to {{{name}}}, which is no piece and no section", setting=name)
+        raise ConfigError(f"{self._name} refers to {{{name}}}, which is neither a piece nor a section", setting=name)
 
 
-def _joined(text: str) -> str:
-    """Return an expression that may be written on several lines."""
+def _join_lines(text: str) -> str:
+    """Join the lines of an expression, without their indentation."""
     return "".join(line.lstrip() for line in text.split("\n")) if "\n" in text else text
 
 
 def _each(rule: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the rules that one rule in a file defines."""
+    """Yield the fields of a rule once for each entry of its table `each`, or once if it has no such table."""
     listed = rule.get("each")
     if listed is None:
         yield dict(rule)
         return
     for name, text in listed.items():
         yield {
-            field: value.replace("{NAME}", name).replace("{EACH}", _joined(text)) if isinstance(value, str) else value
+            field: value.replace("{NAME}", name).replace("{EACH}", _join_lines(text))
+            if isinstance(value, str)
+            else value
             for field, value in rule.items()
             if field != "each"
         }

@@ -16,33 +16,36 @@ EXPRESSIONS: Final = ("pattern", "context", "behind", "quiet", "tail")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One pattern of personal data.
+    """A rule that describes one pattern of personal data.
 
-    Where a text is searched is derived from the expression itself; it is fastest if it contains a literal
-    (`TCK-[0-9]{6}`) or consists of digits and their separators.
+    The expression itself determines where a text is searched. A rule is fastest if its expression contains a literal
+    (`TCK-[0-9]{6}`) or consists only of digits and their separators.
 
     Attributes:
-        name: its own name, unique in a set.
-        label: what it finds; capital letters and underscores.
-        pattern: regular expression over the normalized text, in which digits, dashes and spaces of all scripts are
-            replaced by those of ASCII. If there is a group named `value`, it is the finding. Keep repeats bounded: time
-            must be linear.
-        validate: `module:function` (or `module:function:argument`) or a module-level function that judges the matched
-            text: yes, no, or how many of its characters are the finding; None accepts every match.
-        context: words one of which must be among the 40 characters before, as a regular expression in any case; empty
-            if none is needed.
-        behind: words one of which must be directly after, likewise.
-        quiet: words directly before that rule out a finding, likewise.
-        tail: regular expression for text after a finding that belongs to it (an extension).
-        score: confidence in a finding, 0 to 1.
-        placeholder: the replacement for redaction; None means `[REDACTED_<LABEL>]`.
-        walk: `module:function` or a function that yields the candidates in a text, as pairs of offsets, for texts with
-            the literals of `pattern`; None if the candidates are the matches of `pattern`.
-        echo: whether a finding, which has the label `PERSON`, makes a name known: its words are then searched for in
-            the rest of the text, and in the later texts of its conversation.
+        name: A name that is unique in its rule set.
+        label: The label of the findings, in capital letters and underscores.
+        pattern: Regular expression for the normalized text, in which digits, dashes, and spaces of all scripts are
+            replaced by their ASCII equivalents. If there is a group named `value`, only that group is the finding.
+            Limit all repeats, so that matching takes linear time.
+        validate: A module-level function, or its name as `module:function` or `module:function:argument`. It takes the
+            matched string, and returns True or False, or the number of leading characters that are the finding. None
+            accepts every match.
+        context: Regular expression for context words, in any case. A match counts only if one of them occurs in the 40
+            characters before it. Empty if no context word is required.
+        behind: Regular expression, in any case, that must match directly after a match. Empty if nothing is required.
+        quiet: Regular expression, in any case. If it matches directly before a match, the match is not a finding.
+        tail: Regular expression for text directly after a finding that is part of it, such as a phone extension.
+        score: Confidence in the findings, from 0 to 1.
+        placeholder: The replacement for redacted findings; None means `[REDACTED_<LABEL>]`.
+        walk: A function, or its name as `module:function`, that takes the text and yields the start and end offset of
+            each candidate. It is called only for texts that contain the literals of `pattern`. None means that the
+            matches of `pattern` are the candidates.
+        echo: Whether a finding introduces a known name: its words are then also searched for in the rest of the text,
+            and in later texts of the conversation. The label must be `PERSON`.
 
     Raises:
-        ConfigError: a field has the wrong type, or an expression does not compile; rule and field are named.
+        ConfigError: If a field has the wrong type, or an expression does not compile. The message names the rule and
+            the field.
     """
 
     name: str
@@ -66,17 +69,17 @@ class Rule:
 
     @property
     def redaction(self) -> str:
-        """The replacement of a finding for redaction."""
+        """The placeholder that replaces redacted findings of this rule."""
         return self.placeholder if self.placeholder is not None else redaction(self.label)
 
 
 def _lower(expression: str) -> str:
-    """Return an expression with its words in lower case; groups, classes, and what follows a backslash stay."""
+    """Convert the literal characters of an expression to lower case, but no escapes, classes, or group names."""
     return re.sub(r"(\\.|\(\?P[<=]\w+|\[(?:\\.|[^]])*])|.", lambda m: m[1] or m[0].lower(), expression, flags=re.DOTALL)
 
 
 def _faults(rule: Rule) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a rule: the field, and a message."""
+    """Yield each problem of a rule: the name of the field, and an error message."""
     for setting in _TEXTS:
         value: object = getattr(rule, setting)
         if not isinstance(value, str):

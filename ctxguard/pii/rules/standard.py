@@ -1,4 +1,4 @@
-"""The rules of the library, by topic."""
+"""The library's rules, grouped by topic."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ctxguard.pii.rules.files import RuleFile
 from ctxguard.pii.rules.rule import Rule
 
 REGIONS: Final = ("GB", "DE", "FR", "IT", "NL", "AU", "JP", "KR", "CH", "AT", "BE", "SE", "IL", "IN", "ZA")
-"""Regions whose national numbers begin with 0, so that they are recognizable without a context word."""
+"""Countries whose national phone numbers begin with 0, so that they are recognizable without a context word."""
 _KNOWN_HOSTS: Final = "|".join(rf"(?<=\.{ending})" for ending in TOP_LEVEL.split("|"))
 
 
 def phone_rules(regions: Sequence[str] = REGIONS) -> tuple[Rule, ...]:
-    """Return rules for phone numbers.
+    """Return the rules for phone numbers.
 
     Args:
-        regions: countries (ISO 3166, two letters) whose national numbers are found without a context word.
+        regions: Country codes (ISO 3166, two letters) whose national numbers are found without a context word.
     """
     return RuleFile("phones", REGIONS=",".join(regions)).rules()["rules"]
 
 
 RULES_BY_COUNTRY: Final = RuleFile("countries").rules()
-"""Numbers that states give people and firms, by country."""
+"""Rules for numbers that a state assigns to people and companies, by country."""
 COUNTRIES: Final = tuple(RULES_BY_COUNTRY)
-"""Countries with rules of their own, ISO 3166 in two letters."""
+"""Codes of the countries that have their own rules (ISO 3166, two letters)."""
 STANDARD_RULES: Final = (
     *RuleFile("core", AFTER_KNOWN=_KNOWN_HOSTS).rules()["rules"],
     *phone_rules(),
@@ -36,6 +36,6 @@ STANDARD_RULES: Final = (
     *(rule for rules in RULES_BY_COUNTRY.values() for rule in rules),
     *document_rules(),
 )
-"""Personal data and credentials that can be told by their form, check digits or a word nearby."""
+"""Rules for data that is recognizable by its form, its check digits, or a context word."""
 PEOPLE_RULES: Final = RuleFile("people").rules()["rules"]
-"""Names of people and postal addresses."""
+"""Rules for names of people and postal addresses."""

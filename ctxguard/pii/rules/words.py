@@ -1,7 +1,7 @@
-"""The context words by which values are recognized, by language: `ctxguard/data/words/cs.toml` and others.
+"""The words that rules refer to, by language: `ctxguard/data/words/cs.toml` and others.
 
-The sections of each file are described by `schema.json`, which says what a section contains and how its words are
-written.
+Each file has sections of words, such as labels of a field or titles of people. `schema.json` describes what each
+section contains and how its words are written.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _WORDS: Final = DATA / "words"
 
 @cache
 def words(section: str) -> tuple[str, ...]:
-    """Return the words of one section in all languages, each once.
+    """Return the words of one section in all languages, without duplicates.
 
     Raises:
-        ConfigError: the file of a language cannot be read, or violates the schema.
+        ConfigError: If a language file cannot be read or violates the schema.
     """
     return tuple(dict.fromkeys(word for language in _languages() for word in language.get(section, ())))
 
 
 @cache
 def sections() -> Mapping[str, Mapping[str, str]]:
-    """Return the sections that a language may have, each with its description."""
+    """Return the sections that a language file may have, each with its schema."""
     properties: Mapping[str, Mapping[str, str]] = json.loads((_WORDS / "schema.json").read_text("utf-8"))["properties"]
     return properties
 
@@ -44,10 +44,10 @@ def _languages() -> Sequence[Mapping[str, Sequence[str]]]:
 
 
 def language_of(path: Path) -> Mapping[str, Sequence[str]]:
-    """Return the words of one language by section.
+    """Read one language file, and return its words by section.
 
     Raises:
-        ConfigError: the file cannot be read, has a section of another name, or one that is not a list of words.
+        ConfigError: If the file cannot be read, a section is unknown, or a section is not a list of nonempty strings.
     """
     language = read_toml(path)
     for section, listed in language.items():
@@ -60,10 +60,10 @@ def language_of(path: Path) -> Mapping[str, Sequence[str]]:
 
 @cache
 def read_toml(path: Path) -> Mapping[str, Any]:
-    """Return the content of a TOML file, which is read only once.
+    """Return the content of a TOML file. The result is cached.
 
     Raises:
-        ConfigError: it cannot be read, or is not TOML.
+        ConfigError: If the file cannot be read, or is not valid TOML.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
