@@ -66,7 +66,7 @@ class AuditLog:
     def __init__(self, path: str | os.PathLike[str], *, key: str | None = None, max_bytes: int = 100_000_000) -> None:
         self.path = Path(path)
         if self.path.is_dir() or not self.path.parent.is_dir():
-            raise ConfigError(f"{path}: the audit log must be a file in an existing folder", setting="audit")
+            raise ConfigError(f"{path}: an audit needs a file in an existing folder", setting="audit")
         self._max_bytes = max_bytes
         self._lock = Lock()
         given = key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), "")
