@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from ctxguard.pii import PEOPLE, STANDARD, mask_pii
+from ctxguard.pii import PEOPLE, STANDARD, Rule, RuleSet, mask_pii
+from ctxguard.pii.detect.fields import FieldValues, name_expression
 
 TABLES = {
     "lists": '[["order", "ssn"], ["219099999", "{0}"], ["219099998", "{1}"]]',
@@ -112,3 +113,66 @@ def test_a_surname_with_an_apostrophe_or_a_hyphen_is_found_in_every_record(form,
 @pytest.mark.parametrize("value", ["camelCase", "iPhone", "x-apiKey", "lastName", "e-mailAddress"])
 def test_an_identifier_is_no_name(value):
     assert mask_pii(f"id,last_name\n17,{value}\n", STANDARD | PEOPLE) == f"id,last_name\n17,{value}\n"
+
+
+# -- the end of a table
+
+
+def _separated(separator):
+    return lambda rows: "\n".join(separator.join(row) for row in rows)
+
+
+def _markdown(frame):
+    return lambda rows: "\n".join(frame.format("|".join(row)) for row in (rows[0], ["---"] * len(rows[0]), *rows[1:]))
+
+
+def _html(rows):
+    head, *body = ("".join(f"<{{0}}>{cell}</{{0}}>" for cell in row) for row in rows)
+    return (
+        f"<table><tr>{head.format('th')}</tr>" + "".join(f"\n<tr>{one.format('td')}</tr>" for one in body) + "</table>"
+    )
+
+
+WRITTEN = {
+    "Markdown": lambda rows: _markdown("|{}|")([[f" {cell} " for cell in row] for row in rows]),
+    "Markdown without blanks": _markdown("|{}|"),
+    "Markdown without outer bars": _markdown("{}"),
+    "CSV": _separated(","),
+    "quoted CSV": lambda rows: _separated(",")([[f'"{cell}"' for cell in row] for row in rows]),
+    "TSV": _separated("\t"),
+    "semicolons": _separated(";"),
+    "aligned": lambda rows: "\n".join("".join(f"{cell:<16}" for cell in row).rstrip() for row in rows),
+    "HTML": _html,
+}
+ENDS = {
+    "final newline": lambda text: text + "\n",
+    "blank line": lambda text: text + "\n\n",
+    "CRLF": lambda text: text.replace("\n", "\r\n"),
+    "CRLF at the end, too": lambda text: (text + "\n").replace("\n", "\r\n"),
+    "blanks at the end": lambda text: text + "  ",
+    "blanks in each line": lambda text: text.replace("\n", "  \n") + "  ",
+    "blanks in each line, CRLF": lambda text: text.replace("\n", "  \r\n") + "  \r\n",
+    "paragraph": lambda text: text + "\n\nThat is all for today.",
+}
+OWN = RuleSet("own", (Rule("field", "CUSTOMER", name_expression("customer_no"), walk=FieldValues("customer_no")),))
+CUSTOMERS = [
+    ["Vorname", "Nachname", "Customer No", "E-Mail", "PLZ"],
+    ["Wiebke", "Müllenbach", "AB 12", "w@boite-12.fr", "26121"],
+    ["Jannik", "Qorrelsen", "CD 34", "j@boite-12.fr", "28203"],
+    ["Zora", "Xerxen", "EF 56", "z@boite-12.fr", "04109"],
+]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("last", ["PLZ", "Nachname", "Customer No"])
+@pytest.mark.parametrize("form", WRITTEN)
+def test_a_table_holds_the_same_values_whatever_follows_its_last_row(form, last, number):
+    column = CUSTOMERS[0].index(last)
+    rows = [[*row[:column], *row[column + 1 :], row[column]] for row in CUSTOMERS[: number + 1]]
+    written = WRITTEN[form](rows)
+    rules = STANDARD | PEOPLE | OWN
+    for text in (written, *(end(written) for end in ENDS.values())):
+        found = sorted(text[span.start : span.end] for span in rules.find(text))
+        assert found == sorted(cell for row in rows[1:] for cell in row), text
+    told = mask_pii(json.dumps({"output": written}), rules)
+    assert json.loads(told)["output"] == mask_pii(written, rules)
