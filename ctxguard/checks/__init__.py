@@ -1,4 +1,7 @@
-"""Invariants of a finished draft. Each check reports every violation and changes nothing."""
+"""Invariants of a finished draft. Each check reports every violation and changes nothing.
+
+A draft (`ctxguard.draft.Draft`) is the context while stages work on it, with the history it came from.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,11 @@ class Check(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in reports."""
+        """Name of the check in reports."""
         ...
 
     def __call__(self, draft: Draft, /) -> Iterable[Finding]:
-        """Return a finding for each violation; none means that the invariant holds."""
+        """Return a finding for each violation; an empty iterable means that the invariant holds."""
         ...
 
 

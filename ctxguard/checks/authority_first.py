@@ -12,7 +12,7 @@ from ctxguard.report import Finding
 
 
 class AuthorityFirst:
-    """Hold if system artifacts come before task artifacts, and both before all others.
+    """Holds if system artifacts come before task artifacts, and both come before all others.
 
     Strict chat templates reject a system message anywhere else, and models give more weight to the beginning.
     """

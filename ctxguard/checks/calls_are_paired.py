@@ -1,4 +1,4 @@
-"""The check that tool calls and results come in pairs."""
+"""The check that every tool call has its result, and every result its call."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from ctxguard.report import Finding
 
 
 class CallsArePaired:
-    """Hold if every result directly follows its call, and every call has a result, except in an open last exchange.
+    """Holds if every result directly follows its call, and every call outside the last tool exchange has a result.
 
     OpenAI: "An assistant message with 'tool_calls' must be followed by tool messages responding to each
-    'tool_call_id'"; Anthropic: "tool_use ids were found without tool_result blocks immediately after". Both answer 400.
+    'tool_call_id'"; Anthropic: "tool_use ids were found without tool_result blocks immediately after". Both answer with
+    status 400.
 
-    It compares each message with calls to the results directly behind it. If ids repeat or are missing, results and
-    calls are matched by number, so an ambiguous result is a finding.
+    Each message with calls is compared with the results that directly follow it. If ids are missing or repeated, calls
+    and results are matched by their number, so an ambiguous result is a finding.
 
     Args:
-        allow_bare: accept tool outputs without a call id, unless they come from a provider's messages. Plain
-            transcripts, such as the bundles of the long-session harness, contain no calls.
+        allow_bare: Whether tool outputs without a call id are accepted, unless they come from a provider's messages.
+            Plain transcripts, such as the bundles of long-session tests, contain no calls.
     """
 
     name = "CallsArePaired"
@@ -51,11 +52,11 @@ class CallsArePaired:
 
 
 _Placed: TypeAlias = tuple[tuple[int, int], ToolCall]
-"""A call after the number of its artifact and its own number there."""
+"""The position of an artifact and the number of a call in it, and the call."""
 
 
 class _Calls:
-    """The calls that have no result yet, with their places: `by_id` is empty only if none was added."""
+    """The calls that have no result yet, with their places. `by_id` is empty only if no call was added."""
 
     def __init__(self) -> None:
         self.by_id: dict[str | None, deque[_Placed]] = {}
@@ -68,7 +69,10 @@ class _Calls:
         return [one for calls in self.by_id.values() for one in calls]
 
     def take(self, result: Artifact) -> bool:
-        """Remove the call of a result: by its id, or by the name of its tool if either has no id."""
+        """Remove the call that a result answers, found by its id, or by the name of its tool if either has no id.
+
+        Return whether there is such a call.
+        """
         calls = self.by_id.get(result.answers) if result.answers is not None else None
         if calls:
             calls.popleft()
@@ -82,5 +86,5 @@ class _Calls:
 
 
 def _is_of_transcript(artifact: Artifact) -> bool:
-    """Return whether an artifact was created by hand or read from a bundle, whose items have a kind and not a role."""
+    """Return whether an artifact was created by hand or read from a bundle, whose items have a `kind` but no `role`."""
     return artifact.source is None or (isinstance(artifact.source, Mapping) and "kind" in artifact.source)

@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 
 class KnownNames:
-    """Find names in the result that earlier messages of the history introduced.
+    """Finds names in the result that earlier messages of the history introduced.
 
-    A text is masked when it arrives, and again at the last cut if it is older. It is therefore searched for the names
-    that the history had introduced by the later of the two; a text that a stage wrote, for those introduced by the cut.
-    The names are computed here, from the unmasked history, independently of the stage that masked.
+    A text is masked when it arrives, and again at each cut. It is therefore searched for the names that the history had
+    introduced by its own position or by the last cut, whichever is later. A text that a stage wrote is searched for the
+    names introduced by the cut. The names are computed here from the unmasked history, independently of the masking
+    stage.
 
     Args:
-        rules: the rules that recognize where a name is introduced.
-        read: cache of the names that each text introduces.
-        clean: cache of texts that contain none of the given names.
-        draft: the finished draft.
+        rules: Rules that recognize where a name is introduced.
+        read: Cache of the names that each text introduces.
+        clean: Cache of texts that contain none of the names introduced so far.
+        draft: Finished draft.
     """
 
     def __init__(
@@ -68,11 +69,11 @@ class KnownNames:
         return spans
 
 
-# Kinds without a pattern of their own: rules find them only in a context that names them.
+# Kinds of data without a pattern; rules find them only next to words that announce them.
 _NO_SHAPE: Final = {"PERSON": "names", "ADDRESS": "postal addresses"}
 
 _REACH: Final = 256
-"""Characters on each side of the border between two parts that are searched."""
+"""Number of characters that are searched on each side of the border between two parts."""
 _SIGNS: Final = re.compile(r"[._\W]+")
 
 
@@ -81,11 +82,11 @@ class _Memory:
     """The cached results of one detector.
 
     Attributes:
-        detector: the detector.
-        verdict: key of `Artifact.memo` that marks clean artifacts.
-        clean: texts in which the detector finds nothing.
-        named: the names that a text introduces.
-        unnamed: the names that a text does not contain.
+        detector: Detector whose results are cached.
+        verdict: Key of `Artifact.memo` that marks artifacts in which nothing was found.
+        clean: Texts in which the detector finds nothing.
+        named: Names that each text introduces.
+        unnamed: For each text, the introduced names that it does not contain.
     """
 
     detector: Detector
@@ -96,18 +97,19 @@ class _Memory:
 
 
 class NoPII:
-    """Hold if no rule matches in any text of the result: contents, tool-call arguments, and other fields.
+    """Holds if no rule matches in any text of the result: contents, tool-call arguments, and other fields.
 
-    Ids, names, links, signatures and unknown fields are never edited, and ids contain arbitrary digits; only rules with
-    a specific pattern search them, see `ctxguard.pii.identifiers`.
+    Ids, names, links, signatures, and unknown fields are never edited. Because ids contain arbitrary digits, ids are
+    searched only by rules with a specific pattern (see `ctxguard.pii.identifiers`).
 
     The texts are scanned by code that is independent of the masking. Results are cached by text and by artifact, so
-    only new texts of a session are scanned. Copies and pickles start with an empty cache.
+    that only new texts of a session are scanned. Copies and pickles start with an empty cache.
 
-    If rules recognize where a name is introduced (`ctxguard.pii.PEOPLE`), later texts are searched for that name, too.
+    If rules recognize where a name is introduced (`ctxguard.pii.PEOPLE`), later texts are also searched for that name.
 
     Args:
-        rules: None means the rules of the masking stages that ran; without any, nothing is searched.
+        rules: Rules to search with; None means the rules of the masking stages that ran. Without rules, nothing is
+            searched.
     """
 
     name = "NoPII"
@@ -128,46 +130,46 @@ class NoPII:
             for position, artifact in enumerate(draft.artifacts):
                 for slot, text in artifact.texts() if artifact.kind in MESSAGES else ():
                     if slot == "content":
-                        yield from _found(detector, clean, text, f"artifacts[{position}]", slot)
+                        yield from _search(detector, clean, text, f"artifacts[{position}]", slot)
 
     def claim(self, draft: Draft, /) -> str:
-        """Describe what was searched for and what was not, so that "no findings" is not overestimated."""
+        """Describe what was searched for and what was not, so that a clean report does not claim too much."""
         return _claim((self.rules,) if self.rules is not None else (*draft.detectors, *draft.message_detectors))
 
     def _findings(self, draft: Draft, detector: Detector) -> Iterator[Finding]:
         verdict = self._memory(detector).verdict
         names = self._names_known(draft, detector)
         for position, artifact in enumerate(draft.artifacts):
-            # an artifact stays clean, unless names were introduced since
+            # an artifact without findings stays so, unless names were introduced since
             if names is None and artifact.memo.get(verdict):
                 continue
-            found = tuple(self._found_in(artifact, f"artifacts[{position}]", detector, names))
+            found = tuple(self._search_artifact(artifact, f"artifacts[{position}]", detector, names))
             if found:
                 yield from found
             elif names is None:
                 artifact.memo.keep(verdict, value=True)
 
-    def _found_in(
+    def _search_artifact(
         self, artifact: Artifact, path: str, detector: Detector, names: KnownNames | None
     ) -> Iterator[Finding]:
         clean = self._memory(detector).clean
         strict = for_identifiers(detector)
         for slot, text in artifact.texts():
-            if slot == "name":  # never edited: it is among the fixed texts
+            if slot == "name":  # names are never edited, so they are searched with the fixed texts below
                 continue
-            yield from _found(detector, clean, text, path, slot)
+            yield from _search(detector, clean, text, path, slot)
             if names is not None:
                 yield from (_finding(span, f"{path}.{slot}") for span in names.find(artifact, text))
         if not isinstance(artifact.content, str):
-            yield from _found_across([part.text for part in artifact.content if part.text], detector, f"{path}.content")
+            yield from _find_split([part.text for part in artifact.content if part.text], detector, f"{path}.content")
         for place, text, is_identifier in artifact.fixed_texts():
             if not is_identifier:
-                yield from _found(detector, clean, text, path, place)
+                yield from _search(detector, clean, text, path, place)
             elif strict is not None:
-                yield from _found(strict, self._memory(strict).clean, text, path, place)
+                yield from _search(strict, self._memory(strict).clean, text, path, place)
 
     def _names_known(self, draft: Draft, detector: Detector) -> KnownNames | None:
-        """Return the search for introduced names; None if the rules recognize no introductions."""
+        """Return the search for introduced names; None if the rules do not recognize introductions."""
         from ctxguard.pii.rule_sets import RuleSet
 
         if not isinstance(detector, RuleSet) or not detector.echoes:
@@ -189,7 +191,7 @@ def _claim(detectors: Sequence[Detector]) -> str:
 
     if not detectors:
         return "nothing was looked for, as no stage masked"
-    # by identity: hashing the rules of a set would cost more than all other checks of a call
+    # keyed by identity: hashing the rules of a set would take longer than all other checks of a call
     rules = {id(rule): rule for one in detectors if isinstance(one, RuleSet) for rule in one.rules}.values()
     others = [one.name for one in detectors if not isinstance(one, RuleSet)]
     searched = [f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}"] if rules else []
@@ -198,13 +200,13 @@ def _claim(detectors: Sequence[Detector]) -> str:
     missing = " and ".join(what for label, what in _NO_SHAPE.items() if label not in known)
     said = {rule.label for rule in rules if rule.walk is not None}
     partly = " and ".join(what for label, what in _NO_SHAPE.items() if label in said)
-    # what a custom detector searches for is unknown
+    # it is unknown what a custom detector searches for
     limits = [f"{partly} are found where the text says what they are"] if partly and not others else []
     limits += [f"{missing} are not looked for"] if missing and not others else []
     return "; ".join([f"no match of {' and '.join(searched)}", *limits])
 
 
-def _found(detector: Detector, clean: TextCache[bool], text: str, path: str, place: str) -> Iterator[Finding]:
+def _search(detector: Detector, clean: TextCache[bool], text: str, path: str, place: str) -> Iterator[Finding]:
     if not text or clean.get(text):
         return
     spans = scan(detector, text)
@@ -214,8 +216,8 @@ def _found(detector: Detector, clean: TextCache[bool], text: str, path: str, pla
         yield _finding(span, f"{path}.{shown_place(place, (detector,))}")
 
 
-def _found_across(texts: Sequence[str], detector: Detector, path: str) -> Iterator[Finding]:
-    """Search the borders between consecutive texts for values that are split over two of them."""
+def _find_split(texts: Sequence[str], detector: Detector, path: str) -> Iterator[Finding]:
+    """Search the borders between consecutive texts for values that are split between two texts."""
     joined = spaced = last = ""
     for text in texts:
         for before in dict.fromkeys(one + sign for one in (last, joined, spaced) for sign in ("", " ") if one):
@@ -228,7 +230,7 @@ def _found_across(texts: Sequence[str], detector: Detector, path: str) -> Iterat
 
 
 def shown_place(place: str, detectors: Sequence[Detector]) -> str:
-    """Return a place for a finding, or an ellipsis if its keys contain personal data themselves."""
+    """Return a path for a finding, or an ellipsis if keys in the path contain personal data."""
     texts = (place, _SIGNS.sub(" ", place))
     return "…" if any(detector.find(text) for detector in detectors for text in texts) else place
 
@@ -238,7 +240,7 @@ def _finding(span: Span, path: str) -> Finding:
 
 
 def scan(detector: Detector, text: str) -> Sequence[Span]:
-    """Search with the detector's independent method `scan` if it has one, else with `find`."""
+    """Search a text with the detector's independent method `scan`, or with `find` if it has no such method."""
     independent = getattr(detector, "scan", None)
     spans: Sequence[Span] = independent(text) if independent is not None else detector.find(text)
     return spans

@@ -1,4 +1,4 @@
-"""The roles that each provider accepts, and their order."""
+"""The rules that each provider has for roles, their order, and ids."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from ctxguard.report import Finding
 
 @dataclass(frozen=True, slots=True)
 class ProviderProfile:
-    """Hold if the roles are in an order that the provider accepts.
+    """Holds if the messages follow the provider's rules for roles and ids.
 
     Attributes:
-        name: name of the check, such as `ProviderProfile(openai)`.
-        starts_with_user: the first message after the system prompt must be the user's. Anthropic's and Gemini's rule;
-            Bedrock and strict chat templates have it too.
-        alternates: user and assistant messages alternate (strict templates of local models; other APIs accept several
-            messages of one role in a row).
-        ids: every call and every result has an id (OpenAI, Anthropic; Gemini pairs by order).
-        ends_with_input: the last message is not the assistant's (Anthropic's recent models and strict templates reject
-            a prefilled reply).
+        name: Name of the check, such as `ProviderProfile(openai)`.
+        starts_with_user: Whether the first message after the system prompt must be the user's, as Anthropic, Gemini,
+            Bedrock, and strict chat templates require.
+        alternates: Whether user and assistant messages must alternate, as strict templates of local models require.
+            Other APIs accept several messages of one role in a row.
+        ids: Whether every call and every result must have an id, as at OpenAI and Anthropic. Gemini pairs them by
+            order.
+        ends_with_input: Whether the last message must not be the assistant's. Anthropic's recent models and strict
+            templates reject a prefilled reply.
     """
 
     name: str
@@ -80,14 +81,14 @@ PROVIDERS: Final = {
         "ProviderProfile(strict)", starts_with_user=True, alternates=True, ids=True, ends_with_input=True
     ),
 }
-"""The profiles by name. Sources: the providers' error texts and SDK docstrings, as of November 2026."""
+"""The profiles by provider. Sources: the providers' error messages and SDK docstrings, as of November 2026."""
 
 
 def provider_profile(provider: str) -> ProviderProfile:
     """Return the profile of a provider.
 
     Raises:
-        ConfigError: the provider is unknown.
+        ConfigError: If the provider is unknown.
     """
     try:
         return PROVIDERS[provider]

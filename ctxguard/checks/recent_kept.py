@@ -12,15 +12,15 @@ from ctxguard.report import Finding
 
 _MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
 _STAGE_WROTE: Final = re.compile(r"\[[^\[\]\n]{1,200} Record [a-z]{7,13}\]\n")
-"""First line of the texts that stages write in the user's role. A user's own message may begin with the same line, so
+"""First line of texts that stages write in the user's role. A user's own message may begin with the same line, so
 this check does not require such messages."""
 
 
 class RecentKept:
-    """Hold if the latest `keep_recent` messages and the last user message of the history are in the result.
+    """Holds if the latest `keep_recent` messages and the last user message of the history are in the result.
 
-    A message that was merged with the next one counts as present if its whole text is. Messages before the first user
-    message may be missing if the provider requires the user to begin.
+    A message that was merged with the next one counts as present if its whole text is present. Messages before the
+    first user message may be missing if the provider requires that the user begins.
     """
 
     name = "RecentKept"
@@ -28,12 +28,12 @@ class RecentKept:
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Yield a finding for each violation."""
         missing = {id(artifact.root): artifact for artifact in _latest(draft.history, draft.keep_recent)}
-        # from the end, where they are unless something is wrong
+        # search from the end, where these messages normally are
         for artifact in reversed(draft.artifacts):
             if not missing:
                 return
             missing.pop(id(artifact.root), None)
-        excused = _excused(draft)
+        excused = _may_be_missing(draft)
         for root, artifact in missing.items():
             if root not in excused:
                 position = next(p for p, a in enumerate(draft.history) if a is artifact)
@@ -41,7 +41,7 @@ class RecentKept:
 
 
 def _latest(history: Sequence[Artifact], keep: int) -> list[Artifact]:
-    """Return the latest `keep` messages and the user's last one, without those that a stage may have written."""
+    """Return the latest `keep` messages and the last user message, except messages that a stage may have written."""
     latest: list[Artifact] = []
     last_user: Artifact | None = None
     for artifact in reversed(history):
@@ -56,11 +56,11 @@ def _latest(history: Sequence[Artifact], keep: int) -> list[Artifact]:
     return [artifact for artifact in required if not _STAGE_WROTE.match(artifact.text)]
 
 
-def _excused(draft: Draft) -> set[int]:
-    """Return the ids of messages that may be missing.
+def _may_be_missing(draft: Draft) -> set[int]:
+    """Return the `id()` of each message that may be missing.
 
-    They expired, or stood before the first user message where the provider rejects that, or were merged into a message
-    of the result that has their text.
+    Such a message expired, or preceded the first user message although the provider rejects that, or was merged into a
+    message of the result that contains its text.
     """
     gone: set[int] = set()
     for change in draft.changes:

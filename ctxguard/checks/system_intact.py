@@ -11,9 +11,9 @@ from ctxguard.report import Finding
 
 
 class SystemIntact:
-    """Hold if every system and task artifact of the history is in the result, in order, changed only by masking.
+    """Holds if all system and task artifacts of the history are in the result, in order, changed only by masking.
 
-    An artifact with its own lifetime may have expired.
+    An artifact that has a lifetime may be missing, because it may have expired.
     """
 
     name = "SystemIntact"
@@ -44,7 +44,7 @@ def _authority(draft: Draft) -> Iterable[tuple[int, Artifact]]:
 
 
 def _only_masked(draft: Draft, was: Artifact) -> bool:
-    """Return whether masking made every change of an artifact."""
+    """Return whether masking is the only stage that changed an artifact."""
     root = id(was.root)
     actions = {
         change.actions.get(id(before), change.action)

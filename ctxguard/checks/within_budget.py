@@ -9,7 +9,7 @@ from ctxguard.report import Finding
 
 
 class WithinBudget:
-    """Hold if the tokens of the whole request, by the counter in use, fit the budget.
+    """Holds if the number of tokens in the whole request, by the counter in use, is within the budget.
 
     Every provider rejects or silently truncates a prompt that exceeds the model's window.
     """

@@ -1,4 +1,7 @@
-"""The command line. Exit codes: 0 success, 1 a check failed or something was found, 2 bad usage or unreadable input."""
+"""The command line.
+
+Exit codes are 0 for success, 1 if a check failed or something was found, and 2 for wrong usage or unreadable input.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; if its extra is missing, say in one line how to install it, with exit code 2."""
+    """Run the command line. If the extra `cli` is missing, print how to install it and exit with code 2."""
     try:
         from ctxguard.cli.program import main as run
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Run the command line as `python -m ctxguard.cli`."""
+"""Entry point of `python -m ctxguard.cli`."""
 
 from __future__ import annotations
 

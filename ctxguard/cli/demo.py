@@ -36,7 +36,11 @@ def demo(
 
 
 def _stabilizer(chain: StabilizerOptions) -> Stabilizer:
-    """Return the stabilizer; without --config that of the documentation, ignoring any file in the working directory."""
+    """Return the stabilizer of the demo.
+
+    Without `--config` it has the settings that the documentation shows, whatever configuration the working directory
+    has.
+    """
     from ctxguard.harness.demo import DEMO_BUDGET, DEMO_POLICY
     from ctxguard.stabilizer import Stabilizer
 

@@ -1,4 +1,4 @@
-"""Groups of commands, whose help is plain text that any terminal can show."""
+"""Command groups whose help is plain text that any terminal can show."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 _DEFAULT: Final = re.compile(r"\[default: \((.*)\)(;|\])", re.DOTALL)
-"""A default in words, which typer puts in parentheses."""
+"""A default that is described in words; typer puts it in parentheses."""
 
 
 class Command(TyperCommand):
-    """A command whose help shows the names of arguments alone; it explains them better than their types do."""
+    """A command whose help lists arguments without their types, since the descriptions explain them better."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - of click or of typer's own copy
-        """List the arguments, then the options."""
+        """Write the arguments, followed by the options."""
         told: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             record: Any = parameter.get_help_record(ctx)
@@ -34,14 +34,14 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group that shows help without a command, and lists each command with its whole first sentence."""
+    """A command group that prints its help if called without a command, and that does not truncate descriptions."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
-        """Parse the arguments; without any, request help."""
+        """Parse the arguments; without arguments, request help."""
         return super().parse_args(ctx, args or ["--help"])
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - of click or of typer's own copy
-        """List the commands; click would truncate their sentences to one line."""
+        """Write each command with its whole description, which click would truncate to one line."""
         rows = [(name, self.sentence(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
@@ -53,13 +53,13 @@ class Group(TyperGroup):
 
 
 def command_group(name: str, about: str, *, cls: type[TyperGroup] = Group) -> typer.Typer:
-    """Return an empty group of commands."""
+    """Return an empty command group with the description `about`."""
     return typer.Typer(
         name=name,
         cls=cls,
         help=about,
         add_completion=False,
-        rich_markup_mode=None,  # rich's panels leave a fifth of 60 columns for the help of an option
+        rich_markup_mode=None,  # rich's panels leave only 12 of 60 columns for the help of an option
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

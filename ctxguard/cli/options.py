@@ -1,6 +1,6 @@
-"""The options that several commands take, each defined once, and the settings that they make.
+"""The options that several commands share, and the settings that follow from them.
 
-What options are called and say of themselves is in `data/commands.toml`.
+The flags and the help of all options are in `data/commands.toml`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Given = Mapping[str, str | int | float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountingOptions:
-    """Options: the budget of a context, how to count it, and for which provider."""
+    """Options for the budget of a context, how to count it, and for which provider."""
 
     budget: str | None = None
     window: int | None = None
@@ -41,12 +41,15 @@ class CountingOptions:
     config: Path | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return the given settings of the stabilizer, without the budget."""
+        """Return the stabilizer settings that were given on the command line, without the budget."""
         names = (field.name for field in fields(self) if field.name not in ("budget", "window", "config"))
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def tokens(self, budget: int | str) -> int:
-        """Return a budget in tokens, including the headroom; a share needs the size of the window."""
+        """Return the number of tokens in a budget, including its headroom.
+
+        A budget that is a share, such as `80%`, needs the option `--window`.
+        """
         from ctxguard.stabilizer import Stabilizer
 
         asked = Stabilizer(str(budget), counter="estimate")
@@ -60,7 +63,7 @@ class CountingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StabilizerOptions(CountingOptions):
-    """Options: everything that determines a stabilizer."""
+    """Options that determine a stabilizer."""
 
     policy: str | None = None
     target: float | None = None
@@ -69,26 +72,26 @@ class StabilizerOptions(CountingOptions):
     rules: str | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return the given settings of the stabilizer, without the budget.
+        """Return the stabilizer settings that were given on the command line, without the budget.
 
         Raises:
-            ConfigError: a rule set is unknown.
+            ConfigError: If a rule set is unknown.
         """
         return _with_rules(CountingOptions.given(self))
 
     def stabilizer(
         self, known: StabilizerConfig, *, default: int | str = DEFAULT_BUDGET, changes: Given | None = None
     ) -> Stabilizer:
-        """Return the stabilizer of the configuration, with the settings from the command line.
+        """Return a stabilizer with the settings of the configuration, overridden by those of the command line.
 
         Args:
-            known: the settings of the configuration.
-            default: the budget if neither names one; if it is a share, the others may be shares, too: each call then
-                names its model.
-            changes: settings that override both.
+            known: Settings of the configuration.
+            default: Budget if neither the configuration nor the command line names one. If it is a share, as in
+                `serve`, any budget may be a share of the model's window, because each request names its model.
+            changes: Settings that override both the configuration and the command line.
 
         Raises:
-            ConfigError: a setting cannot be used.
+            ConfigError: If a setting cannot be used.
         """
         from ctxguard.stabilizer import Stabilizer
 
@@ -101,12 +104,12 @@ class StabilizerOptions(CountingOptions):
 
 
 def rule_names(text: str) -> list[str]:
-    """Return the names of rule sets in a text: `standard,people`."""
+    """Return the names of rule sets in a string such as `standard,people`."""
     return list(dict.fromkeys(name.strip().lower() for name in text.replace("+", ",").split(",")))
 
 
 def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with rule sets instead of their names."""
+    """Return the settings, with names of rule sets replaced by the rule sets."""
     if "rules" not in given:
         return dict(given)
     from ctxguard.pii.rule_sets import named_rules
@@ -115,7 +118,7 @@ def _with_rules(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_window(policy: str, given: Mapping[str, object]) -> None:
-    """Reject settings of the window for a policy without one: they would have no effect."""
+    """Reject settings of the window if the policy has no window, because they would have no effect."""
     from ctxguard.policies import POLICIES, policy_settings
     from ctxguard.stages.window_settings import WINDOW_SETTINGS
 
@@ -128,7 +131,12 @@ def require_window(policy: str, given: Mapping[str, object]) -> None:
 
 
 def settings_of(config: Path | None, *, says_none: bool = False) -> StabilizerConfig:
-    """Return the settings of the file and the environment, and print their source; `says_none`: none, too."""
+    """Load the configuration from its file and the environment, and print where the settings come from.
+
+    Args:
+        config: Configuration file; None means that of the working directory.
+        says_none: Whether to print a line as well if there is no configuration.
+    """
     from ctxguard.config import load_context_config
     from ctxguard.config.loading import settings_source
 
@@ -142,13 +150,13 @@ def settings_of(config: Path | None, *, says_none: bool = False) -> StabilizerCo
 
 
 def spread(command: str = "") -> Callable[[F], F]:
-    """Make typer read the parameters of a function as the options and arguments of a command.
+    """Return a decorator that makes typer read the parameters of a function as the options of a command.
 
-    What they are called and say of themselves is in `data/commands.toml`. The fields of a parameter that is a dataclass
-    of options are options of the command, too.
+    The flags and the help of each option are in `data/commands.toml`. If a parameter is a dataclass of options, each of
+    its fields is an option of the command.
 
     Args:
-        command: the name of the command, such as `pii scan`.
+        command: Name of the command, such as `pii scan`.
     """
 
     def decorate(function: F) -> F:
@@ -156,21 +164,21 @@ def spread(command: str = "") -> Callable[[F], F]:
         groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
         @functools.wraps(function)
-        def run(**given: Any) -> None:  # noqa: ANN401 - whatever typer has read
+        def run(**given: Any) -> None:  # noqa: ANN401 - values of any type that typer parses
             for name, kind in groups.items():
                 given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
             function(**given)
 
         shown = [
-            parameter.replace(annotation=_worded(command, parameter), kind=inspect.Parameter.KEYWORD_ONLY)
+            parameter.replace(annotation=_annotate(command, parameter), kind=inspect.Parameter.KEYWORD_ONLY)
             for each in inspect.signature(function).parameters.values()
             for parameter in (
                 _fields_of(groups[each.name]) if each.name in groups else [each.replace(annotation=hints[each.name])]
             )
         ]
-        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # what inspect looks for first
+        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # `inspect.signature` reads this attribute first
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-        return run  # type: ignore[return-value]  # the same command by other words
+        return run  # type: ignore[return-value]  # the same command with keyword parameters
 
     return decorate
 
@@ -182,12 +190,12 @@ def _fields_of(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a datacl
 
 @functools.cache
 def words() -> Mapping[str, Any]:
-    """Return what the options and arguments of all commands say: tables by command, and `options` for all of them."""
+    """Return the table of `data/commands.toml`: flags and help of options by command; `options` has the shared ones."""
     return tomllib.loads(files("ctxguard").joinpath("data/commands.toml").read_text(encoding="utf-8"))
 
 
-def _worded(command: str, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - an annotated type
-    """Return the type of a parameter with its flags and its help, unless it has some of its own."""
+def _annotate(command: str, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - an annotated type
+    """Return the type of a parameter, annotated with its flags and help unless it has annotations of its own."""
     if get_origin(parameter.annotation) is Annotated:
         return parameter.annotation
     told: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The program: its commands, the list of adapters, and the reporting of errors."""
+"""The program `ctxguard`: its commands, the command `adapters`, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _state(name: str) -> str:
 
 
 class Entry(NamedTuple):
-    """The module of a command, and its description in one line."""
+    """The import path of a command, and its description in one line."""
 
     source: str
     about: str
@@ -61,15 +61,15 @@ COMMANDS: Final = {
     "adapters": Entry("ctxguard.cli.program:adapters", "List the installed adapters, and whether each can be used."),
     "demo": Entry("ctxguard.cli.demo:demo", "Run the main job on a session that ships with the package."),
 }
-"""The commands, each loaded when it is called: otherwise `--help` alone would import all of ctxguard."""
+"""The commands. Each is imported only when it is called, so that `--help` does not import all of ctxguard."""
 _CLICK_ERROR: Final[type[Exception]] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
-"""The base class of usage errors, in click, or in the copy of it that newer versions of typer contain."""
+"""The base class of usage errors, from click or from the copy of click that newer versions of typer contain."""
 
 
 class Program(Group):
-    """Load commands on demand."""
+    """The group of all commands, each of which is imported only when it is needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's context, of click or of its own copy
         """Return the names of all commands."""
@@ -77,7 +77,7 @@ class Program(Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - a command of click or of typer's own copy
-        """Return a command by its name."""
+        """Import and return a command."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         module, _, name = COMMANDS[cmd_name].source.partition(":")
@@ -91,12 +91,12 @@ class Program(Group):
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
-        """Return the command that the first word names; the error for an unknown one suggests similar names."""
-        self.commands = {**dict.fromkeys(COMMANDS), **self.commands}  # type: ignore[dict-item]  # names alone: what is near is looked for in them
+        """Return the command that the first argument names; the error for an unknown command suggests similar names."""
+        self.commands = {**dict.fromkeys(COMMANDS), **self.commands}  # type: ignore[dict-item]  # only the names are needed, to find similar ones
         return super().resolve_command(ctx, args)
 
     def sentence(self, ctx: Any, name: str) -> str:  # noqa: ANN401 - as above
-        """Return the description of a command, without loading it."""
+        """Return the description of a command without importing it."""
         del ctx
         return COMMANDS[name].about
 
@@ -108,8 +108,11 @@ app = command_group(
 )
 
 
-def _noted(record: logging.LogRecord) -> bool:
-    """Print what the configuration warns of, for every command alike; a filter, since handlers would add up."""
+def _print_warning(record: logging.LogRecord) -> bool:
+    """Print a warning of the configuration.
+
+    This is a logging filter rather than a handler, because handlers would be added again on every run.
+    """
     note(record.getMessage())
     return True
 
@@ -126,19 +129,19 @@ def options(
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Parse the options before the command."""
+    """Parse the options that precede the command."""
     del version
 
 
 def main() -> None:
-    """Run the command line; any error that a user can cause is one line on standard error and exit code 2."""
+    """Run the command line. Print any error that a user can cause as one line, and exit with code 2."""
     speak_utf8()
-    logging.getLogger("ctxguard.config").addFilter(_noted)
+    logging.getLogger("ctxguard.config").addFilter(_print_warning)
     try:
         status = app(prog_name="ctxguard", standalone_mode=False)
         sys.stdout.flush()
     except (CtxguardError, ImportError) as error:
-        if isinstance(error, ModuleNotFoundError):  # a defect: missing optional packages are reported by ImportError
+        if isinstance(error, ModuleNotFoundError):  # a bug: a missing optional package is reported as an ImportError
             raise
         note(str(error))
         sys.exit(2)
@@ -159,7 +162,7 @@ def main() -> None:
 
 
 def _usage(error: Any) -> str:  # noqa: ANN401 - an exception of click or of typer's own copy
-    """Return a usage error as one line that names the help of the failing command."""
+    """Format a usage error as one line that refers to the help of the failing command."""
     said = " ".join(str(error.format_message()).replace("Value error, ", "").split()).rstrip(".")
     context = getattr(error, "ctx", None)
     asked = "ctxguard" if context is None else context.command_path

@@ -43,7 +43,7 @@ def brief(
     briefs = []
     for one in sessions_of(session, adapter):
         with naming(session, one):
-            briefs.append(str(stabilizer.brief(one.read(), for_=for_, budget=tokens)))  # type: ignore[arg-type]  # a share is refused there
+            briefs.append(str(stabilizer.brief(one.read(), for_=for_, budget=tokens)))  # type: ignore[arg-type]  # `brief` rejects a share
     out("\n\n".join(briefs), output)
 
 
@@ -85,7 +85,7 @@ def stabilize(
 
 
 def sessions_of(path: str, adapter: str | None) -> list[RecordedSession]:
-    """Return the sessions of a file; all are read before any is processed, so that a damaged file is rejected whole."""
+    """Return the sessions in a file, all parsed first, so that a damaged file is rejected before any is processed."""
     from ctxguard.harness import read_sessions
 
     return list(read_sessions(path, adapter=adapter))
@@ -93,7 +93,7 @@ def sessions_of(path: str, adapter: str | None) -> list[RecordedSession]:
 
 @contextmanager
 def naming(path: str, session: RecordedSession) -> Iterator[None]:
-    """Add the file and the session to errors about them."""
+    """Add the file and the id of the session to errors that occur while it is processed."""
     try:
         yield
     except (HistoryError, BudgetExceededError) as error:

@@ -1,4 +1,4 @@
-"""All settings as one frozen tree, read from one YAML file with overrides from the environment."""
+"""All settings as one immutable tree, read from one YAML file and overridden by environment variables."""
 
 from ctxguard.settings import names_in_stub
 

@@ -1,4 +1,4 @@
-"""Read the configuration from one YAML file, with overrides from the environment."""
+"""Read the configuration from one YAML file, and override it with environment variables."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ FILE_NAMES: Final = ("ctxguard.yaml", "config.yaml")
 _SECTION: Final = "ctxguard"
 _log = logging.getLogger("ctxguard.config")
 _ANYONES: Final = frozenset({"compaction", "enabled", "strategy", "truncation"})
-"""Settings whose names other programs use as well: they do not identify a file as ctxguard's."""
+"""Settings whose names other programs use too, so that they do not identify a file as ctxguard's."""
 
 
 def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextConfig:
-    """Return the configuration: the defaults, then the file, then the environment.
+    """Return the configuration: the defaults, overridden by the file, overridden by the environment.
 
-    The file holds the settings at its top level, or under a key `ctxguard`. A setting `max_lines` is overridden by
-    `CTXGUARD_MAX_LINES`, one in a section by `CTXGUARD_STABILIZER__BUDGET`. The result is cached for as long as the
-    file and the environment stay as they are.
+    The file has the settings at its top level or under the key `ctxguard`. The environment variable
+    `CTXGUARD_MAX_LINES` overrides the setting `max_lines`; `CTXGUARD_STABILIZER__BUDGET` overrides the setting `budget`
+    in the section `stabilizer`. The result is cached until the file or the environment changes.
 
     Args:
-        path: the file; None means `ctxguard.yaml`, else `config.yaml`, in the working directory, else no file. A
-            `config.yaml` found this way counts only if it has a section `ctxguard` or a setting that only ctxguard has;
-            `enabled`, `strategy`, `compaction` and `truncation`, which other programs use too, count only if the file
-            contains nothing else. A warning names ignored settings, once.
+        path: Configuration file. None means `ctxguard.yaml`, or else `config.yaml`, in the working directory; if
+            neither exists, no file is read. A `config.yaml` found this way is read only if it has a section `ctxguard`
+            or a setting that only ctxguard has. Other programs also have settings named `enabled`, `strategy`,
+            `compaction`, and `truncation`; these are read only if the file contains nothing else. A warning names
+            ignored settings once.
 
     Raises:
-        ConfigError: the file cannot be read, or a setting is unknown or out of range.
+        ConfigError: If the file cannot be read, or a setting is unknown or out of range.
     """
-    file = _found() if path is None else Path(path)
+    file = _find_file() if path is None else Path(path)
     overrides = tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith(ENVIRONMENT_PREFIX)))
     if file is None:
         return _load(None, (0, 0), overrides, searched=True)
@@ -53,12 +54,12 @@ def load_context_config(path: str | os.PathLike[str] | None = None) -> ContextCo
 
 
 def settings_source(path: str | os.PathLike[str] | None = None) -> str | None:
-    """Return the input of `load_context_config`: the file and the environment variables, or None for defaults alone.
+    """Return which file and environment variables `load_context_config` reads; None if all settings are defaults.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: If the file cannot be read.
     """
-    file = _found() if path is None else Path(path)
+    file = _find_file() if path is None else Path(path)
     used = file is not None and (path is not None or bool(_read(file, searched=True)))
     variables = sorted(name for name in os.environ if _is_setting(name))
     return ", ".join([*([str(file)] if used else []), *variables]) or None
@@ -70,14 +71,14 @@ def _is_setting(variable: str) -> bool:
 
 
 def get_truncation_config(name: str = "default", *, config: ContextConfig | None = None) -> TruncationConfig:
-    """Return the truncation preset of that name.
+    """Return a truncation preset.
 
     Args:
-        name: `default`, `sql_query`, `log_search`, or one of your own from the section `truncation`.
-        config: the configuration; None means `load_context_config()`.
+        name: Name of the preset: `default`, `sql_query`, `log_search`, or one defined in the section `truncation`.
+        config: Configuration; None means `load_context_config()`.
 
     Raises:
-        ConfigError: there is no such preset.
+        ConfigError: If there is no preset with this name.
     """
     presets = (config or load_context_config()).truncation
     if name not in presets:
@@ -85,7 +86,7 @@ def get_truncation_config(name: str = "default", *, config: ContextConfig | None
     return presets[name]
 
 
-def _found() -> Path | None:
+def _find_file() -> Path | None:
     found = next((Path(name) for name in FILE_NAMES if Path(name).is_file()), None)
     if Path("ctxguard.yml").is_file() and (found is None or found.name != FILE_NAMES[0]):
         raise ConfigError(f"ctxguard.yml is not read; rename it to {FILE_NAMES[0]}")
@@ -95,7 +96,7 @@ def _found() -> Path | None:
 
 
 def _file_above() -> Path | None:
-    """Return the nearest configuration file above the working directory, which somebody may believe to be in use."""
+    """Return the nearest configuration file above the working directory, which a user may believe to be in use."""
     with suppress(OSError):  # the working directory was deleted
         return next((file for parent in Path.cwd().parents if (file := parent / FILE_NAMES[0]).is_file()), None)
     return None
@@ -104,7 +105,7 @@ def _file_above() -> Path | None:
 @lru_cache(maxsize=32)
 def _load(
     file: Path | None,
-    version: tuple[int, int],  # noqa: ARG001 - part of the cache's key: time and size of the file
+    version: tuple[int, int],  # noqa: ARG001 - time and size of the file, which are part of the cache key
     overrides: tuple[tuple[str, str], ...],
     *,
     searched: bool,
@@ -121,7 +122,7 @@ def _load(
 
 
 def _line(file: Path, setting: str | None) -> str:
-    """Return `:12` for the line of a setting in a file, or of its section; empty if neither is in it."""
+    """Return the line of a setting, or else of its section, such as `:12`; an empty string if neither is found."""
     import yaml
 
     node: Any = yaml.compose(file.read_text(encoding="utf-8-sig"), yaml.SafeLoader)
@@ -159,14 +160,14 @@ def _read(file: Path, *, searched: bool) -> dict[str, object]:
             _say_ignored(file.name, data)
         data = data[_SECTION] or {}
         if not isinstance(data, dict):
-            raise ConfigError(f"{file}: section {_SECTION!r} holds no settings", setting=_SECTION)
+            raise ConfigError(f"{file}: section {_SECTION!r} contains no settings", setting=_SECTION)
     if isinstance(data.get("pii"), dict):
         data = {**data, "pii": _with_word_files(data["pii"], file)}
     return {str(key): value for key, value in data.items()}
 
 
 def _with_word_files(section: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
-    """Return the section `pii` with the words of the files that it names, which are looked for beside its own file."""
+    """Return the section `pii` with the contents of the word files that it names, relative to `file`."""
 
     def words(given: object, setting: str) -> object:
         if not isinstance(given, str):
@@ -185,7 +186,7 @@ def _with_word_files(section: Mapping[str, Any], file: Path) -> Mapping[str, Any
 
 
 def _say_ignored(name: str, data: object) -> None:
-    """Log the settings of ctxguard that a shared file contains outside of the section that is read."""
+    """Log a warning that names the ctxguard settings in a shared file that are outside the section that is read."""
     keys = {str(key) for key in data} if isinstance(data, Mapping) else set()
     if found := sorted(keys & {*ContextConfig.model_fields, "context"}):
         _warn_once(
@@ -199,14 +200,14 @@ def _warn_once(text: str) -> None:
 
 
 def _is_ours(keys: Collection[object]) -> bool:
-    """Return whether a file is ctxguard's: it has a name that no other program uses, or only names of ctxguard."""
+    """Return whether a file belongs to ctxguard: it has a key that only ctxguard has, or only ctxguard's keys."""
     fields = ContextConfig.model_fields
     ours = [name for key in keys for name in difflib.get_close_matches(str(key), fields, n=1, cutoff=0.85)]
     return _SECTION in keys or any(name not in _ANYONES for name in ours) or 0 < len(ours) == len(keys)
 
 
 def _override(values: dict[str, object], variable: str, text: str) -> None:
-    """Apply an environment variable; reject one that looks like a misspelled setting."""
+    """Apply an environment variable to `values`; reject a variable that looks like a misspelled setting."""
     path = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
     model: type[BaseModel] = ContextConfig
     for depth, name in enumerate(path):
@@ -221,7 +222,7 @@ def _override(values: dict[str, object], variable: str, text: str) -> None:
         inner = values.get(name)
         values[name] = values = {} if not isinstance(inner, dict) else dict(inner)
         if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
-            raise ConfigError(f"{variable}: {name!r} has no settings inside", setting=name)
+            raise ConfigError(f"{variable}: {name!r} is not a section; remove what follows its name", setting=name)
         model = field.annotation
 
 

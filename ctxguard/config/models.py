@@ -1,4 +1,4 @@
-"""All settings of the configuration, as one frozen tree."""
+"""All settings of the configuration, as one immutable tree of pydantic models."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Share = Annotated[float, Field(ge=0, le=1)]
 _Strategy = Literal["redact", "pseudonymize", "hash", "partial"]
 
 
-def _listed(given: object) -> object:
-    """Return the names in a text such as `standard, people`; any other value unchanged."""
+def _split_names(given: object) -> object:
+    """Split a string such as `standard, people` into names; return any other value unchanged."""
     if not isinstance(given, str):
         return given
     return [name.strip() for name in given.strip("[] ").split(",") if name.strip()]
 
 
-SeveralNames = Annotated[list[str], BeforeValidator(_listed)]
+SeveralNames = Annotated[list[str], BeforeValidator(_split_names)]
 
 
 class CompressionLevel(StrEnum):
@@ -54,7 +54,7 @@ class CompressionLevel(StrEnum):
 
 
 class _Settings(BaseModel):
-    """Reject unknown names, with errors of one line."""
+    """Base class of all settings. It rejects unknown names, and reports errors in one line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -68,7 +68,7 @@ class _Settings(BaseModel):
 
         @classmethod
         def model_validate(cls, obj: object, **options: object) -> Self:
-            """Validate, with the same one-line errors as the constructor."""
+            """Validate an object, and report errors in one line as the constructor does."""
             try:
                 return super().model_validate(obj, **options)
             except ValidationError as error:
@@ -77,21 +77,25 @@ class _Settings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class AsLimit:
-    """Marks a setting that limits a view, with the name that `ctxguard.content.views.Limits` has for it."""
+    """Marks a setting as a limit of a view.
+
+    Attributes:
+        name: Name of the corresponding field of `ctxguard.content.views.Limits`.
+    """
 
     name: str
 
 
 class _ViewLimits(_Settings):
-    """Limits for the texts and tables in a view of a file or of a result.
+    """Limits for the texts and tables in a view, the bounded excerpt of a file or of a result.
 
     Attributes:
-        max_lines: lines of a text or log, the marker's line included.
-        max_line_length: characters of a line.
-        max_columns: columns of a table.
-        max_cell_length: characters of a cell.
-        rows_head: rows shown from the start of a table.
-        rows_tail: rows shown from its end.
+        max_lines: Maximum number of lines of a text or log, including the line with the marker.
+        max_line_length: Maximum number of characters in a line.
+        max_columns: Maximum number of columns in a table.
+        max_cell_length: Maximum number of characters in a cell.
+        rows_head: Number of rows shown from the start of a table.
+        rows_tail: Number of rows shown from the end of a table.
     """
 
     max_lines: Annotated[Positive, AsLimit("lines")] = 200
@@ -102,7 +106,7 @@ class _ViewLimits(_Settings):
     rows_tail: Annotated[Natural, AsLimit("rows_tail")] = 10
 
     def limits(self) -> Limits:
-        """Return the limits of a view."""
+        """Return these limits as the settings of a view."""
         from ctxguard.content.views import Limits
 
         fields = type(self).model_fields.items()
@@ -111,18 +115,18 @@ class _ViewLimits(_Settings):
 
 
 class TruncationConfig(_ViewLimits):
-    """How a result is previewed, and the size above which it is saved and previewed.
+    """The size above which a result is saved and only a preview is returned, and how the preview is shortened.
 
     Attributes:
-        threshold: tokens above which a result is saved whole and a preview of it is returned.
-        max_preview_tokens: maximum tokens of the returned text, including its handle.
-        lines_head: lines shown from the start of a text; None means half of `max_lines`.
-        lines_tail: lines shown from its end; None means the rest of them.
-        json_array_head: items of an array shown from its start.
-        json_array_tail: items shown from its end.
-        json_max_keys: keys of an object.
-        json_max_depth: levels of nesting.
-        json_max_string: characters of a string value.
+        threshold: Number of tokens above which a result is saved in full and a preview is returned.
+        max_preview_tokens: Maximum number of tokens in the returned text, including the handle of the saved result.
+        lines_head: Number of lines shown from the start of a text; None means half of `max_lines`.
+        lines_tail: Number of lines shown from the end of a text; None means the rest of `max_lines`.
+        json_array_head: Number of items shown from the start of an array.
+        json_array_tail: Number of items shown from the end of an array.
+        json_max_keys: Maximum number of keys shown of an object.
+        json_max_depth: Maximum number of nesting levels that are shown.
+        json_max_string: Maximum number of characters shown of a string value.
     """
 
     threshold: Natural = 1_000
@@ -137,11 +141,11 @@ class TruncationConfig(_ViewLimits):
 
 
 class CompactionConfig(_Settings):
-    """The token counts at which a history is compacted, and down to which.
+    """The number of tokens above which a history is compacted, and the number it is reduced to.
 
     Attributes:
-        max_tokens: tokens above which a history is compacted.
-        target_tokens: tokens after the compaction; below `max_tokens`. 0 keeps as little as possible.
+        max_tokens: Number of tokens above which a history is compacted.
+        target_tokens: Number of tokens after the compaction, less than `max_tokens`; 0 keeps as little as possible.
     """
 
     max_tokens: Positive = 120_000
@@ -154,31 +158,30 @@ class CompactionConfig(_Settings):
         return self
 
 
-class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pydantic freezes it, too
+class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pydantic makes it immutable as well
     """The settings of the stabilizer.
 
     Attributes:
-        budget: maximum tokens of the context (`8000` or `8k`), or a share of the model's window such as `80%`, if the
-            window is named with each call; None means that it must be given to the stabilizer.
-        policy: name of the chain of stages.
-        keep_recent: number of latest messages that are always kept.
-        rules: names of the rule sets that are masked (`standard`, `people`, `ssn`, `digits`), one or several; None
-            means those of the policy.
-        mode: `enforce`, or `observe`: report what would have been done, and send the original.
+        budget: Maximum number of tokens in the context (`8000` or `8k`), or a share of the model's window such as `80%`
+            if each call names its window. None means that the budget must be given to the stabilizer.
+        policy: Name of the chain of stages.
+        keep_recent: Number of latest messages that are always kept.
+        rules: Names of the rule sets that are masked (`standard`, `people`, `ssn`, `digits`); None means the rule sets
+            of the policy.
+        mode: `enforce`, or `observe` to send the original and only report what would have been done.
         counter: `auto`, `estimate`, or the name of an encoding.
-        model: name of the model, whose vocabulary, framing and hidden prompts are counted.
-        headroom: tokens or a share of the budget to keep free, for the reply and because counts are estimates;
-            `measured` is the measured counting error for the model's family, and nothing if no model is named.
-        provider: name of the provider whose role rules are checked; None means that none are checked.
-        shorten_tools: whether descriptions of tools are shortened if their schemas take more than a quarter of the
-            budget.
-        store: where results, summaries and vault entries are stored: a file or a database URL; None means in memory.
+        model: Name of the model, which determines the tokenizer, the framing, and the hidden prompts that are counted.
+        headroom: Number of tokens, or share of the budget, to keep free for the reply and for errors of the count.
+            `measured` means the measured counting error for the model's family, or nothing if no model is named.
+        provider: Name of the provider whose role rules are checked; None means that no role rules are checked.
+        shorten_tools: Whether tool descriptions are shortened if tool schemas take more than a quarter of the budget.
+        store: File or database URL where results, summaries, and vault entries are stored; None means in memory.
     """
 
     budget: int | str | None = None
     policy: str = "default"
     keep_recent: Natural = 2
-    rules: Annotated[list[Literal["standard", "people", "ssn", "digits"]], BeforeValidator(_listed)] | None = None
+    rules: Annotated[list[Literal["standard", "people", "ssn", "digits"]], BeforeValidator(_split_names)] | None = None
     mode: Literal["enforce", "observe"] = "enforce"
     counter: str = "auto"
     model: str | None = None
@@ -197,7 +200,7 @@ class StabilizerConfig(_Settings, WindowSettings):  # type: ignore[misc]  # pyda
     @classmethod
     def _tokens_or_share(cls, given: object) -> object:
         try:
-            return None if given is None else valid_budget(str(given))  # environment variables are always texts
+            return None if given is None else valid_budget(str(given))  # environment variables are always strings
         except ConfigError:
             raise ValueError(f"tokens, 1 or more, or a share of the window such as '80%', not {given!r}") from None
 
@@ -206,16 +209,19 @@ class PiiConfig(_Settings):
     """Further kinds of personal data, exceptions, and how each kind is masked.
 
     Attributes:
-        rules: rules of your own: `name`, `label`, `pattern`, and the optional fields of a rule; none by default.
-        fields: labels by the names of fields (`customer_no`, `*_token`) whose values are always found.
-        deny: words that are always found, by their label: a list, or the name of a file with one word a line.
-        allow: values that are never found, and mail domains (`@example.com`): a list, or the name of such a file.
-        countries: countries whose national numbers are searched, ISO 3166 in two letters; None means all countries with
+        rules: Custom rules, each with `name`, `label`, `pattern`, and the optional fields of a rule; None means no
             rules.
-        strategy: how values are masked (`redact`, `pseudonymize`, `hash`, `partial`): one strategy, or one by label
-            with `*` for the rest; None leaves the decision to the program or the command line.
-        tools: which tools get real values in `serve` and `run`: true or false by name or pattern (`crm_*`), by
-            `outward` for those that reach outside (mail, HTTP, messages, a shell), and by `*`; None means all.
+        fields: Names of fields whose values are always found (`customer_no`, `*_token`), each with its label.
+        deny: Words that are always found, by label. Each entry is a list, or the name of a file with one word per line.
+        allow: Values and mail domains (`@example.com`) that are never found; a list, or the name of a file with one
+            value per line.
+        countries: Countries whose national numbers are searched, as two-letter ISO 3166 codes; None means all countries
+            that have rules.
+        strategy: How values are masked (`redact`, `pseudonymize`, `hash`, `partial`), for all values or by label, with
+            `*` for all other labels; None leaves the decision to the program or the command line.
+        tools: Tools that receive real values in `serve` and `run`. Keys are names, patterns (`crm_*`), `outward` for
+            tools that reach outside (mail, HTTP, messages, a shell), or `*`; values are true or false. None means all
+            tools.
     """
 
     rules: list[dict[str, Any]] | None = None
@@ -228,7 +234,7 @@ class PiiConfig(_Settings):
 
     @property
     def is_default(self) -> bool:
-        """Whether no setting is given."""
+        """Whether all settings have their defaults."""
         return self == PiiConfig()
 
     @field_validator("rules")
@@ -275,40 +281,40 @@ _PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 class ContextConfig(_ViewLimits):
-    """All settings. Fields may be given as keyword arguments; unknown ones are rejected with the nearest name.
+    """All settings. They may be given as keyword arguments; an unknown name is rejected with the nearest known name.
 
-    `docs/configuration.md` lists the default of each.
+    `docs/configuration.md` lists all defaults.
 
     Attributes:
-        max_tokens_per_file: maximum tokens of the view of one file.
-        max_total_output: maximum tokens of the views of one call together.
-        max_nesting_depth: levels of nesting in JSON, YAML and XML.
-        max_array_items: items of an array.
-        max_object_keys: keys of an object.
-        max_string_value_length: characters of a string value.
-        max_image_bytes: bytes of an image that is attached; a larger one is scaled down.
-        max_image_side: pixels of its longer side.
-        enabled: False disables context management.
-        strategy: `sliding_window`, `checkpoint` or `hybrid`.
-        window_size: messages of the sliding window.
-        preserve_errors: keep messages that report errors.
-        preserve_screenshots: keep messages that contain a screenshot.
-        compression_level: how strongly messages are compressed.
-        truncate_snapshots: shorten browser snapshots.
-        max_snapshot_depth: levels of a snapshot that are shown.
-        summarize_console: group console messages.
-        auto_checkpoint: create a checkpoint at the end of a phase.
-        checkpoint_phases: names of the phases.
-        max_checkpoint_size: tokens of a checkpoint.
-        importance_threshold: score from 0 to 1 below which a message may be pruned.
-        merge_similar: merge consecutive messages that are similar.
-        keep_error_context: messages kept before and after an error.
-        prompts_dir: folder of the prompt templates; None means `prompts` in the working directory.
-        truncation: presets of `context_result` by name; `default`, `sql_query` and `log_search` always exist, and
-            settings given for them change only the named fields.
-        compaction: the settings for compacting a history.
-        stabilizer: settings of the stabilizer.
-        pii: rules of your own for personal data.
+        max_tokens_per_file: Maximum number of tokens in the view of one file.
+        max_total_output: Maximum number of tokens in all views of one call together.
+        max_nesting_depth: Maximum number of nesting levels shown of JSON, YAML, and XML.
+        max_array_items: Maximum number of items shown of an array.
+        max_object_keys: Maximum number of keys shown of an object.
+        max_string_value_length: Maximum number of characters shown of a string value.
+        max_image_bytes: Maximum number of bytes in an attached image; a larger image is scaled down.
+        max_image_side: Maximum number of pixels on the longer side of an attached image.
+        enabled: Whether context management is active.
+        strategy: `sliding_window`, `checkpoint`, or `hybrid`.
+        window_size: Number of messages in the sliding window.
+        preserve_errors: Whether messages that report errors are kept.
+        preserve_screenshots: Whether messages that contain a screenshot are kept.
+        compression_level: How strongly messages are compressed.
+        truncate_snapshots: Whether browser snapshots are shortened.
+        max_snapshot_depth: Maximum number of nesting levels shown of a browser snapshot.
+        summarize_console: Whether console messages are grouped.
+        auto_checkpoint: Whether a checkpoint is created at the end of a phase.
+        checkpoint_phases: Names of the phases.
+        max_checkpoint_size: Maximum number of tokens in a checkpoint.
+        importance_threshold: Score from 0 to 1 below which a message may be pruned.
+        merge_similar: Whether consecutive similar messages are merged.
+        keep_error_context: Number of messages kept before and after an error.
+        prompts_dir: Folder of the prompt templates; None means `prompts` in the working directory.
+        truncation: Presets of `context_result` by name. `default`, `sql_query`, and `log_search` always exist; settings
+            given for them change only the named fields.
+        compaction: Settings for compacting a history.
+        stabilizer: Settings of the stabilizer.
+        pii: Settings for personal data.
     """
 
     max_tokens_per_file: Positive = 5_000
@@ -347,13 +353,13 @@ class ContextConfig(_ViewLimits):
     pii: PiiConfig = Field(default_factory=PiiConfig)
 
     def rule_set(self, names: Sequence[str] = ()) -> RuleSet:
-        """Return rule sets by their names, with what the section `pii` adds.
+        """Return the named rule sets, extended by the settings of the section `pii`.
 
         Args:
-            names: the names; none means those of the section `stabilizer`, or the standard set.
+            names: Names of rule sets. Empty means those of the section `stabilizer`, or else the standard set.
 
         Raises:
-            ConfigError: there is no such rule set.
+            ConfigError: If a rule set is unknown.
         """
         from ctxguard.pii.own_rules import with_own
         from ctxguard.pii.rule_sets import named_rules
@@ -381,10 +387,10 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
 def _config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
     faults: dict[tuple[str, ...], list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
-        # without the types that pydantic tried one after the other
+        # leave out the types that pydantic tried one after the other
         place = (str(step) for step in detail["loc"] if "[" not in str(step) and step not in ("int", "float"))
         faults.setdefault(tuple(place), []).append(detail)
-    # if a value fits none of several types, what counts is the one in which the fault lies deepest
+    # if a value fits none of several types, report the type in which the error is nested deepest
     deepest = [place for place in faults if not any(other[: len(place)] == place != other for other in faults)]
     told, cause = deepest[0], faults[deepest[0]][0].get("ctx", {}).get("error")
     if isinstance(cause, ConfigError) and cause.setting and told[-1:] != (cause.setting,):
@@ -406,11 +412,11 @@ def _line(name: str, details: Sequence[ErrorDetails], model: type[BaseModel]) ->
 
 
 def home_of(name: str, model: type[BaseModel]) -> str:
-    """Return the section to which a misplaced setting belongs, or the empty string."""
+    """Return a hint that names the section to which a misplaced setting belongs; an empty string if there is none."""
     section = next((s for s, own in SECTIONS.items() if name in own.model_fields), None)
     return f"; it belongs in the section {section!r}" if section and model is ContextConfig else ""
 
 
 def nearest_of(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: the known name that is closest to it, else all of them."""
+    """Return a hint for an unknown name: the closest known name, or else all known names."""
     return nearest(name, known) or f"; known are {', '.join(sorted(known))}"

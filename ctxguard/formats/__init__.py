@@ -1,14 +1,15 @@
-"""Request formats: one module for each API of a provider, used alike by adapters, counter, transports and proxy.
+"""Request formats: one module for each provider API, shared by adapters, token counting, transports, and the proxy.
 
 | module | content |
 |---|---|
-| `format` | `Format`: the base class of the modules below |
-| `chat`, `responses`, `anthropic`, `gemini`, `converse`, `cohere` | one API each |
+| `format` | `Format`: the base class of the formats |
+| `chat`, `responses`, `anthropic`, `gemini`, `converse`, `cohere` | the format of one API each |
 | `response_items`, `gemini_parts` | one item or part of these formats |
-| `blocks` | histories of messages whose blocks can be kept or dropped separately |
-| `requests` | the functions of a provider's package: `stabilize_request` and the like |
-| `registry` | finds the format of a request by its path, its API or its body |
-| `counting`, `usage` | the input tokens of a request, and the error of that count |
+| `blocks` | base class of formats whose messages consist of blocks that can be kept or dropped separately |
+| `answers` | responses of a model, and streams of responses, for tools that the guard answers itself |
+| `requests` | count and stabilize a request in any format: `count_request`, `stabilize_request` |
+| `registry` | find the format of a request by its path, its API, or its body |
+| `usage` | the error of token counts, measured on recorded requests |
 """
 
 from ctxguard.settings import names_in_stub

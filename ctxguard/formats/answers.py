@@ -1,8 +1,11 @@
-"""The content of a model's response, as items: texts, reasoning, calls. One class for each API with read-back.
+"""The content of a model's response as items: texts, reasoning, and tool calls. One class for each API with read-back.
 
-An item is what the API lists: an output item, a content block, a part; in Chat Completions, a message without its
-calls, or one of the calls. A `Weave` follows a streamed response: it hides the calls of one tool, and lets a second
-response continue where the first stopped.
+In read-back, the guard gives the model a tool that reads stored results, and answers its calls itself, invisible to the
+client. To do so, it must find these calls in a response, hide them, and join the model's next response to it.
+
+An item is what the API lists: an output item, a content block, or a part; in Chat Completions, a message without its
+calls, or one of the calls. A `Weave` joins the streamed responses to one request of the client: it hides the calls of
+one tool, and lets the next response continue where the previous one stopped.
 """
 
 from __future__ import annotations
@@ -22,18 +25,19 @@ AnyItem = TypeVar("AnyItem", bound=Body)
 
 
 class Weave(ABC):
-    """Follow the streamed responses to one request of a client: feed each event, then look at `items`.
+    """Joins the streamed responses to one request of the client into one stream. Call `feed` for each event.
 
     Args:
-        answers: The description of the API's responses.
-        name: The tool whose calls are hidden.
+        answers: Description of the API's responses.
+        name: Name of the tool whose calls are hidden.
 
     Attributes:
-        items: The model's output in this response so far, including hidden calls.
-        is_over: Whether the response has ended.
-        goes_on: Whether it ended with only hidden calls, so that its end was hidden, too.
-        renamed: The id of the response for the client, and that of the provider, if it stores responses.
-        round: Number of the response, from 0 on.
+        items: Items of the current response so far, including hidden calls.
+        is_over: Whether the current response has ended.
+        goes_on: Whether the current response ended with only hidden calls, so that its end was hidden as well.
+        renamed: Id of the joined response for the client, and id at the provider, which stores only the last response
+            under that id; None for APIs that do not store responses, and if nothing was hidden.
+        round: Number of the current response, from 0.
         shown: Items of earlier responses that the client has received.
     """
 
@@ -53,32 +57,35 @@ class Weave(ABC):
 
     @abstractmethod
     def feed(self, event: Event) -> Event | None:
-        """Return an event as the client gets it, the very event if nothing is hidden; None for a hidden one."""
+        """Return the event for the client, the same object if nothing is hidden, or None to hide the event."""
 
     def _is_hidden(self, item: Body) -> bool:
         return not self.answers.others([item], self.name)
 
     def _ends(self) -> bool:
-        """Return whether the client gets the end of this response: not if all its calls are hidden."""
+        """Record that the response has ended, and return whether the client gets its end.
+
+        The end is hidden if the response has calls and all of them are hidden.
+        """
         calls = [self._is_hidden(item) for item in self.items if self.answers.call(item) is not None]
         self.is_over, self.goes_on = True, bool(calls) and all(calls)
         return not self.goes_on
 
     def _place(self, number: int) -> int:
-        """Return the number that an item has for the client."""
+        """Return the index that an item of the current response has for the client."""
         return len(self.shown) + number - sum(other < number for other in self.hidden)
 
 
 class Answers(ABC):
-    """The description of the responses of one API.
+    """Describes the responses of one API.
 
     Attributes:
-        api: The name of the API.
-        weave: The class that follows its streams.
-        place: The place of the items in a response.
-        member: The history message that contains items under the last key of the place; None if each item is one.
-        calls: The places of the name, the arguments, and the id of a call in an item.
-        types: The types of items that are calls of the client's tools; empty if calls have no type of their own.
+        api: Name of the API.
+        weave: Class that joins its streams.
+        place: Path of the items in a response.
+        member: History message that contains items under the last key of `place`; None if each item is a message.
+        calls: Paths of the name, the arguments, and the id of a call in an item.
+        types: Types of items that call the client's tools; empty if such items have no type of their own.
     """
 
     api: ClassVar[Api]
@@ -90,30 +97,30 @@ class Answers(ABC):
 
     @abstractmethod
     def tool(self, schema: Body) -> Body:
-        """Return a function in the form of the API's tools."""
+        """Return a function in the format of the API's tools."""
 
     def with_tool(self, kind: Format, body: Body, schema: Body) -> Body:
-        """Return a request with one more function among its tools, the last one."""
+        """Return a copy of a request with one more function at the end of its tools."""
         place = kind.tools_at(body)[:1]
         return {**body, str(place[0]): [*records_of(member_at(body, place)), self.tool(schema)]}
 
     def is_one(self, body: Body) -> bool:
-        """Return whether a request asks for one response, rather than several alternatives."""
+        """Return whether a request asks for a single response rather than several alternatives."""
         return body.get("n") in (None, 1) and get(body.get("generationConfig"), "candidateCount") in (None, 1)
 
     def items(self, answer: Body) -> list[Item]:
-        """Return the items of a response."""
+        """Return the items in a response."""
         return [dict(item) for item in records_of(member_at(answer, self.place))]
 
     def call(self, item: Body) -> ToolCall | None:
-        """Return the call in an item, with its arguments as JSON; None if it calls no tool of the client."""
+        """Return the tool call in an item, with its arguments as JSON; None if the item calls no tool of the client."""
         name, arguments, identity = (member_at(item, path) for path in self.calls)
         if not isinstance(name, str) or (self.types and item.get("type") not in self.types):
             return None
         return ToolCall(name, arguments_as_text(arguments), identity if isinstance(identity, str) else None)
 
     def others(self, items: Iterable[AnyItem], name: str) -> list[AnyItem]:
-        """Return the items that are not calls of the tool of this name."""
+        """Return the items that are not calls of the tool `name`."""
         return [item for item in items if (call := self.call(item)) is None or call.name != name]
 
     def members(self, items: Iterable[Item]) -> list[Item]:
@@ -121,7 +128,7 @@ class Answers(ABC):
         return list(items) if self.member is None else [{**self.member, str(self.place[-1]): list(items)}]
 
     def answer(self, answer: Body, items: Sequence[Item]) -> Body:
-        """Return a response with other items."""
+        """Return a copy of a response with other items."""
         return copy_with(answer, {self.place: list(items)})
 
 
@@ -140,7 +147,7 @@ class _ChatWeave(Weave):
         told = {key: value for key, value in said.items() if key != "tool_calls" and not (self.round and key == "role")}
         _add_to(self.items[0], told)
         listed = records_of(said.get("tool_calls"))
-        calls = [new for call in listed if (new := self._called(call)) is not None]
+        calls = [new for call in listed if (new := self._call_piece(call)) is not None]
         is_over = choice.get("finish_reason") is not None
         if (is_over and not self._ends()) or (listed and not (calls or is_over or any(told.values()))):
             return None
@@ -148,8 +155,8 @@ class _ChatWeave(Weave):
             return event
         return copy_with(event, {("choices", 0, "delta"): {**told, **({"tool_calls": calls} if calls else {})}})
 
-    def _called(self, call: Body) -> Item | None:
-        """Return a piece of a call with its number for the client; None for a hidden one."""
+    def _call_piece(self, call: Body) -> Item | None:
+        """Return a piece of a call with the index that it has for the client; None if the call is hidden."""
         index = int(str(call.get("index") or 0))
         if index not in self._calls:
             self._calls[index] = {"id": None, "type": "function"}
@@ -167,7 +174,7 @@ class _ChatWeave(Weave):
 
 
 def _add_to(record: Item, more: Body) -> None:
-    """Append pieces of text to a record; any other value replaces the old one."""
+    """Append pieces of text to the texts of a record; replace any other values."""
     for key, value in more.items():
         if isinstance(value, str) and isinstance(record.get(key), str) and key != "role":
             record[key] += value
@@ -176,7 +183,7 @@ def _add_to(record: Item, more: Body) -> None:
 
 
 class ChatAnswers(Answers):
-    """The responses of Chat Completions."""
+    """Describes the responses of Chat Completions."""
 
     api = "chat"
     weave = _ChatWeave
@@ -184,17 +191,17 @@ class ChatAnswers(Answers):
     calls = (("function", "name"), ("function", "arguments"), ("id",))
 
     def tool(self, schema: Body) -> Body:
-        """Return a function in the form of the API's tools."""
+        """Return a function in the format of the API's tools."""
         return {"type": "function", "function": schema}
 
     def items(self, answer: Body) -> list[Item]:
-        """Return the message without its calls, then each call."""
+        """Return the message without its calls, followed by each call."""
         message = member_at(answer, self.place)
         said = [{k: v for k, v in one.items() if k != "tool_calls"} for one in records_of(message)]
         return [*said, *map(dict, records_of(get(message, "tool_calls") or ()))]
 
     def members(self, items: Iterable[Item]) -> list[Item]:
-        """Return one message: the texts in order, then the calls."""
+        """Return one message with the texts and all calls of the items."""
         message: Item = {"role": "assistant", "content": None}
         for item in items:
             more = item if "role" in item else {"tool_calls": [*message.get("tool_calls", ()), item]}
@@ -202,7 +209,7 @@ class ChatAnswers(Answers):
         return [message]
 
     def answer(self, answer: Body, items: Sequence[Item]) -> Body:
-        """Return a response with other items."""
+        """Return a copy of a response with other items."""
         return copy_with(answer, {self.place: self.members(items)[0]})
 
 
@@ -235,13 +242,13 @@ class _ResponsesWeave(Weave):
         is_hidden = kind != "response.failed" and not self._ends()
         if is_hidden or not (self.round or self.hidden):
             return None if is_hidden else event
-        self.renamed = (str(self._id), str(answer.get("id")))  # clients reject a response whose id changes
+        self.renamed = (str(self._id), str(answer.get("id")))  # clients reject a changed id
         visible = [*self.shown, *self.answers.others(self.items, self.name)]
         return {**event, "response": {**answer, "id": self._id, "output": visible}}
 
 
 class ResponsesAnswers(Answers):
-    """The responses of the Responses API."""
+    """Describes the responses of the Responses API."""
 
     api = "responses"
     weave = _ResponsesWeave
@@ -250,7 +257,7 @@ class ResponsesAnswers(Answers):
     types = ("function_call", "custom_tool_call")
 
     def tool(self, schema: Body) -> Body:
-        """Return a function in the form of the API's tools; in a strict one, no parameter could be optional."""
+        """Return a function in the format of the API's tools, not strict, so that parameters may be optional."""
         return {"type": "function", **schema, "strict": False}
 
 
@@ -273,7 +280,7 @@ class _AnthropicWeave(Weave):
         return None if self.goes_on else event
 
     def _take(self, event: Event, index: int) -> None:
-        """Add the content of an event to its block."""
+        """Add the content of an event to the item at its index."""
         block, said = event.get("content_block"), event.get("delta")
         if isinstance(block, dict):
             self.items.append(dict(block))
@@ -291,7 +298,7 @@ class _AnthropicWeave(Weave):
 
 
 class AnthropicAnswers(Answers):
-    """The responses of Anthropic's Messages."""
+    """Describes the responses of Anthropic's Messages API."""
 
     api = "anthropic"
     weave = _AnthropicWeave
@@ -300,7 +307,7 @@ class AnthropicAnswers(Answers):
     types = ("tool_use",)
 
     def tool(self, schema: Body) -> Body:
-        """Return a function in the form of the API's tools."""
+        """Return a function in the format of the API's tools."""
         return {"name": schema["name"], "description": schema["description"], "input_schema": schema["parameters"]}
 
 
@@ -323,7 +330,7 @@ class _GeminiWeave(Weave):
 
 
 class GeminiAnswers(Answers):
-    """The responses of Gemini."""
+    """Describes the responses of Gemini."""
 
     api = "gemini"
     weave = _GeminiWeave
@@ -332,7 +339,10 @@ class GeminiAnswers(Answers):
     calls = (("functionCall", "name"), ("functionCall", "args"), ("functionCall", "id"))
 
     def with_tool(self, kind: Format, body: Body, schema: Body) -> Body:
-        """Return a request with one more function among its tools: the API takes one list of functions."""
+        """Return a copy of a request with one more function, in the existing list of functions if there is one.
+
+        The API accepts only one list of functions.
+        """
         tools = records_of(body.get("tools"))
         for number, tool in enumerate(tools):
             for key in ("functionDeclarations", "function_declarations"):
@@ -341,7 +351,7 @@ class GeminiAnswers(Answers):
         return super().with_tool(kind, {**body, "tools": tools}, schema)
 
     def tool(self, schema: Body) -> Body:
-        """Return a function in the form of the API's tools."""
+        """Return a function in the format of the API's tools."""
         return {"functionDeclarations": [schema]}
 
 

@@ -1,6 +1,6 @@
-"""Anthropic's Messages as artifacts and back.
+"""The messages of Anthropic's Messages API, as artifacts.
 
-The block kinds are those of `anthropic.types.ContentBlockParam`; other fields are kept as they are.
+The block types are those of `anthropic.types.ContentBlockParam`. Fields that are not read remain unchanged.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from ctxguard.formats.format import (
 from ctxguard.tokens.schemas import is_any_deferred
 
 Message: TypeAlias = Mapping[str, object]
-"""A message: a dict, or an object of the SDK with the same fields."""
+"""A message: a dict, or an SDK object with the same fields."""
 Native: TypeAlias = "Mapping[str, object] | Sequence[Message]"
-"""A request with `system` and `messages`, whatever else it holds, or a list of messages."""
+"""A request with `messages`, optionally `system`, and any other fields; or a list of messages."""
 
 _OWN_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
 _READ: Final = {
@@ -54,7 +54,7 @@ _READ: Final = {
     "tool_result": frozenset({"type", "tool_use_id"}),
     "thinking": frozenset({"type", "thinking"}),
 }
-"""The fields of a block that are read, besides its texts."""
+"""Fields of a block that are read, besides its texts."""
 _NOTHING: Final[AbstractSet[str]] = frozenset()
 _DELTAS: Final = {"text_delta": "text", "input_json_delta": "partial_json"}
 _THINKING: Final = ("thinking", "redacted_thinking")
@@ -64,18 +64,18 @@ _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "search_result": ("content",),
     "document": ("source", "content"),
 }
-"""Blocks that contain a text or other blocks, and the fields that contain them."""
+"""Types of blocks that contain a text or other blocks, and the path at which they contain it."""
 _RESULT: Final = ("type", "tool_use_id", "is_error", "cache_control", "toolset_name")
-"""The fields that a result without content may have."""
+"""Fields that a tool result without content may have."""
 
 
 def _kind_of(block: object) -> str:
-    """Return the type of a block; a bare text is one of type `text`."""
+    """Return the type of a block; a block that is a string has the type `text`."""
     return "text" if isinstance(block, str) else str(get(block, "type"))
 
 
-def _held_at(block: object) -> tuple[str, ...]:
-    """Return the place of the text or blocks in a block; `()` for a bare text and for other blocks."""
+def _inner_path(block: object) -> tuple[str, ...]:
+    """Return the path of the text or blocks inside a block; `()` for a string and for blocks without either."""
     is_text = _kind_of(block) == "document" and get(get(block, "source"), "type") == "text"
     return ("source", "data") if is_text else () if isinstance(block, str) else _HOLDERS.get(_kind_of(block), ())
 
@@ -118,7 +118,7 @@ _BLOCKS: Final = ContentFormat(
 
 
 def _place_call(block: object, path: Path) -> PlacedCall:
-    """Return the call of a `tool_use` block; its arguments are the JSON of its input."""
+    """Return the call in a `tool_use` block, with its paths. The arguments are the block's input as JSON."""
     call = ToolCall(
         str(get(block, "name") or ""),
         arguments_as_text(require_field(block, "input", path) or {}),
@@ -128,20 +128,21 @@ def _place_call(block: object, path: Path) -> PlacedCall:
 
 
 class AnthropicAdapter(BlockFormat):
-    """Read Messages as artifacts: each `tool_result` block is one, the rest of a message another.
+    """Reads messages of Anthropic's API as artifacts: one for each `tool_result` block, one for the rest of a message.
 
-    Not preserved: the `citations` of an edited text; thinking that a stage changed, with the rest of the thinking of
-    its message; a text, document or search result that became empty. `tool_result` blocks move before the text of their
-    message, and together into the message right behind their call, as the API requires. Blocks of unknown type and
-    those of server tools are opaque; messages of unknown role are kept and pinned, and the report names the role.
+    Not preserved: the `citations` of an edited text; all thinking in a message of which a stage changed some thinking;
+    and texts, documents, and search results that became empty. As the API requires, `tool_result` blocks move before
+    the text of their message, and into one message directly after their calls. Blocks of unknown type and blocks of
+    server tools are opaque: counted and searched, but never changed. Messages of unknown role are kept and pinned, and
+    the report names the role.
     """
 
     name = "anthropic"
     api = "anthropic"
     paths = (
         *("/messages", "/messages/count_tokens"),
-        *(":rawPredict", ":streamRawPredict"),  # of Vertex
-        *("/invoke", "/invoke-with-response-stream"),  # of Bedrock
+        *(":rawPredict", ":streamRawPredict"),  # Vertex AI
+        *("/invoke", "/invoke-with-response-stream"),  # Bedrock
     )
     system = ("system",)
     json_settings = ("output_config", "output_format")
@@ -152,7 +153,7 @@ class AnthropicAdapter(BlockFormat):
     last_stage = staticmethod(fill_blank)
 
     def detects(self, native: object) -> bool:
-        """Return whether a request or list has fields that only Anthropic's Messages have."""
+        """Return whether `native` is a request or list with fields that only Anthropic's messages have."""
         messages = native.get("messages") if isinstance(native, Mapping) else native
         if not is_list(messages) or is_converse(messages):
             return False
@@ -164,56 +165,56 @@ class AnthropicAdapter(BlockFormat):
         return known and any(_kind_of(block) in _OWN_BLOCKS for block in blocks)
 
     def prompt(self, native: Mapping[str, Any]) -> object:
-        """Return the system prompt of a request."""
+        """Return the system prompt of a request, or None."""
         content = native.get("system")
-        _BLOCKS.read(content, ("system",))  # an error of the cache would name a message
+        _BLOCKS.read(content, ("system",))  # read without the cache, whose errors would name a message
         return content
 
     def placed(self, message: object) -> list[PlacedBlock]:
-        """Return the blocks of a message with their places."""
+        """Return the blocks of a message with their paths."""
         require_role(message, ANTHROPIC)
         return list(walk_content(require_field(message, "content"), ("content",), noun="block"))
 
     def result(self, block: object) -> object:
-        """Return a block if it is a tool result."""
+        """Return the block if it is a tool result, or else None."""
         return block if _kind_of(block) == "tool_result" else None
 
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
-        """Return the id of the call that a result answers."""
+        """Return the id of the call that a result block answers, and the path of this id."""
         return get(block, "tool_use_id"), (*path, "tool_use_id"), None
 
     def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
-        """Return the calls in some blocks."""
+        """Return the tool calls in the given blocks."""
         return [_place_call(block, path) for path, block in placed if _kind_of(block) == "tool_use"]
 
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
-        """Yield the other fields of a block; a result in the wrong role is not read."""
+        """Yield the fields of a block that are not content or a call; in the wrong role, all fields of a result."""
         kind = _kind_of(block)
         own = _NOTHING if role != "user" and kind == "tool_result" else _READ.get(kind, _NOTHING)
         return _BLOCKS.part_fields(block, path, read, own=own)
 
     def is_pinned(self, block: object) -> bool:
-        """Return whether a block is a compaction, which replaces everything before it."""
+        """Return whether a block is a compaction, which replaces all messages before it."""
         return _kind_of(block) == "compaction"
 
     def with_blocks(self, message: object, blocks: list[object]) -> object:
-        """Return a message with other blocks; a content that is a single text stays one."""
+        """Return a copy of a message with other blocks; content that is a single string stays a string."""
         is_text = len(blocks) == 1 and isinstance(blocks[0], str)
         plain = message if isinstance(message, Mapping) else {"role": get(message, "role")}
         return copy_with(plain, {("content",): blocks[0] if is_text else blocks})
 
     def valid(self, blocks: list[object]) -> list[object]:
-        """Return blocks in the form that the API accepts: a message must not be empty."""
+        """Return the blocks, or a placeholder if there are none, because the API rejects an empty message."""
         return blocks or [LEFT_OUT]
 
     def made(self, role: str, blocks: list[object]) -> object:
-        """Return a new message; a single text becomes its content."""
+        """Return a new message. If its only block is a text, its content is a string."""
         text = get(blocks[0], "text") if len(blocks) == 1 and _kind_of(blocks[0]) == "text" else None
         return {"role": role, "content": text or blocks}
 
     def left_of(self, block: object) -> object:
-        """Return a changed block without its empty parts, which the API refuses; `REMOVED` if nothing is left."""
-        path = _held_at(block)
+        """Return a changed block without its empty parts, which the API rejects; `REMOVED` if nothing is left."""
+        path = _inner_path(block)
         held = reduce(get, path, block)
         if not isinstance(held, (list, tuple)):
             return block if held != "" or _kind_of(block) == "tool_result" else REMOVED
@@ -225,10 +226,10 @@ class AnthropicAdapter(BlockFormat):
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Yield the changes.
+        """Yield the changes of an artifact.
 
-        If any thinking changes, all of it is removed, since the API accepts it unmodified or not at all; `citations`
-        are removed because they refer to the old text.
+        If any thinking changes, all thinking of the artifact is removed, since the API accepts thinking only
+        unmodified. The `citations` of a changed text are removed because they refer to the old text.
         """
         thinking = [(number,) for number in fragment.indexes if _kind_of(placed[number][1]) in _THINKING]
         for path, new in super().changes(artifact, fragment, placed):
@@ -248,7 +249,7 @@ class AnthropicAdapter(BlockFormat):
         return [{"type": "text", "text": text}, *calls] if text else calls
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts; the provider drops thinking from before the last question."""
+        """Return the billed parts of a request, without thinking before the last user message, which is not billed."""
         artifacts = without_old_reasoning(self.counted(body))
         form = get(body.get("output_config"), "format") or body.get("output_format")
         schema = get(form, "schema")
@@ -273,7 +274,7 @@ class AnthropicAdapter(BlockFormat):
                 yield Delta((event.get("index"),), path, text, field == "partial_json", partial(with_text, event, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         if event.get("type") == "content_block_stop":
             index = event.get("index")
             return lambda channel: channel[0] == index
@@ -281,14 +282,14 @@ class AnthropicAdapter(BlockFormat):
 
 
 def _text_documents(message: Body) -> int:
-    """Return how many documents of a message are sent as text."""
+    """Return the number of documents in a message that are sent as text."""
     blocks = records_of(message.get("content"))
     inner = [one for block in blocks for one in (block, *records_of(block.get("content")))]
     return sum(one.get("type") == "document" and get(one.get("source"), "type") == "text" for one in inner)
 
 
 def _referenced(value: object) -> Iterator[str]:
-    """Yield the names of the deferred tools that a search has found."""
+    """Yield the names of the deferred tools that a tool search has found."""
     if isinstance(value, Mapping):
         if value.get("type") == "tool_reference":
             yield text_of(value, "tool_name") or text_of(value, "name") or ""

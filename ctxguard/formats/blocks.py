@@ -1,6 +1,7 @@
-"""Histories of messages whose blocks can be kept or dropped separately: Anthropic's Messages, Gemini, Bedrock Converse.
+"""Histories of messages that consist of blocks: Anthropic's Messages, Gemini, and Bedrock Converse.
 
-Each tool result of a message becomes one artifact, and the rest of the message another.
+The blocks of a message can be kept or dropped separately: each tool result in a message becomes one artifact, and the
+rest of the message becomes another.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.formats.format import Format
 
 PlacedBlock = tuple[Path, object]
-"""A block and its place in the message."""
+"""The path of a block in its message, and the block."""
 
 
 class BlockFormat(Format):
-    """Read and write messages made of blocks. Subclasses define the blocks.
+    """Reads and writes messages that consist of blocks. Subclasses define the blocks.
 
     Attributes:
-        kinds: The kind for each role; messages of other roles are kept, and reports name the role.
-        field: The key of the blocks in a message.
-        own: The keys of a message that are read.
-        blocks: Reads a block.
-        exact: Keys whose values are compared by type and order, see `ReadCache`.
-        result_roles: Roles whose messages hold tool results.
+        kinds: Kind of artifact for each role. Messages with another role are kept, and reports name the role.
+        field: Key of the blocks in a message.
+        own: Keys of a message that are read.
+        blocks: Reader of blocks.
+        exact: Keys whose values are compared by type and order (see `ReadCache`).
+        result_roles: Roles whose messages may contain tool results.
     """
 
     starts_with_user = True
@@ -51,16 +52,19 @@ class BlockFormat(Format):
         cls._messages = ReadCache(cls().read_message, exact=cls.exact)
 
     def read(self, native: Any) -> list[Artifact]:  # noqa: ANN401 - each format has its own
-        """Return the artifacts of a request, its system prompt first, or of a list of messages.
+        """Return the artifacts of a request, starting with its system prompt, or of a list of messages.
 
         Raises:
-            HistoryError: It is neither, or a message cannot be read or is in another format.
+            HistoryError: If `native` is neither, or a message cannot be read or is in another format.
         """
         read = (self._messages.read(one) for one in (self._prompt(native), self.messages(native)))
         return list(self.paired(chain.from_iterable(chain.from_iterable(read))))
 
     def write(self, native: Any, artifacts: Iterable[Artifact]) -> Any:  # noqa: ANN401 - each format has its own
-        """Return the request or the list for these artifacts: the same messages if nothing was changed."""
+        """Return the request or the list of messages that consists of these artifacts.
+
+        Messages whose artifacts are unchanged remain the same objects.
+        """
         prompts = set(map(id, self._prompt(native)))
         neighbors = set(pairwise(map(id, self.messages(native))))
         system: object = None
@@ -76,27 +80,27 @@ class BlockFormat(Format):
         return self.with_history(native, system, messages) if isinstance(native, Mapping) else messages
 
     def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - each format has its own
-        """Return the messages of a request or of a list."""
+        """Return the messages of a request, or the list itself."""
         return messages_of(native)
 
     @abstractmethod
     def prompt(self, native: Mapping[str, Any]) -> object:
-        """Return the content of the system prompt of a request; an empty value if there is none."""
+        """Return the content of a request's system prompt; an empty value if there is none."""
 
     def with_history(self, native: Mapping[str, Any], system: object, messages: list[object]) -> Mapping[str, Any]:
-        """Return a request with another history."""
+        """Return a copy of a request with other messages, and with another system prompt unless `system` is None."""
         return {**native, **({} if system is None else {"system": system}), self.history: messages}
 
     def paired(self, artifacts: Iterable[Artifact]) -> Iterable[Artifact]:
-        """Return artifacts in which results without an id have the id of their call."""
+        """Return the artifacts, with each result that has no id given the id of its call."""
         return artifacts
 
     @abstractmethod
     def placed(self, message: object) -> list[PlacedBlock]:
-        """Return the blocks of a message with their places.
+        """Return the blocks of a message with their paths.
 
         Raises:
-            HistoryError: It is not a message of the format.
+            HistoryError: If `message` is not a message of the format.
         """
 
     def role(self, message: object) -> str:
@@ -104,31 +108,31 @@ class BlockFormat(Format):
         return str(get(message, "role"))
 
     def runs(self, rest: list[int], placed: Sequence[PlacedBlock], role: str) -> list[tuple[int, ...]]:  # noqa: ARG002
-        """Return the numbers of the blocks that are not results, by artifact."""
+        """Group the numbers of the blocks that are not results; the blocks of a group become one artifact."""
         return [tuple(rest)]
 
     @abstractmethod
     def result(self, block: object) -> object:
-        """Return the tool result of a block, or None."""
+        """Return the tool result in a block, or None."""
 
     @abstractmethod
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
-        """Return the id of the call that a result block answers, the place of the id, and the tool's name."""
+        """Return the id of the call that a result block answers, the path of this id, and the name of the tool."""
 
     @abstractmethod
     def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
-        """Return the calls in some blocks."""
+        """Return the tool calls in the given blocks."""
 
     @abstractmethod
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
-        """Yield the fields of a block that are not read otherwise."""
+        """Yield the fields of a block that are neither content nor a call, but have to be counted and searched."""
 
     def is_pinned(self, block: object) -> bool:  # noqa: ARG002 - the signature of all formats
         """Return whether a block must never be dropped."""
         return False
 
     def belongs(self, artifact: Artifact, last: Artifact, neighbors: set[tuple[int, int]]) -> bool:
-        """Return whether an artifact shares a message with the previous one: parts of one message, or results."""
+        """Return whether an artifact is written into the same message as the previous artifact."""
         fragment, before = artifact.source, last.source
         if not isinstance(fragment, Fragment) or not isinstance(before, Fragment):
             return self.joins(artifact, last)
@@ -137,7 +141,7 @@ class BlockFormat(Format):
         return self.joins(artifact, last) and (id(before.message), id(fragment.message)) not in neighbors
 
     def joins(self, artifact: Artifact, last: Artifact) -> bool:
-        """Return whether artifacts that were read from different messages are written into one."""
+        """Return whether artifacts that were read from different messages are written into one message."""
         return artifact.kind is last.kind is Kind.TOOL
 
     @abstractmethod
@@ -146,14 +150,14 @@ class BlockFormat(Format):
 
     @abstractmethod
     def created(self, artifact: Artifact) -> list[object]:
-        """Return the blocks for an artifact that a stage added: a substitute for a missing result, a summary."""
+        """Return the blocks for an artifact that a stage added: a summary, or a substitute for a missing result."""
 
     def with_blocks(self, message: object, blocks: list[object]) -> object:
-        """Return a message with other blocks, in its original form."""
+        """Return a copy of a message with other blocks."""
         return copy_with(message, {(self.field,): blocks})
 
     def _prompt(self, native: object) -> Sequence[object]:
-        """Return the system prompt as a message, the same one for the same content; None if there is none."""
+        """Return the system prompt as a list of one message, cached by its content; an empty list if there is none."""
         content = self.prompt(native) if isinstance(native, Mapping) else None
         return self._prompts.read([content]) if content else []
 
@@ -174,7 +178,7 @@ class BlockFormat(Format):
         said = list(chain.from_iterable(read))
         fields = [f for (at, one), held in zip(own, read, strict=True) for f in self.block_fields(one, at, role, held)]
         if 0 in fragment.indexes or not fragment.indexes:
-            # fields of the message as a whole go with its first block
+            # fields of the message as a whole belong to its first block
             whole = extra_fields(fragment.message, own=self.own) if self.field_of(fragment.message) is not None else ()
             fields += [((), replace(field, editable=False)) for _, field in whole]
         if own and role in self.result_roles and self.result(own[0][1]) is not None:
@@ -192,11 +196,11 @@ class BlockFormat(Format):
         )
 
     def field_of(self, message: object) -> object:
-        """Return the content of a message; None if the message is only its content."""
+        """Return the content of a message; None if `message` is bare content without a role."""
         return get(message, self.field)
 
     def _message(self, group: list[Artifact]) -> object:
-        """Return the message of artifacts: the original one if they are all of it, unchanged."""
+        """Return the message that consists of these artifacts: the original object if they are all of it, unchanged."""
         first = group[0]
         sources = [artifact.source for artifact in group if isinstance(artifact.source, Fragment)]
         # the common case, detected without writing anything: one fragment, all of the message, unchanged
@@ -215,11 +219,11 @@ class BlockFormat(Format):
         return {"role": role, self.field: blocks}
 
     def valid(self, blocks: list[object]) -> list[object]:
-        """Return blocks in the form that the API accepts: a message must not be empty."""
+        """Return the blocks, or a placeholder if there are none, because the API rejects an empty message."""
         return blocks or self.created(Artifact(Kind.USER, LEFT_OUT))
 
     def _written(self, artifact: Artifact) -> Iterator[object]:
-        """Yield the blocks of an artifact: the same objects if nothing was changed."""
+        """Yield the blocks of an artifact; unchanged blocks remain the same objects."""
         fragment = artifact.source
         if not isinstance(fragment, Fragment):
             yield from self.created(artifact)
@@ -236,6 +240,6 @@ class BlockFormat(Format):
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Yield the changes, by the number of the block and the place in it."""
+        """Yield the changes of an artifact as `(path, value)`; a path begins with the number of the block."""
         for (_, *inner), new in self._view(fragment, placed).changes(artifact).items():
-            yield cast("Path", tuple(inner)) or (0,), new  # a content that is a single text counts as one block
+            yield cast("Path", tuple(inner)) or (0,), new  # content that is a single string counts as one block

@@ -1,6 +1,6 @@
-"""Chat Completions messages as artifacts and back, and the parts shared by similar formats.
+"""The messages of Chat Completions, as artifacts, and the parts that similar formats share.
 
-The field list is that of `openai.types.chat.ChatCompletionMessageParam`; other keys are kept as they are.
+The fields are those of `openai.types.chat.ChatCompletionMessageParam`. Other keys remain unchanged.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ if TYPE_CHECKING:
     from ctxguard.draft import Draft
 
 Message: TypeAlias = Mapping[str, object]
-"""A message: a dict, or an object of the SDK with the same fields."""
+"""A message: a dict, or an SDK object with the same fields."""
 
 _KINDS: Final = {role: Kind(role) for role in ("system", "developer", "user", "assistant", "tool", "function")}
 _NOTHING: Final[Sequence[PlacedPart]] = [(("content",), Part("text", ""))]
-"""The part of a message without content."""
+"""The parts of a message that has no content."""
 _OWN: Final = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "function_call", *REASONING_FIELDS})
-"""The fields of a message that are read."""
+"""Fields of a message that are read."""
 _SPEAKERS: Final[Mapping[object, Kind]] = {role: kind for role, kind in _KINDS.items() if role != "function"}
 _PLAIN: Final = frozenset({"role", "content", "tool_call_id"})
 _CALL: Final = frozenset({"id", "type", "function"})
 _FUNCTION: Final = frozenset({"name", "arguments"})
 _EXACT: Final = frozenset({"arguments", "input"})
-"""Fields whose values are compared by type and order, see `ReadCache`."""
+"""Fields whose values are compared by type and order (see `ReadCache`)."""
 _FOREIGN: Final = ("tool_use", "tool_result", "thinking")
 
 
@@ -79,7 +79,7 @@ def _untyped(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _thinking(part: object, path: Path) -> list[PlacedPart]:
-    """Return the parts of Mistral's thinking, which is itself a list of parts; signed thinking is Anthropic's."""
+    """Return the parts of Mistral's thinking, which is a list of parts; signed thinking is Anthropic's format."""
     if get(part, "signature") is not None:
         return read_unknown(part, path)
     thought = PARTS.read(get(part, "thinking"), (*path, "thinking"))
@@ -101,10 +101,10 @@ PARTS: Final[ContentFormat] = ContentFormat(
 
 
 class MessageFormat(Format):
-    """Read and write histories in which one message is one artifact, with the tool calls of Chat Completions.
+    """Reads and writes histories in which each message is one artifact, with tool calls as in Chat Completions.
 
     Attributes:
-        content: Reads the content of a message.
+        content: Reader of a message's content.
         texts: Fields other than the content that contain text of the model, which may be changed.
     """
 
@@ -122,19 +122,19 @@ class MessageFormat(Format):
         """Return the artifacts of a list of messages.
 
         Raises:
-            HistoryError: It is not a list, a message has no role, its content or calls cannot be read, or it is in
-                another format.
+            HistoryError: If `native` is not a list, a message has no role, or the content or calls of a message cannot
+                be read or are in another format.
         """
         return self._messages.read(require_list(native, "messages"))
 
     def write(self, native: Sequence[Message], artifacts: Iterable[Artifact]) -> list[Message]:
-        """Return the messages for these artifacts: the same objects if nothing was changed."""
-        del native  # every artifact contains its message
+        """Return the messages for these artifacts; unchanged artifacts yield the objects that they were read from."""
+        del native  # every artifact refers to its message
         return write_each(artifacts, self._written)
 
     def view(self, message: Message) -> MessageView:
-        """Return the view of a message: its texts, calls and ids, and their places."""
-        plain = _plain_view(message)  # for nearly every message; takes a fifth of the time
+        """Return the view of a message: its texts, calls, and ids, with their paths."""
+        plain = _plain_view(message)  # fast path for nearly all messages, which takes a fifth of the time
         if plain is not None:
             return plain
         role = require_role(message, CHAT)
@@ -143,7 +143,7 @@ class MessageFormat(Format):
         instead = ("tool_calls", "function_call", "audio", *REASONING_FIELDS, *self.texts)
         content = require_field(message, "content", unless=instead if kind is Kind.ASSISTANT else ())
         said = [((name,), Part("text", text)) for name in self.texts if (text := text_of(message, name))]
-        spoken = [((), audio(None))] if get(message, "audio") else []  # the provider has stored it
+        spoken = [((), audio(None))] if get(message, "audio") else []  # the provider has stored the audio
         parts = [*self.content.read(content, ("content",)), *said, *reasoning_parts(message), *spoken]
         answered = BY_POSITION if role == "function" else text_of(message, "tool_call_id") if role == "tool" else None
         return MessageView(
@@ -162,7 +162,7 @@ class MessageFormat(Format):
         return reasoning_changes(message, changes)
 
     def _fields(self, message: Message, calls: Sequence[PlacedCall]) -> Iterator[PlacedField]:
-        """Yield the fields other than content and calls."""
+        """Yield the fields of a message other than its content and calls."""
         yield from extra_fields(message, own=self._own)
         yield from self.content.extra_fields(get(message, "content"), ("content",))
         for call in calls:
@@ -177,8 +177,8 @@ class MessageFormat(Format):
     def _written(self, artifact: Artifact) -> Message:
         if artifact.source is None:
             return _created(artifact)
-        message: Message = artifact.source  # type: ignore[assignment]  # this adapter put it there
-        # nearly every masked message
+        message: Message = artifact.source  # type: ignore[assignment]  # set by this adapter
+        # fast path for nearly all masked messages
         if type(message) is dict and type(message.get("content")) is str and _differs_in_text(artifact):
             return cast("Message", {**message, "content": artifact.content})
         changes = dict(self.changes(message, self.view(message).changes(artifact)))
@@ -188,7 +188,7 @@ class MessageFormat(Format):
 
 
 def _is_plain_call(call: object) -> bool:
-    """Return whether a call has only the fields that are read."""
+    """Return whether a call has only fields that are read."""
     if type(call) is not dict or not call.keys() <= _CALL or call.get("type", "function") != "function":
         return False
     function = call.get("function")
@@ -196,7 +196,7 @@ def _is_plain_call(call: object) -> bool:
 
 
 def _plain_view(message: Message) -> MessageView | None:
-    """Return the view of a message that has only a role and a text; None for all others."""
+    """Return the view of a message that has only a role and a text; None for any other message."""
     if type(message) is not dict or not message.keys() <= _PLAIN:
         return None
     kind, text = _SPEAKERS.get(message.get("role")), message.get("content")
@@ -207,12 +207,12 @@ def _plain_view(message: Message) -> MessageView | None:
 
 
 class OpenAIAdapter(MessageFormat):
-    """Read Chat Completions messages as artifacts: each message is one.
+    """Reads messages of Chat Completions as artifacts, one for each message.
 
-    Kept messages are preserved entirely. Of a changed one, only the changed texts differ; `reasoning_details` are
-    removed as a whole if one would change, and a result or call without an id may get one. A message that a stage adds
-    is a plain dict. Messages of unknown role are kept and pinned, and the report names the role; unknown content parts
-    are opaque.
+    An unchanged message remains the same object. In a changed message, only the changed texts differ, except that
+    `reasoning_details` are removed as a whole if one of them would change, and that a call or result without an id may
+    get one. A message that a stage adds is a plain dict. Messages of unknown role are kept and pinned, and the report
+    names the role. Unknown content parts are opaque: counted and searched, but never changed.
     """
 
     name = "openai"
@@ -224,33 +224,36 @@ class OpenAIAdapter(MessageFormat):
 
     @staticmethod
     def last_stage(draft: Draft) -> Draft:
-        """Write an empty text for an empty list of parts, and for null, both of which the API refuses."""
+        """Replace an empty list of parts, and null, by an empty string, because the API rejects both."""
         draft = fill_nulls(draft)
         artifacts = [a.revised() if _is_empty_list(a) else a for a in draft.artifacts]
         return draft.revise(artifacts, action="repaired", reason="the API refuses an empty list of parts")
 
     def read(self, native: Sequence[Message]) -> list[Artifact]:
-        """Return the artifacts of a list of messages, see `MessageFormat.read`."""
+        """Return the artifacts of a list of messages (see `MessageFormat.read`)."""
         artifacts = super().read(native)
         if any(call.id == BY_POSITION for artifact in artifacts for call in artifact.calls):
-            # calls of the legacy form (`function_call`) are answered only by messages of role `function`, so a `tool`
+            # calls in the legacy form (`function_call`) are answered only by messages of role `function`, so a `tool`
             # message without an id answers none of them
             return [replace(a, answers="") if a.kind is Kind.TOOL and a.answers is None else a for a in artifacts]
         return artifacts
 
     def detects(self, native: object) -> bool:
-        """Return whether a list has messages with the roles of Chat Completions."""
+        """Return whether `native` is a list of messages with the roles of Chat Completions."""
         is_chat = is_list(native) and all(get(m, "role") in _KINDS and not _is_foreign(m) for m in native)
         return is_chat and not is_converse(native)
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts; the templates of open models drop reasoning from before the last question."""
+        """Return the billed parts of a request.
+
+        Reasoning before the last user message is left out, as the chat templates of open models do.
+        """
         tools = (*records_of(body.get("tools")), *records_of(body.get("functions")))
         if str(body.get("model")).startswith("openai/"):  # OpenRouter forwards these to the Responses API
             tools = tuple(
                 {"type": "function", **f} if isinstance(f := t.get("function"), Mapping) else t for t in tools
             )
-        # Mistral's reasoning is part of the content, and stays
+        # Mistral's reasoning is part of the content and is not dropped
         read = without_old_reasoning(self.counted(body), of=lambda a: any(get(a.source, f) for f in REASONING_FIELDS))
         return Sent(
             tuple(read),
@@ -272,12 +275,12 @@ class OpenAIAdapter(MessageFormat):
                 yield Delta(channel, ("choices", number, "delta", *path), text, is_json, alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         return ended_choices(event, listed="choices", reason="finish_reason")
 
 
 def _pieces(said: Mapping[str, object]) -> Iterator[tuple[Path, str, object]]:
-    """Yield the pieces of text in the delta of a choice, each with the index of its tool call if it has one."""
+    """Yield path and text of each piece in a choice's delta, and the index of its tool call or None."""
     calls = said.get("tool_calls")
     places: list[tuple[Path, object]] = [((key,), None) for key in ("content", "refusal")]
     for number, call in enumerate(calls if isinstance(calls, list) else ()):
@@ -292,7 +295,7 @@ def _pieces(said: Mapping[str, object]) -> Iterator[tuple[Path, str, object]]:
 
 
 def _alone(event: Event, choice: Mapping[str, object], path: Path, call: object, text: str) -> Event:
-    """Return an event whose delta contains another text instead of a piece, and nothing else."""
+    """Return an event whose delta contains only another text in place of a piece."""
     said: Any = text
     for key in reversed(path):
         said = {key: said} if isinstance(key, str) else [{"index": call, **said}]
@@ -304,13 +307,13 @@ def _is_empty_list(artifact: Artifact) -> bool:
 
 
 def _is_foreign(message: object) -> bool:
-    """Return whether the content blocks of a message are Anthropic's."""
+    """Return whether a message has content blocks of Anthropic's format."""
     content = get(message, "content")
     return isinstance(content, list) and any(get(part, "type") in _FOREIGN for part in content)
 
 
 def _differs_in_text(artifact: Artifact) -> bool:
-    """Return whether only one plain text was changed."""
+    """Return whether an artifact's only change is its content, which was and is a string."""
     was = artifact.root
     return (
         type(was.content) is str
@@ -324,7 +327,7 @@ def _differs_in_text(artifact: Artifact) -> bool:
 
 
 def _created(artifact: Artifact) -> Message:
-    """Return the message for an artifact that a stage added: a substitute for a missing result, a summary."""
+    """Return the message for an artifact that a stage added, such as a summary or a substitute for a missing result."""
     role = "user" if artifact.kind is Kind.TASK else artifact.kind.value
     message: dict[str, object] = {"role": role, "content": artifact.text}
     if artifact.kind is Kind.TOOL and artifact.answers == BY_POSITION:
@@ -340,11 +343,15 @@ def _created(artifact: Artifact) -> Message:
 
 
 _OTHERS: Final = ("system", "developer", "user", "tool", "function")
-"""Roles that call no tools."""
+"""Roles whose messages cannot call tools."""
 
 
 def _calls_of(message: Message) -> Iterator[PlacedCall]:
-    """Yield the calls of a message with their places; only an assistant's may have any."""
+    """Yield the calls of a message, with their paths.
+
+    Raises:
+        HistoryError: If a message of a role other than the assistant's has calls.
+    """
     listed, legacy = get(message, "tool_calls"), get(message, "function_call")
     if (listed or legacy) and (role := get(message, "role")) in _OTHERS:
         field = "tool_calls" if listed else "function_call"

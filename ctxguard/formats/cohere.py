@@ -1,8 +1,8 @@
-"""Messages of Cohere's chat API (v2) as artifacts and back.
+"""The messages of Cohere's chat API (v2), as artifacts.
 
-The format is documented at https://docs.cohere.com/reference/chat: roles and tool calls are those of Chat Completions.
-Differences are the plan before tool calls (`tool_plan`), documents as results of tools, documents outside the history,
-and the events of a stream.
+The format is documented at https://docs.cohere.com/reference/chat. Roles and tool calls are those of Chat Completions.
+Differences are the plan before tool calls (`tool_plan`), documents as tool results, documents outside the history, and
+the events of a stream.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ _DELTAS: Final[Mapping[str, tuple[str, Path]]] = {
     "tool-call-start": ("call", _ARGUMENTS),
     "tool-call-delta": ("call", _ARGUMENTS),
 }
-"""The channel and the place of the text in an event, by its type. Thinking keeps its placeholders."""
+"""The channel and the path of the text in an event, by event type. Placeholders in thinking are not restored."""
 _ENDS: Final = {"content-end": "content", "tool-call-end": "call"}
 _ONLY_COHERE: Final = ("tool_plan", "citations")
 
 
 def _document(part: object, path: Path) -> list[PlacedPart]:
-    """Return the part for a document: its text, or the JSON of its fields."""
+    """Return the part for a document: its text, or its fields as JSON."""
     data = require_field(require_field(part, "document", path), "data", (*path, "document"))
     return [((*path, *_DOCUMENT), Part("text", arguments_as_text(data)))]
 
 
 class CohereAdapter(MessageFormat):
-    """Read Cohere's messages as artifacts: each message is one.
+    """Reads Cohere's messages as artifacts, one for each message.
 
-    Kept messages are preserved entirely. Of a changed one, only the changed texts differ; if the text of a document is
-    no longer JSON, its data becomes one field `text`. Messages of unknown role are kept and pinned, and the report
-    names the role; unknown content parts are opaque.
+    An unchanged message remains the same object. In a changed message, only the changed texts differ; if the text of a
+    document is no longer JSON, it becomes the field `text` of the document's data. Messages of unknown role are kept
+    and pinned, and the report names the role. Unknown content parts are opaque: counted and searched, but never
+    changed.
     """
 
     name = "cohere"
@@ -58,11 +59,11 @@ class CohereAdapter(MessageFormat):
     last_stage = staticmethod(fill_nulls)
 
     def detects(self, native: object) -> bool:
-        """Return whether a list has messages with fields that only Cohere's have."""
+        """Return whether `native` is a list in which a message has fields that only Cohere's messages have."""
         return is_list(native) and any(get(message, key) is not None for message in native for key in _ONLY_COHERE)
 
     def changes(self, message: Message, changes: Mapping[Path, object]) -> Iterable[tuple[Path, object]]:
-        """Return the changes of a message, with the data of a document as an object, as the API requires."""
+        """Yield the changes of a message, with the data of a document as an object, as the API requires."""
         for path, new in changes.items():
             if path[-2:] == _DOCUMENT and isinstance(member_at(message, path), Mapping):
                 value = parse_json(new)
@@ -71,7 +72,7 @@ class CohereAdapter(MessageFormat):
                 yield path, new
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts, including the documents outside the history."""
+        """Return the billed parts of a request, including the documents outside the history."""
         documents = body.get("documents")
         listed = documents if isinstance(documents, list) else []
         beside = [part for one in listed for part in ([Part("text", one)] if isinstance(one, str) else opaque(one))]
@@ -92,16 +93,16 @@ class CohereAdapter(MessageFormat):
             yield Delta((name, event.get("index")), path, text, name == "call", partial(_alone, event, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         kind = str(event.get("type"))
         if kind == "message-end":
             return lambda _: True
-        if kind == "tool-call-start":  # the plan is complete
+        if kind == "tool-call-start":  # a tool call starts when the plan is complete
             return lambda channel: channel[0] == "plan"
         ended = (_ENDS.get(kind), event.get("index"))
         return (lambda channel: channel == ended) if kind in _ENDS else None
 
 
 def _alone(event: Event, path: Path, text: str) -> Event:
-    """Return an event with another text; an event that opens a text becomes one that continues it."""
+    """Return an event with another text. An event that starts a text becomes an event that continues it."""
     return {**copy_with(event, {path: text}), "type": str(event.get("type")).replace("-start", "-delta")}

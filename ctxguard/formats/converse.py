@@ -1,7 +1,7 @@
-"""Messages of Bedrock's Converse API as artifacts and back.
+"""The messages of Bedrock's Converse API, as artifacts.
 
-Blocks are the dicts that boto3 takes. They have no type: the one key of a block determines it. Blobs are bytes, or
-base64 text as in the body of an HTTP request.
+Blocks are the dicts that boto3 accepts. They have no type; the only key of a block identifies it. Blobs are bytes, or
+base64 strings as in the body of an HTTP request.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from ctxguard.formats.format import Body, Delta, Ends, Event, Sent, records_of
 from ctxguard.history.records import is_record as is_written_by_stage
 
 Message: TypeAlias = Mapping[str, object]
-"""A message: a dict with `role` and `content`, as boto3 takes and returns it."""
+"""A message: a dict with `role` and `content`, as boto3 accepts and returns it."""
 Native: TypeAlias = "Mapping[str, object] | Sequence[Message]"
-"""A request with `messages` and perhaps `system`, whatever else it holds; or a list of messages."""
+"""A request with `messages`, optionally `system`, and any other fields; or a list of messages."""
 
 _REQUEST_KEYS: Final = ("toolConfig", "inferenceConfig", "modelId", "guardrailConfig", "additionalModelRequestFields")
 _Reader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
@@ -52,17 +52,17 @@ _READ: Final = {
     "toolUse": frozenset({"toolUseId", "name", "input"}),
     "reasoningContent": frozenset({"redactedContent"}),
 }
-"""The fields of a block that are read, besides its texts."""
+"""Fields of a block that are read, besides its texts."""
 _SERVER: Final = "server_tool_use"
 _TEXTS: Final = ("txt", "csv", "md", "html")
-"""Formats of documents that are sent as text."""
+"""Formats of documents that the provider passes to the model as text."""
 _TEXT: Final[Path] = ("contentBlockDelta", "delta", "text")
 _INPUT: Final[Path] = ("contentBlockDelta", "delta", "toolUse", "input")
-"""Places of the pieces of a text and of a tool's input. Reasoning keeps its placeholders."""
+"""Paths of a piece of text and of a tool's input in an event. Placeholders in reasoning are not restored."""
 
 
 def _tool_use(block: object) -> object:
-    """Return the tool use of a block if the client has to answer it, else None."""
+    """Return the tool use in a block if the client has to answer it, or else None."""
     found = get(block, "toolUse")
     return None if get(found, "type") == _SERVER else found
 
@@ -72,7 +72,7 @@ def _text(holder: object, path: Path) -> list[PlacedPart]:
 
 
 def _texts(key: str) -> _Reader:
-    """Return a reader for the texts under a key."""
+    """Return a reader for the list of texts under a key."""
 
     def read(holder: object, path: Path) -> list[PlacedPart]:
         listed = require_field(holder, key, path)
@@ -88,7 +88,7 @@ def _search_result(holder: object, path: Path) -> list[PlacedPart]:
     return [*_texts("content")(holder, path), *((at, Part("text", text)) for at, text in names if text)]
 
 
-def _guarded(holder: object, path: Path) -> list[PlacedPart]:
+def _read_guarded(holder: object, path: Path) -> list[PlacedPart]:
     if get(holder, "image") is not None:
         return _medium(_image_of)(get(holder, "image"), path)
     return _text(require_field(holder, "text", path), (*path, "text"))
@@ -103,12 +103,12 @@ def _reasoning(holder: object, path: Path) -> list[PlacedPart]:
 
 
 def _image_of(data: str | None, kind: str) -> Part:
-    """Return the part of an image."""
+    """Return the content part for an image."""
     return image(None if data is None else f"data:image/{kind};base64,{data}")
 
 
 def _medium(make: Callable[[str | None, str], Part]) -> _Reader:
-    """Return a reader for a medium that is given by its bytes or its S3 location."""
+    """Return a reader for a medium that is given as bytes or as an S3 location."""
 
     def read(holder: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - the signature of every reader
         data = as_base64(get(get(holder, "source"), "bytes"))
@@ -137,7 +137,7 @@ def _result(holder: object, path: Path) -> list[PlacedPart]:
     if not is_record(holder):
         raise unreadable(path, "a dict with 'toolUseId' and 'content'", holder)
     place = (*path, "content")
-    return _BLOCKS.read(_listed(require_field(holder, "content", path), place), place)
+    return _BLOCKS.read(_require_blocks(require_field(holder, "content", path), place), place)
 
 
 _READERS: Final[Mapping[str, _Reader]] = {
@@ -149,7 +149,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "audio": _medium(lambda data, _: audio(data)),
     "video": _medium(lambda data, _: video(data)),
     "document": _document,
-    "guardContent": _guarded,
+    "guardContent": _read_guarded,
     "citationsContent": _texts("content"),
     "searchResult": _search_result,
     "json": lambda holder, path: [(path, Part("text", arguments_as_text(holder)))],
@@ -182,11 +182,11 @@ _BLOCKS: Final = ContentFormat({None: _read_block}, noun="block", unknown=_unkno
 
 
 def _block_fields(block: object, path: Path, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
-    """Yield the other fields of a block: names of documents, S3 locations, citations, unknown keys."""
+    """Yield the fields of a block that are not content: names of documents, S3 locations, citations, unknown keys."""
     if isinstance(block, str):
         return
     if any(part.kind == "opaque" for _, part in read):
-        # its tokens are already counted as a whole; its texts still have to be searched
+        # the block is already counted as a whole, but its texts still have to be searched
         yield from without_tokens(fixed_field("", block, path))
         return
     taken = {at for at, _ in read if at}
@@ -209,7 +209,7 @@ def _inner_fields(key: str, inner: object, path: Path, taken: set[Path]) -> Iter
 
 
 def _place_call(block: object, path: Path) -> PlacedCall:
-    """Return the call of a `toolUse` block; its arguments are the JSON of its input."""
+    """Return the call in a `toolUse` block, with its paths. The arguments are the block's input as JSON."""
     inner, place = _tool_use(block), (*path, "toolUse")
     if not is_record(inner):
         raise unreadable(place, "a dict with 'toolUseId', 'name' and 'input'", inner)
@@ -219,14 +219,16 @@ def _place_call(block: object, path: Path) -> PlacedCall:
 
 
 class BedrockAdapter(BlockFormat):
-    """Read Converse messages as artifacts: each `toolResult` block is one, the rest of a message another.
+    """Reads Converse messages as artifacts: one for each `toolResult` block, and one for the rest of a message.
 
-    A block that a stage wrote, such as a trail stored with the messages, also becomes an artifact of its own.
+    A block that a stage wrote, such as a trail (the summary of evicted messages) that was stored with the messages,
+    also becomes an artifact.
 
-    Written messages alternate, as the API requires: neighbors of the same role become one message, results before
-    texts. Not preserved: reasoning whose text would have to change, reasoning that was signed before a cut, and a text
-    that became empty. Blocks of unknown kind and those of server tools are opaque; messages of unknown role are kept
-    and pinned, and the report names the role.
+    Written messages alternate between user and assistant, as the API requires: consecutive messages of the same role
+    become one message, with tool results before texts. Not preserved: reasoning whose text would have to change,
+    reasoning that was signed before a cut, and texts that became empty. Blocks of unknown type and blocks of server
+    tools are opaque: counted and searched, but never changed. Messages of unknown role are kept and pinned, and the
+    report names the role.
     """
 
     name = "bedrock"
@@ -242,7 +244,7 @@ class BedrockAdapter(BlockFormat):
     last_stage = staticmethod(fill_blank)
 
     def detects(self, native: object) -> bool:
-        """Return whether a request or list is in a form that only Converse has: blocks without a type, in lists."""
+        """Return whether `native` is a request or list that only Converse accepts: its blocks have no type."""
         messages = native.get("messages") if isinstance(native, Mapping) else native
         if not is_list(messages):
             return False
@@ -251,48 +253,48 @@ class BedrockAdapter(BlockFormat):
         return is_converse(messages) and all(get(message, "role") in self.kinds for message in messages)
 
     def prompt(self, native: Mapping[str, Any]) -> object:
-        """Return the system prompt of a request."""
+        """Return the system prompt of a request, or None."""
         content = native.get("system")
-        return content if content is None else _listed(content, ("system",))
+        return content if content is None else _require_blocks(content, ("system",))
 
     def placed(self, message: object) -> list[PlacedBlock]:
-        """Return the blocks of a message with their places."""
+        """Return the blocks of a message with their paths."""
         require_role(message, BEDROCK)
-        content = _listed(require_field(message, "content"), ("content",))
+        content = _require_blocks(require_field(message, "content"), ("content",))
         return list(walk_content(content, ("content",), noun="block"))
 
     def runs(self, rest: list[int], placed: Sequence[PlacedBlock], role: str) -> list[tuple[int, ...]]:
-        """Return the numbers of the blocks by artifact.
+        """Group the numbers of the blocks that are not results; the blocks of a group become one artifact.
 
-        A text that a stage wrote shares a message with the user's texts before and after it, since roles must
-        alternate.
+        A text that a stage wrote is a group of its own, although it shares a message with the user's texts because
+        roles must alternate.
         """
         records = {n for n in rest if role == "user" and is_written_by_stage(text_of(placed[n][1], "text") or "")}
         said = [tuple(group) for _, group in groupby(rest, key=lambda number: number if number in records else -1)]
         return said or [()]
 
     def result(self, block: object) -> object:
-        """Return the tool result of a block."""
+        """Return the tool result in a block, or None."""
         return get(block, "toolResult")
 
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
-        """Return the id of the call that a result answers."""
+        """Return the id of the call that a result block answers, and the path of this id."""
         return get(get(block, "toolResult"), "toolUseId"), (*path, "toolResult", "toolUseId"), None
 
     def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
-        """Return the calls in some blocks."""
+        """Return the tool calls in the given blocks."""
         return [_place_call(block, path) for path, block in placed if _tool_use(block) is not None]
 
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:  # noqa: ARG002
-        """Yield the other fields of a block."""
+        """Yield the fields of a block that are not content or a call."""
         return _block_fields(block, path, read)
 
     def belongs(self, artifact: Artifact, last: Artifact, neighbors: set[tuple[int, int]]) -> bool:  # noqa: ARG002
-        """Return whether an artifact belongs to the turn of the previous one."""
+        """Return whether an artifact belongs to the same turn as the previous artifact."""
         return _turn(artifact) == _turn(last)
 
     def left_of(self, block: object) -> object:
-        """Return a changed block without its emptied texts; `REMOVED` if nothing is left."""
+        """Return a changed block without its empty texts; `REMOVED` if nothing is left."""
         if block is REMOVED:
             return block
         if isinstance(get(block, "text"), str):
@@ -305,14 +307,17 @@ class BedrockAdapter(BlockFormat):
         return copy_with(block, {("toolResult", "content"): left})
 
     def valid(self, blocks: list[object]) -> list[object]:
-        """Return blocks in the form that the API accepts: a cache point alone is not enough."""
+        """Return the blocks in a form that the API accepts, which rejects a message with only a cache point."""
         is_empty = all(isinstance(block, Mapping) and block.keys() == {"cachePoint"} for block in blocks)
         return [{"text": LEFT_OUT}, *blocks] if is_empty else blocks
 
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Yield the changes: reasoning as a whole; `json` becomes `text` if its text is no longer JSON."""
+        """Yield the changes of an artifact.
+
+        Changed reasoning is removed as a whole, and `json` becomes `text` if its new text is not JSON.
+        """
         for path, new in super().changes(artifact, fragment, placed):
             if get(placed[int(path[0])][1], "reasoningContent") is not None:
                 yield path[:1], REMOVED
@@ -334,13 +339,13 @@ class BedrockAdapter(BlockFormat):
         ]
 
     def settings(self, body: Body) -> tuple[dict[str, object], list[Body]]:
-        """Return the settings of a body, and those of them that the model sees as schemas."""
+        """Return the settings in a body, separated into plain settings and those that the model sees as schemas."""
         rest, schemas = super().settings(body)
         choice = get(body.get("toolConfig"), "toolChoice")
         return (rest if choice is None else {**rest, "toolChoice": choice}), schemas
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts."""
+        """Return the parts of a request that the provider bills."""
         config = body.get("toolConfig")
         choice = get(config, "toolChoice")
         chosen = next(iter(choice), "") if isinstance(choice, Mapping) else ""
@@ -361,7 +366,7 @@ class BedrockAdapter(BlockFormat):
                 yield Delta((index,), path, text, path == _INPUT, partial(_alone, index, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         over = event.get("contentBlockStop")
         if over:
             index = get(over, "contentBlockIndex")
@@ -376,14 +381,14 @@ def _alone(index: object, path: Path, text: str) -> Event:
     return {"contentBlockDelta": {"delta": said, "contentBlockIndex": index}}
 
 
-def _listed(content: object, path: Path) -> object:
+def _require_blocks(content: object, path: Path) -> object:
     if not isinstance(content, (list, tuple)):
         raise unreadable(path, "a list of blocks", content, remedy="; write [{'text': …}]")
     return content
 
 
 def _turn(artifact: Artifact) -> object:
-    """Return whose turn an artifact belongs to; messages of unknown role and system messages are separate turns."""
+    """Return a value that is equal for artifacts of the same turn; system messages and unknown roles stay separate."""
     if artifact.role is not None or artifact.kind is Kind.SYSTEM:
         return id(artifact.source.message if isinstance(artifact.source, Fragment) else artifact)
     return "assistant" if artifact.kind is Kind.ASSISTANT else "user"

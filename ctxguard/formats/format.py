@@ -1,4 +1,4 @@
-"""The description of a request format: one class for each API, used by adapters, counter, transports and proxy."""
+"""The base class of request formats: one subclass for each API, used by adapters, counter, transports, and proxy."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Api: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "converse",
 Body: TypeAlias = Mapping[str, object]
 """The body of a request, or the arguments of a client's method."""
 Event: TypeAlias = Mapping[str, object]
-"""The data of one event of a streamed answer."""
+"""The data of one event of a streamed response."""
 Channel: TypeAlias = tuple[Hashable, ...]
-"""The identifier of one text of a streamed response."""
+"""The identifier of one text, such as a content block, in a streamed response."""
 Ends: TypeAlias = Callable[[Channel], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of text in an event, and its place.
+    """One piece of text in an event of a streamed response.
 
     Attributes:
-        channel: The text that the piece belongs to.
-        path: The place of the piece in the event.
-        text: The piece.
-        is_arguments: Whether the text is JSON.
-        alone: Creates an event that contains another text instead of the piece, and nothing else.
+        channel: Identifier of the text that the piece belongs to.
+        path: Path of the piece in the event.
+        text: Text of the piece.
+        is_arguments: Whether the text is JSON, such as the arguments of a tool call.
+        alone: Function that creates an event that contains only another text in place of the piece.
     """
 
     channel: Channel
@@ -46,20 +46,20 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The billed parts of a request.
+    """The parts of a request that the provider bills.
 
     Attributes:
-        artifacts: The system prompt, messages, tool calls and results, in their order.
-        tools: The tools as they are sent.
-        choice: The `tool_choice`, as one word: `auto`, `none`, `required`, or `named` for a specific tool.
-        schema: The schema that the reply must follow; None if there is none.
-        found: Names of deferred functions that a search of an earlier step has found.
-        brought: Tools that are defined among the messages, one list for each occurrence.
+        artifacts: System prompt, messages, tool calls, and results, in order.
+        tools: Tools as they are sent.
+        choice: `tool_choice` as one word: `auto`, `none`, `required`, or `named` for a specific tool.
+        schema: Schema that the reply must follow, or None.
+        found: Names of deferred functions that an earlier tool search has loaded.
+        brought: Tools defined inside messages, one tuple for each message.
         thinks: Whether the request asks for thinking.
-        documents: How many documents are sent as text.
-        empty_system: Whether the system prompt is an empty text.
-        namespaces: Namespaces of the called functions that are not in the usual one.
-        searches: The number of searches that added functions.
+        documents: Number of documents that are sent as text.
+        empty_system: Whether the system prompt is an empty string.
+        namespaces: Namespaces of called functions, except the default namespace.
+        searches: Number of tool searches that loaded functions.
     """
 
     artifacts: tuple[Artifact, ...]
@@ -76,21 +76,21 @@ class Sent:
 
 
 class Format(ABC):
-    """The requests of one API and their responses. Subclasses also read and write histories, as an `Adapter`.
+    """The request and response format of one API. Subclasses also read and write histories, as an `Adapter` does.
 
     Attributes:
-        name: The adapter's name for `--adapter` and in reports.
-        api: The name of the API.
-        paths: The endings of the URL paths of its requests.
-        history: The key of the history in the body.
-        system: Keys of the system prompt, if the adapter takes the whole body and not the history alone.
-        json_settings: Keys that request a response in JSON, if they name a schema or a format.
-        tools: The place of the tools in the body.
+        name: Name of the adapter for `--adapter` and in reports.
+        api: Name of the API.
+        paths: Suffixes of the URL paths of its requests.
+        history: Key of the history in the body of a request.
+        system: Keys of the system prompt, if the adapter reads the whole body rather than the history alone.
+        json_settings: Keys of settings that may request a JSON response.
+        tools: Path of the tools in the body.
         taken: Keys of the body that are neither history nor settings.
-        billed: Keys of settings that the model sees, and that cannot be changed without changing the response.
-        servers: Key of the list that defines MCP servers, the type of its definitions, and their fields with
-            credentials for the provider, which no model sees.
-        starts_with_user: Whether the provider refuses histories that begin with the assistant.
+        billed: Keys of settings that the model sees, and that cannot be edited without changing the response.
+        servers: Key of the list that defines MCP servers, the `type` of these definitions, and their fields that
+            contain credentials, which the provider uses but no model sees. None if the API has no such list.
+        starts_with_user: Whether the provider rejects histories that begin with an assistant message.
     """
 
     name: str
@@ -111,28 +111,28 @@ class Format(ABC):
         return frozenset({self.history, *self.system})
 
     def base(self, path: str) -> str:
-        """Return the part of a path before the operation and the model."""
+        """Return the part of a URL path that precedes the model and the operation."""
         path = path.rstrip("/")
         ending = max((one for one in self.paths if path.endswith(one)), key=len)
         return _MODEL.sub("", path.removesuffix(ending))
 
     @abstractmethod
     def read(self, native: Any) -> list[Artifact]:  # noqa: ANN401 - each format has its own
-        """Return the artifacts of a history, see `ctxguard.adapting.Adapter`."""
+        """Return the artifacts of a history (see `ctxguard.adapting.Adapter`)."""
 
     @abstractmethod
     def write(self, native: Any, artifacts: Iterable[Artifact]) -> Any:  # noqa: ANN401 - each format has its own
-        """Return the history of artifacts, see `ctxguard.adapting.Adapter`."""
+        """Return the history that consists of these artifacts (see `ctxguard.adapting.Adapter`)."""
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts of a request."""
+        """Return the parts of a request that the provider bills."""
         raise NotImplementedError
 
     def counted(self, body: Body) -> list[Artifact]:
-        """Return the artifacts of a body; a message that cannot be read counts by its JSON.
+        """Return the artifacts of a body, for counting; a message that cannot be read is counted as JSON.
 
         Raises:
-            HistoryError: The body has no history, or a message cannot be written as JSON.
+            HistoryError: If the body has no history, or a message cannot be written as JSON.
         """
         native = self.native(body)
         try:
@@ -146,15 +146,15 @@ class Format(ABC):
             return [artifact for one in singles for artifact in self.counted(one)]
 
     def tools_at(self, body: Body) -> Path:  # noqa: ARG002 - the signature of all formats
-        """Return the place of the tools in a body."""
+        """Return the path of the tools in a body."""
         return self.tools
 
     def bringing(self, body: Body) -> list[Body]:  # noqa: ARG002 - the signature of all formats
-        """Return the messages that define tools for the whole conversation."""
+        """Return the messages of a body that define tools for the whole conversation."""
         return []
 
     def settings(self, body: Body) -> tuple[dict[str, object], list[Body]]:
-        """Return the settings of a body, and those of them that the model sees as schemas."""
+        """Return the settings in a body, separated into plain settings and those that the model sees as schemas."""
         rest = {
             key: value
             for key, value in body.items()
@@ -164,17 +164,17 @@ class Format(ABC):
         return rest, schemas
 
     def native(self, body: Body) -> Any:  # noqa: ANN401 - each format has its own
-        """Return the part of a body that `read` takes."""
+        """Return the part of a body that `read` accepts."""
         if not is_list(body.get(self.history)):
             raise HistoryError(f"the request has no list {self.history!r}, so it cannot be read as {self.api}")
         return body if self.system else body[self.history]
 
     def written(self, body: Body, native: object) -> dict[str, object]:
-        """Return the body with another history, in its original form."""
+        """Return a copy of the body with another history; the other fields remain unchanged."""
         return dict(native) if isinstance(native, Mapping) else {**body, self.history: native}
 
     def searched(self, body: Body) -> Body:
-        """Return the parts of a body to search: all but the credentials of MCP servers, if the API defines them."""
+        """Return the parts of a body that are searched for personal data, without the credentials of MCP servers."""
         listed, kind, credentials = self.servers or ("", "", frozenset())
         servers = body.get(listed)
         if not isinstance(servers, list):
@@ -191,52 +191,58 @@ class Format(ABC):
         raise NotImplementedError
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends; None if it ends none."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         raise NotImplementedError
 
     def wholes(self, event: Event) -> Iterable[tuple[Path, object]]:  # noqa: ARG002 - the signature of all formats
-        """Yield the values that are complete within an event that also has pieces of text."""
+        """Yield path and value of each complete value in an event that may also contain pieces of text."""
         return ()
 
     def stored(self, event: Event) -> object:  # noqa: ARG002 - the signature of all formats
-        """Return the response that an event describes, if the provider stores responses under their ids."""
+        """Return the response in an event, if the provider stores responses under their ids; otherwise None."""
         return None
 
 
 def ended_choices(event: Event, *, listed: str, reason: str) -> Ends | None:
-    """Return a function that recognizes the texts of the choices that this event ends."""
+    """Return a function that recognizes the channels of the choices that an event ends; None if it ends none.
+
+    Args:
+        event: Event of a streamed response.
+        listed: Key of the choices in the event.
+        reason: Key of a choice that is set once the choice has ended.
+    """
     over = [choice.get("index", 0) for choice in records_of(event.get(listed)) if choice.get(reason) is not None]
     return (lambda channel: channel[0] in over) if over else None
 
 
 def with_text(event: Event, path: Path, text: str) -> Event:
-    """Return an event with another text at a place."""
+    """Return a copy of an event with another text at a path."""
     return copy_with(event, {path: text})
 
 
 def records_of(value: object) -> list[Body]:
-    """Return the objects of a list; any other items cost nothing. A single object counts as a list of one."""
+    """Return the objects in a list, or a list with the value if it is itself an object; otherwise an empty list."""
     if isinstance(value, Mapping):
         return [value]
     return [member for member in value if isinstance(member, Mapping)] if isinstance(value, (list, tuple)) else []
 
 
 def choice_of(given: object) -> str:
-    """Return the tool choice of any API as one word."""
+    """Return the tool choice of any API as one word: `auto`, `none`, `required`, or `named`."""
     word = get(given, "mode") or get(given, "type") if isinstance(given, Mapping) else given
     known = {"any": "required", "function": "named", "custom": "named", "tool": "named", "validated": "auto"}
     return known.get(word, word) if isinstance(word, str) else "auto"
 
 
 def described_schema(form: object) -> Body | None:
-    """Return the schema of the reply with its description, which is sent in a separate field."""
+    """Return the schema of the reply, including its description, which is sent in a separate field."""
     schema, about = get(form, "schema"), get(form, "description")
     schema = schema if isinstance(schema, Mapping) else {}
     return ({**schema, "description": about} if about else schema) or None
 
 
 def text_files(messages: object) -> int:
-    """Return how many files are sent as text."""
+    """Return the number of files in messages that are sent as text."""
     blocks = (block for message in records_of(messages) for block in records_of(message.get("content")))
     files = (block.get("file_data", get(block.get("file"), "file_data")) for block in blocks)
     return sum(isinstance(data, str) and data.startswith(("data:text/", "data:application/json")) for data in files)
@@ -248,18 +254,18 @@ def without_old_reasoning(
     *,
     of: Callable[[Artifact], bool] = lambda _: True,
 ) -> list[Artifact]:
-    """Return artifacts without the reasoning from before the last user message, which providers drop.
+    """Return the artifacts without the reasoning that precedes the last user message, which providers drop.
 
     Args:
-        artifacts: As they were read.
-        kinds: The kinds to drop: readable `reasoning`, `sealed` reasoning, or both.
-        of: Returns whether the reasoning of an artifact is dropped.
+        artifacts: Artifacts of the request.
+        kinds: Kinds of reasoning to drop: readable `reasoning`, encrypted (`sealed`) reasoning, or both.
+        of: Function that returns whether the reasoning of an artifact is dropped.
     """
     last = max((number for number, artifact in enumerate(artifacts) if artifact.kind is Kind.USER), default=0)
-    return [*filter(None, (_forgetful(one, kinds, of) for one in artifacts[:last])), *artifacts[last:]]
+    return [*filter(None, (_without_reasoning(one, kinds, of) for one in artifacts[:last])), *artifacts[last:]]
 
 
-def _forgetful(artifact: Artifact, kinds: Sequence[str], of: Callable[[Artifact], bool]) -> Artifact | None:
+def _without_reasoning(artifact: Artifact, kinds: Sequence[str], of: Callable[[Artifact], bool]) -> Artifact | None:
     if isinstance(artifact.content, str) or not of(artifact):
         return artifact
     kept = tuple(

@@ -1,4 +1,4 @@
-"""Gemini's contents as artifacts and back."""
+"""The contents of Gemini's API, as artifacts. A content is Gemini's name for a message."""
 
 from __future__ import annotations
 
@@ -52,25 +52,26 @@ from ctxguard.formats.gemini_parts import (
 )
 
 Content: TypeAlias = object
-"""A content: a `types.Content`, a dict with `role` and `parts`, or what the SDK converts to one: a text, parts."""
+"""A `types.Content`, a dict with `role` and `parts`, or what the SDK converts to a content: a string or parts."""
 Native: TypeAlias = "Mapping[str, object] | Sequence[Content]"
-"""A request with `contents`, as the arguments of `generate_content` or as the body of the REST API; or contents."""
+"""A request (arguments of `generate_content`, or a body of the REST API), or a list of contents."""
 
 _SYSTEM: Final = ("system_instruction", "systemInstruction")
 _HOLDERS: Final = ("config", "generationConfig", "generation_config")
-"""Places of settings: in the `config` of the SDK, or in the body of the REST API and its `generationConfig`."""
+"""Keys of settings: `config` in the SDK, and `generationConfig` in the body of the REST API."""
 _SCHEMAS: Final = ("response_schema", "response_json_schema", "responseSchema", "responseJsonSchema")
-"""Settings that the model sees, and that cannot be changed without changing the response."""
+"""Settings that the model sees, and that cannot be edited without changing the response."""
 _UNSENT: Final = frozenset({"tools", *_SYSTEM, "http_options", "httpOptions", "automatic_function_calling"})
-"""Fields of the `config` that are read elsewhere, or are settings of the SDK itself: headers with keys among them."""
+"""Fields of the `config` that are read elsewhere or concern the SDK itself, such as headers with API keys."""
 
 
 class GoogleAdapter(BlockFormat):
-    """Read Gemini's contents as artifacts: each function response is one, the rest of a content another.
+    """Reads Gemini's contents as artifacts: one for each function response, and one for the rest of a content.
 
-    Not preserved: a thought whose text would have to change, and a text that became empty. Thought signatures are never
-    changed and stay with their part. Responses without an id are paired by name and order, as the API does. Parts of
-    unknown type are passed on unchanged; contents of unknown role are kept and pinned, and the report names the role.
+    Not preserved: thoughts whose text would have to change, and texts that became empty. Thought signatures are never
+    changed and stay with their part. Responses without an id are paired with calls by name and order, as the API does.
+    Parts of unknown type are passed on unchanged. Contents of unknown role are kept and pinned, and the report names
+    the role.
     """
 
     name = "google"
@@ -89,16 +90,16 @@ class GoogleAdapter(BlockFormat):
     last_stage = staticmethod(fill_emptied)
 
     def detects(self, native: object) -> bool:
-        """Return whether a request or list has fields that only Gemini's contents have."""
+        """Return whether `native` is a request or list with fields that only Gemini's contents have."""
         contents = native.get("contents") if isinstance(native, Mapping) else native
         return is_list(contents) and bool(contents) and all(map(_is_content, contents))
 
     def native(self, body: Body) -> object:
-        """Return the part of a body that `read` takes; a single content need not be in a list."""
+        """Return the part of a body that `read` accepts; a single content does not need to be in a list."""
         return body if isinstance(body.get("contents"), Mapping) else super().native(body)
 
     def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - see `Native`
-        """Return the contents of a request or of a list."""
+        """Return the contents of a request, or the list itself."""
         if isinstance(native, Mapping):
             if native.get("contents") is None:
                 raise HistoryError("the request has no 'contents'; write {'contents': […]}")
@@ -109,18 +110,18 @@ class GoogleAdapter(BlockFormat):
         return native
 
     def prompt(self, native: Mapping[str, Any]) -> object:
-        """Return the system instruction of a request."""
+        """Return the system instruction of a request, or None."""
         return member_at(native, _prompt_place(native)) if _prompt_place(native) else None
 
     def with_history(self, native: Mapping[str, Any], system: object, messages: list[object]) -> Mapping[str, Any]:
-        """Return a request with another history."""
+        """Return a copy of a request with other contents, and another system instruction unless `system` is None."""
         was, place = native["contents"], _prompt_place(native)
         is_alone = not is_list(was) and len(messages) == 1 and messages[0] is was
         is_new = bool(place) and system is not None and system is not member_at(native, place)
         return copy_with({**native, "contents": was if is_alone else messages}, {place: system} if is_new else {})
 
     def placed(self, message: object) -> list[PlacedBlock]:
-        """Return the parts of a content with their places."""
+        """Return the parts of a content with their paths."""
         if not isinstance(message, (str, list, tuple)):
             if not is_record(message):
                 raise HistoryError(f"expected a content with 'parts', got {type(message).__name__}")
@@ -134,25 +135,25 @@ class GoogleAdapter(BlockFormat):
         return parts
 
     def role(self, message: object) -> str:
-        """Return the role of a content; a bare part is the model's if it calls a function, else the user's."""
+        """Return the role of a content; a bare part is the model's if it calls a function, otherwise the user's."""
         role = text_of(message, "role") if not isinstance(message, (str, list, tuple)) else None
         return role or ("model" if any(function_call(part) is not None for part in _parts(message)) else "user")
 
     def field_of(self, message: object) -> object:
-        """Return the parts of a content; None if the content is only a text or parts."""
+        """Return the parts of a content; None if the content is a bare string or a list of parts."""
         return None if isinstance(message, (str, list, tuple)) else get(message, "parts")
 
     def result(self, block: object) -> object:
-        """Return the function response of a part."""
+        """Return the function response in a part, or None."""
         return function_response(block)
 
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
-        """Return the id of the call that a response answers, and the name of the function."""
+        """Return the id of the call that a response answers, the path of this id, and the name of the function."""
         spelled, inner = set_field(block, "function_response")
         return text_of(inner, "id") or None, (*path, spelled, "id"), text_of(inner, "name")
 
     def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
-        """Return the calls in some parts."""
+        """Return the function calls in the given parts."""
         before: Counter[object] = Counter()
         calls = []
         for path, part in placed:
@@ -164,11 +165,14 @@ class GoogleAdapter(BlockFormat):
         return calls
 
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:  # noqa: ARG002
-        """Yield the other fields of a part."""
+        """Yield the fields of a part that are not content or a call."""
         return part_fields(block, path, read)
 
     def paired(self, artifacts: Iterable[Artifact]) -> Iterator[Artifact]:
-        """Yield artifacts; results without ids get those of the open calls of their function, if equally many."""
+        """Yield the artifacts, with results that have no id given the ids of unanswered calls of the same function.
+
+        This is done only if there are as many such results as unanswered calls.
+        """
         waiting: list[ToolCall] = []
         for is_block, members in groupby(artifacts, key=lambda artifact: artifact.kind is Kind.TOOL):
             if is_block:
@@ -180,17 +184,17 @@ class GoogleAdapter(BlockFormat):
                 sure = {name for name, waits in calls.items() if len(waits) == missing[name]}
                 for result in block:
                     is_sure = result.answers is None and result.name in sure
-                    yield _answering(result, calls[result.name].popleft()) if is_sure else result
+                    yield _with_call_id(result, calls[result.name].popleft()) if is_sure else result
                 continue
             for artifact in members:
                 waiting = list(artifact.calls) or waiting
                 yield artifact
 
     def joins(self, artifact: Artifact, last: Artifact) -> bool:
-        """Return whether artifacts are written into one content.
+        """Return whether artifacts that were read from different contents are written into one content.
 
-        Results are in one content behind their calls, and calls do not follow another content of the model: the API
-        refuses both.
+        All results directly after their calls are in one content, and a content with calls does not follow another
+        content of the model, because the API rejects anything else.
         """
         is_alone = bool(last.calls) or (artifact.role, last.role) != (None, None)
         return artifact.kind is last.kind and artifact.kind in (
@@ -198,18 +202,21 @@ class GoogleAdapter(BlockFormat):
         )
 
     def left_of(self, block: object) -> object:
-        """Return a changed part; one with a signature stays, because the API requires signatures to be sent back."""
+        """Return a changed part; `REMOVED` if it is empty and has no signature, which must be sent back."""
         is_empty = block == "" or (get(block, "text") == "" and set_field(block, "thought_signature")[1] is None)
         return REMOVED if is_empty else block
 
     def with_blocks(self, message: object, blocks: list[object]) -> object:
-        """Return a content with other parts, in its original form."""
+        """Return a copy of a content with other parts."""
         return _like(message, blocks)
 
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Yield the changes; a thought is removed as a whole, and a response must be an object."""
+        """Yield the changes of an artifact.
+
+        A changed thought is removed as a whole, and a changed response is written as an object.
+        """
         for path, new in super().changes(artifact, fragment, placed):
             part = placed[int(path[0])][1]
             if path[-1] == "id" and str(new).startswith(NO_ID):
@@ -222,20 +229,20 @@ class GoogleAdapter(BlockFormat):
     def created(self, artifact: Artifact) -> list[object]:
         """Return the parts for an artifact that a stage added."""
         if artifact.kind is Kind.TOOL:
-            named = _named(artifact.answers, artifact.name)
+            named = _name_fields(artifact.answers, artifact.name)
             return [{"functionResponse": {**named, "response": tool_response(artifact.text)}}]
         said: list[object] = [{"text": artifact.text or LEFT_OUT}] if artifact.text or not artifact.calls else []
         return said + [
-            {"functionCall": {**_named(call.id, call.name), "args": arguments_as_object(call.arguments)}}
+            {"functionCall": {**_name_fields(call.id, call.name), "args": arguments_as_object(call.arguments)}}
             for call in artifact.calls
         ]
 
     def tools_at(self, body: Body) -> Path:
-        """Return the place of the tools: in the body of the REST API, or in the `config` of the SDK."""
+        """Return the path of the tools: in the body of the REST API, or in the `config` of the SDK."""
         return ("tools",) if body.get("tools") is not None else ("config", "tools")
 
     def settings(self, body: Body) -> tuple[dict[str, object], list[Body]]:
-        """Return the settings of a body, and those of them that the model sees as schemas."""
+        """Return the settings in a body, separated into plain settings and those that the model sees as schemas."""
         settings, schemas = super().settings(body)
         for key, value in (placed for holder in _HOLDERS for placed in _set_fields(body.get(holder))):
             if key in _SCHEMAS:
@@ -245,7 +252,7 @@ class GoogleAdapter(BlockFormat):
         return settings, schemas
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts; signatures from before the last question are not billed."""
+        """Return the billed parts of a request; signatures before the last user message are not billed."""
         settings = body.get("generationConfig") or body.get("generation_config")
         schema = get(settings, "responseJsonSchema") or get(settings, "responseSchema")
         config = body.get("toolConfig") or body.get("tool_config")
@@ -259,7 +266,7 @@ class GoogleAdapter(BlockFormat):
         )
 
     def _billed(self, artifact: Artifact) -> Artifact:
-        """Return an artifact in its billed form: a function response includes the JSON around its text."""
+        """Return an artifact as it is billed: a function response includes the JSON around its text."""
         if artifact.kind is not Kind.TOOL or not isinstance(artifact.source, Fragment):
             return artifact
         part = self.placed(artifact.source.message)[artifact.source.indexes[0]][1]
@@ -276,16 +283,16 @@ class GoogleAdapter(BlockFormat):
                 yield Delta((candidate.get("index", 0),), (*path, "text"), text, is_arguments=False, alone=alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         return ended_choices(event, listed="candidates", reason="finishReason")
 
     def wholes(self, event: Event) -> Iterator[tuple[Path, object]]:
-        """Yield the function calls of an event, which are complete and may occur next to pieces of text."""
+        """Yield path and value of each function call in an event; a call is complete, even next to pieces of text."""
         return ((path, part) for path, _, part in _streamed(event) if part.get("text") is None)
 
 
 def _set_fields(holder: object) -> Iterator[tuple[str, object]]:
-    """Yield the settings that are set, as they are: a dump would fail on functions among the tools."""
+    """Yield the settings that are set, without dumping them, because a dump fails on functions among the tools."""
     names = holder if isinstance(holder, Mapping) else getattr(holder, "model_fields_set", ())
     return ((name, value) for name in names if (value := get(holder, name)) is not None)
 
@@ -295,7 +302,7 @@ def _as_schema(value: object) -> object:
 
 
 def _streamed(event: Event) -> Iterator[tuple[Path, Mapping[str, object], Mapping[str, object]]]:
-    """Yield the parts of an event with their places and candidates."""
+    """Yield the path of each part in an event, its candidate, and the part."""
     candidates = event.get("candidates")
     for number, candidate in enumerate(candidates if isinstance(candidates, list) else ()):
         parts = member_at(candidate, ("content", "parts")) if isinstance(candidate, dict) else None
@@ -316,7 +323,7 @@ def _is_content(content: object) -> bool:
 
 
 def _prompt_place(native: Mapping[str, object]) -> Path:
-    """Return the place of the system instruction: in the request itself, as in the REST API, or in its `config`."""
+    """Return the path of the system instruction: in the request, as in the REST API, or in the SDK's `config`."""
     for key in _SYSTEM:
         for path in ((key,), ("config", key)):
             holder = native if len(path) == 1 else native.get("config")
@@ -326,7 +333,7 @@ def _prompt_place(native: Mapping[str, object]) -> Path:
 
 
 def _parts(content: Content) -> list[object]:
-    """Return the parts of a content in any of the forms that the SDK takes."""
+    """Return the parts of a content in any form that the SDK accepts."""
     if isinstance(content, (list, tuple)):
         return list(content)
     if isinstance(content, str) or (get(content, "role") is None and get(content, "parts") is None):
@@ -340,14 +347,14 @@ def _parts(content: Content) -> list[object]:
 
 
 def _require_parts(content: Content) -> None:
-    """Reject anything but a content; the API itself returns one that has only a role if the model said nothing."""
+    """Reject a value that is not a content. The API returns a content with only a role for an empty reply."""
     held = isinstance(content, Mapping) and any(content[key] is not None for key in content if key != "role")
     if get(content, "parts") is None and (get(content, "role") is None or held):
         raise HistoryError("it has no 'parts'; write {'role': …, 'parts': [{'text': …}]}")
 
 
-def _answering(result: Artifact, call: ToolCall) -> Artifact:
-    """Return a result with the id of its call; the very same object each time, by which a stabilizer recognizes it."""
+def _with_call_id(result: Artifact, call: ToolCall) -> Artifact:
+    """Return a result with the id of its call, always the same object, since a stabilizer compares by identity."""
     known = result.memo.get((NO_ID, call.id))
     if not isinstance(known, Artifact):
         known = replace(result, answers=call.id)
@@ -356,17 +363,17 @@ def _answering(result: Artifact, call: ToolCall) -> Artifact:
 
 
 def _like(content: Content, written: list[object]) -> Content:
-    """Return a content with other parts, in its original form."""
+    """Return a copy of a content with other parts, in the form that the content has."""
     if isinstance(content, (list, tuple)):
         return written
     parts = None if isinstance(content, str) else get(content, "parts")
-    if parts is None:  # a part in place of a content
+    if parts is None:  # a bare part instead of a content
         return written[0] if len(written) == 1 else {"role": "user", "parts": written}
     if isinstance(parts, str) or is_record(parts):  # a system instruction
         return copy_with(content, {("parts",): _like(parts, written)})
     return copy_with(content, {("parts",): written})
 
 
-def _named(identity: str | None, name: str | None) -> dict[str, object]:
+def _name_fields(identity: str | None, name: str | None) -> dict[str, object]:
     given = {} if identity is None or identity.startswith(NO_ID) else {"id": identity}
     return {**given, "name": name or "tool"}

@@ -1,7 +1,7 @@
-"""One part of a Gemini content: its texts, media, function call or response.
+"""One part of a Gemini content: its text, media, function call, or function response.
 
 A part is a `google.genai.types.Part`, or a dict in either spelling (`function_call` in the SDK, `functionCall` in the
-REST API). Parts have no type: the field that is set determines it.
+REST API). Parts have no type; the field that is set identifies them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ctxguard.artifacts import Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
 
 NO_ID: Final = "no id: "
-"""Prefix of ids that replace missing ones. They are never written: Vertex AI refuses ids."""
+"""Prefix of ids that replace missing ids. They are never sent, because Vertex AI rejects ids."""
 _CAMEL: Final = {
     "function_call": "functionCall",
     "function_response": "functionResponse",
@@ -50,11 +50,11 @@ _SIGNATURES: Final = frozenset({"thought_signature", "thoughtSignature"})
 _SAYS_NOTHING: Final = _READ | _SIGNATURES
 _READ_INSIDE: Final = frozenset({"id", "name", "args", "response", "parts", "role"})
 _BILLED: Final = "E"
-"""How signatures of the Gemini API begin in base64; those of Vertex AI are not billed."""
+"""First base64 character of the Gemini API's signatures; signatures of Vertex AI are not billed."""
 
 
 def set_field(record: object, name: str) -> tuple[str, object]:
-    """Return the spelling of a field in a record, and its value; None if it is not set."""
+    """Return the name of a field in the spelling that a record uses, and the value of the field or None."""
     value = get(record, name)
     if value is not None or name not in _CAMEL:
         return name, value
@@ -62,12 +62,12 @@ def set_field(record: object, name: str) -> tuple[str, object]:
 
 
 def function_call(part: object) -> object:
-    """Return the function call of a part, or None."""
+    """Return the function call in a part, or None."""
     return set_field(part, "function_call")[1]
 
 
 def function_response(part: object) -> object:
-    """Return the function response of a part, or None."""
+    """Return the function response in a part, or None."""
     return set_field(part, "function_response")[1]
 
 
@@ -75,7 +75,7 @@ def is_part(value: object) -> bool:
     """Return whether a value is a part rather than a content."""
     if isinstance(value, str) or any(set_field(value, name)[1] is not None for name in ("text", *_CAMEL)):
         return True
-    return text_of(value, "uri") is not None  # an upload: the result of `client.files.upload`
+    return text_of(value, "uri") is not None  # an uploaded file, as `client.files.upload` returns it
 
 
 def _said(part: object, path: Path) -> list[PlacedPart]:
@@ -98,7 +98,7 @@ def _said(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _unknown(part: object, path: Path) -> list[PlacedPart]:
-    """Read a part without a known field; one with only a signature has no content."""
+    """Read a part without a known field; a part with only a signature has no content."""
     if get(part, "type") is not None:
         raise HistoryError(f"{place_name(path)} has a 'type', which no part of Gemini's has; convert the message first")
     refuse_foreign_part(part, path, own=GEMINI)
@@ -109,7 +109,7 @@ def _unknown(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _signature(part: object) -> list[PlacedPart]:
-    """Return the cost of a thought signature: it is billed as the thought that it represents."""
+    """Return a part for a thought signature, which is billed like the thought that it represents."""
     seal = as_base64(set_field(part, "thought_signature")[1])
     return [((), sealed(seal))] if seal is not None and seal.startswith(_BILLED) else []
 
@@ -136,7 +136,7 @@ PARTS: Final = ContentFormat({None: lambda part, path: [*_said(part, path), *_si
 
 
 def part_fields(part: object, path: Path, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
-    """Yield the other fields of a part: names of files, links, unknown keys."""
+    """Yield the fields of a part that are not content: names of files, links, unknown keys."""
     yield from PARTS.part_fields(part, path, read, own=_READ)
     if isinstance(part, str):
         return
@@ -154,19 +154,22 @@ def _members(response: object) -> list[object]:
 
 
 def place_call(part: object, path: Path, number: int) -> PlacedCall:
-    """Return the function call of a part; one without an id gets one from its `number` among those of its function."""
+    """Return the function call in a part, with its paths.
+
+    A call without an id gets one from its `number` among the calls of the same function.
+    """
     spelled, inner = set_field(part, "function_call")
     if not is_record(inner):
         raise unreadable((*path, spelled), "a dict with 'name' and 'args'", inner)
     name, identity = str(get(inner, "name") or ""), text_of(inner, "id")
-    # an empty object and a missing one are the same call
+    # missing arguments are equivalent to an empty object
     call = ToolCall(name, arguments_as_text(get(inner, "args") or {}), identity or f"{NO_ID}{name} {number}")
     place = (*path, spelled)
     return PlacedCall(call, (*place, "args"), (*place, "id") if identity else (), arguments_as_object)
 
 
 def _response_parts(part: object, path: Path) -> list[PlacedPart]:
-    """Return the parts of a function response: its text, or the JSON of an object with several fields, and media."""
+    """Return the parts of a function response: its single text, or else its fields as JSON, followed by media."""
     spelled, inner = set_field(part, "function_response")
     if not is_record(inner):
         raise unreadable((*path, spelled), "a dict with 'name' and 'response'", inner)
@@ -180,12 +183,12 @@ def _response_parts(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _text_key(response: Mapping[str, object]) -> str | None:
-    """Return the key of a response with a single text, such as `output`, `result` or `error`."""
+    """Return the key of a response that consists of a single text, such as `output`, `result`, or `error`, or None."""
     is_text = len(response) == 1 and all(isinstance(value, str) for value in response.values())
     return next(iter(response)) if is_text else None
 
 
 def tool_response(text: str) -> dict[str, object]:
-    """Return a text as a function response: the object that it is the JSON of, else under `output`, as documented."""
+    """Return a text as a function response: the object if the text is a JSON object, or else under `output`."""
     value = parse_json(text)
     return value if isinstance(value, dict) else {"output": text}

@@ -1,4 +1,4 @@
-"""Find the format of a request: by its path, by the name of its API, or by the fields of its body."""
+"""Find the format of a request by its URL path, by the name of its API, or by the fields of its body."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ APIS: Final[tuple[Api, ...]] = tuple(one.api for one in FORMATS)
 
 
 def format_of(method: str, path: str) -> Format | None:
-    """Return the format of a request by its path; None if the path belongs to no known format."""
+    """Return the format of a request with this method and URL path; None if the path belongs to no known format."""
     if method.upper() != "POST":
         return None
     path = path.rstrip("/")
@@ -37,7 +37,7 @@ def find_format(api: str) -> Format:
     """Return the format of an API.
 
     Raises:
-        ConfigError: There is no such API.
+        ConfigError: If the API is unknown.
     """
     if api in APIS:
         return FORMATS[APIS.index(api)]
@@ -45,17 +45,17 @@ def find_format(api: str) -> Format:
 
 
 def detect_api(body: Body) -> Api:
-    """Return the API of a request body, by its fields.
+    """Return the name of the API for which a body is a request, based on its fields.
 
     Raises:
-        ConfigError: The body has the history of no known API.
+        ConfigError: If the body contains no history of a known API.
     """
     if isinstance(body.get("contents"), (list, dict)):
         return "gemini"
     if "input" in body:
         return "responses"
     if not isinstance(body.get("messages"), list):
-        raise ConfigError("the object has no 'messages', 'input' or 'contents', so it is no request", setting="api")
+        raise ConfigError("the object has no 'messages', 'input', or 'contents', so it is not a request", setting="api")
     if BedrockAdapter().detects(body):
         return "converse"
     model, tools = str(body.get("model")), records_of(body.get("tools"))

@@ -1,4 +1,4 @@
-"""Count and stabilize the body of a request, the same for every format. This needs no framework and no network."""
+"""Count and stabilize the body of a request, in any format. This needs no framework and no network."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestCount:
-    """The input tokens of a request, and their breakdown.
+    """The number of input tokens of a request, and their breakdown.
 
     Attributes:
-        tokens: all of them.
-        parts: tokens by purpose: `system`, `messages`, `tool calls`, `tool results`, `tools`, `output schema`, `hidden
-            prompts`, `reasoning`, `media`, `framing`; those that are 0 are left out.
-        margin: tokens that the provider may count beyond these, in 99 of 100 requests.
-        counter: name of the counter.
-        accuracy: a phrase that describes the error of the count.
-        uncounted: parts of the request that cannot be counted locally, such as the results of a web search.
+        tokens: Total number of tokens.
+        parts: Number of tokens by purpose: `system`, `messages`, `tool calls`, `tool results`, `tools`, `output
+            schema`, `hidden prompts`, `reasoning`, `media`, `framing`. Purposes with 0 tokens are left out.
+        margin: Number of tokens that the provider may count in addition; it covers the error of 98% of recorded
+            requests.
+        counter: Name of the token counter.
+        accuracy: Phrase that describes the error of the count.
+        uncounted: Parts of the request that cannot be counted locally, such as the results of a web search.
     """
 
     tokens: int
@@ -55,17 +56,17 @@ def count_request(
     model: str | None = None,
     counter: str | TokenCounter | Callable[[str], int] = "auto",
 ) -> RequestCount:
-    """Return the input tokens that the provider will report for a request.
+    """Count the input tokens that the provider will report for a request.
 
     Args:
-        body: the request as it is sent, parsed from its JSON; not changed.
-        api: `chat` (OpenAI's Chat Completions and what is compatible with it), `responses`, `anthropic`,
-            `gemini`, or Amazon's `converse`.
-        model: name of the model; None takes the one in the body.
-        counter: see `ctxguard.tokens.find_counter`.
+        body: Request as it is sent, parsed from JSON. It is not changed.
+        api: `chat` (OpenAI's Chat Completions and compatible APIs), `responses`, `anthropic`, `gemini`, `converse`
+            (Amazon Bedrock), or `cohere`.
+        model: Name of the model; None means the model that the body names.
+        counter: Token counter (see `ctxguard.tokens.find_counter`).
 
     Raises:
-        ConfigError: there is no such API, or the body is not one of its requests.
+        ConfigError: If the API is unknown, or `body` is not a request to the API.
     """
     kind = find_format(api)
     if not isinstance(body, Mapping):
@@ -76,14 +77,14 @@ def count_request(
         return count_sent(body, kind, count)
     except HistoryError as error:
         raise ConfigError(str(error), setting="body") from None
-    except (RecursionError, ValueError) as error:  # JSON that is nested too deeply, or refers to itself
+    except (RecursionError, ValueError) as error:  # the body is nested too deeply or contains itself
         if isinstance(error, CtxguardError):
             raise
         raise ConfigError(f"the request body cannot be written as JSON: {error}", setting="body") from None
 
 
 def count_sent(body: Mapping[str, object], kind: Format, count: ArtifactCounter) -> RequestCount:
-    """Return the input tokens of a request in a format, by a counter, see `count_request`."""
+    """Count the input tokens of a request in the format `kind`, with the counter `count` (see `count_request`)."""
     read = kind.sent(body)
     has_system = any(artifact.kind is Kind.SYSTEM for artifact in read.artifacts)
     tools = count.count_tools(read.tools, choice=read.choice, found=read.found, has_system=has_system)
@@ -106,7 +107,10 @@ def count_sent(body: Mapping[str, object], kind: Format, count: ArtifactCounter)
 
 
 def tools_beyond_estimate(body: Mapping[str, object], kind: Format, count: ArtifactCounter) -> int:
-    """Return the tokens of tools defined among the messages, less those that a chain estimates: it sees messages."""
+    """Return the difference between the exact count of tools defined inside messages and a stabilizer's estimate.
+
+    A stabilizer counts such tools as part of the messages that define them, because it sees only messages.
+    """
     if not (bringing := kind.bringing(body)):
         return 0
     exact, without = (count_sent({kind.history: items}, kind, count).tokens for items in (bringing, []))
@@ -114,11 +118,11 @@ def tools_beyond_estimate(body: Mapping[str, object], kind: Format, count: Artif
 
 
 _STORED: Final = ("previous_response_id", "conversation", "cachedContent", "cached_content", "preset", "prompt")
-"""Fields of requests that continue from content stored at the provider."""
+"""Fields of a request that refer to content stored by the provider."""
 
 
 def _beyond(body: Mapping[str, object]) -> Iterator[str]:
-    """Yield what the provider adds to a request without revealing its size."""
+    """Yield a description of each part that the provider adds to a request and whose size is unknown."""
     yield from (f"what {key} refers to" for key in _STORED if body.get(key))
     if get(body.get("reasoning"), "mode") == "pro":
         yield "the drafts of reasoning mode pro"
@@ -138,11 +142,11 @@ def _beyond(body: Mapping[str, object]) -> Iterator[str]:
 
 
 _SEARCHING: Final = ("compound", "sonar")
-"""Systems of Groq and Perplexity that search the web without a tool in the request."""
+"""Prefixes of models of Groq and Perplexity that search the web even if the request has no tool."""
 
 
 def _links(artifacts: Iterable[Artifact]) -> Iterator[str]:
-    """Yield descriptions of the media that are sent only as links."""
+    """Yield a description of each medium that is sent as a link, whose size is unknown."""
     for artifact in artifacts:
         for part in () if isinstance(artifact.content, str) else artifact.content:
             if part.media is not None and not part.media.length and part.media.kind != "sealed":
@@ -150,7 +154,7 @@ def _links(artifacts: Iterable[Artifact]) -> Iterator[str]:
 
 
 def parts_of(artifacts: Iterable[Artifact], count: ArtifactCounter) -> Counter[str]:
-    """Return the tokens of artifacts by purpose; their sum is that of `ArtifactCounter.artifacts`."""
+    """Return the number of tokens in artifacts, by purpose; the sum equals that of `ArtifactCounter.artifacts`."""
     parts: Counter[str] = Counter()
     for artifact in artifacts:
         name, content = _NAMES.get(artifact.kind, "messages"), artifact.content
@@ -166,7 +170,7 @@ def parts_of(artifacts: Iterable[Artifact], count: ArtifactCounter) -> Counter[s
 
 
 def _prompts(read: Sent, count: ArtifactCounter) -> int:
-    """Return the tokens of hidden prompts that the provider adds besides those for tools."""
+    """Return the number of tokens in hidden prompts that the provider adds, other than those for tools."""
     costs = count.costs
     once = costs.thinking * read.thinks + costs.empty_system * read.empty_system
     return once + costs.document * read.documents + costs.tools.search * read.searches
@@ -182,11 +186,11 @@ def _part_name(part: Part, name: str) -> str:
 
 
 class Requests:
-    """The functions that stabilize the requests of a provider's client.
+    """The functions that stabilize the requests of one provider's client.
 
     Args:
-        formats: The formats of its requests; a request is read by the first format whose history key it has.
-        declare: Returns the schema that the SDK derives from a Python function among the tools.
+        formats: Formats of the provider's requests. A request has the first format whose history key it contains.
+        declare: Function that returns the schema that the SDK derives from a Python function among the tools.
     """
 
     def __init__(self, *formats: Format, declare: Callable[[object], Body] | None = None) -> None:
@@ -203,24 +207,24 @@ class Requests:
         window: int | None = None,
         keep_thinking: bool = False,
     ) -> Generator[Ask, object, tuple[dict[str, Any], Report]]:
-        """Return the stabilized request and the report. The request and all in it are not changed.
+        """Return the stabilized request and the report. The original request and everything in it remain unchanged.
 
-        Instructions and descriptions of tools are masked as the messages are. If a rule matches in anything that cannot
-        be changed (names, schemas, metadata), the check `NoPII` fails. The request is counted again as it is written;
-        if it exceeds the budget as a whole, it is cut again.
+        Instructions and tool descriptions are masked like messages. If a rule matches in a part that cannot be changed
+        (names, schemas, metadata), the check `NoPII` fails. The written request is counted again; if it exceeds the
+        budget as a whole, it is cut again.
 
         Args:
-            request: The arguments of the client's method, or the body of a request: the history and everything else.
-            stabilizer: The stabilizer.
-            incremental: The calls of earlier responses are on the server (`previous_response_id`, `conversation` of
-                OpenAI), so an output without its call is valid and stays.
-            window: The model's context window in tokens, if the budget is a share of it.
-            keep_thinking: Keep signed thinking from before a cut, for requests that send `drop_block` to the API and
-                for models before 2026; see `DropStaleThinking`.
+            request: Arguments of the client's method, or the body of a request, with the history and everything else.
+            stabilizer: Stabilizer that does the work.
+            incremental: Whether the calls of earlier responses are stored by the server (`previous_response_id` or
+                `conversation` of OpenAI), so that an output without its call is valid.
+            window: Context window of the model in tokens; needed if the budget is a share of an unknown window.
+            keep_thinking: Whether signed thinking from before a cut is kept, for requests that send `drop_block` to the
+                API and for models before 2026 (see `DropStaleThinking`).
 
         Raises:
-            HistoryError: It is not a request with a history, or a message cannot be read.
-            BudgetExceededError: The mandatory messages do not fit.
+            HistoryError: If `request` is not a request with a history, or a message cannot be read.
+            BudgetExceededError: If the mandatory messages do not fit the budget.
         """
         kind = self._format(request, incremental=incremental)
         settings, schemas = kind.settings(request)
@@ -255,7 +259,7 @@ class Requests:
         return written(done), report
 
     astabilize_request = asynchronous(stabilize_request)
-    """Do the same as `stabilize_request` if summarizers or stores are async."""
+    """The async variant of `stabilize_request`, for async summarizers or stores."""
 
     def stabilize_messages(
         self,
@@ -267,9 +271,9 @@ class Requests:
         window: int | None = None,
         keep_thinking: bool = False,
     ) -> tuple[Any, list[Any], Report]:
-        """Return the system prompt, the stabilized messages and the report; see `stabilize_request`.
+        """Return the system prompt, the stabilized messages, and the report (see `stabilize_request`).
 
-        The caller sends the tools unchanged: if a rule matches in them, the check `NoPII` fails.
+        The caller sends the tools unchanged, so the check `NoPII` fails if a rule matches in a tool.
         """
         kind: Any = self._formats[0]
         prompt = kind.system[0]
@@ -279,7 +283,7 @@ class Requests:
         )
         return done.get(prompt), done[kind.history], report
 
-    def _format(self, request: object, *, incremental: bool) -> Any:  # noqa: ANN401 - also an adapter
+    def _format(self, request: object, *, incremental: bool) -> Any:  # noqa: ANN401 - a format that is also an adapter
         for kind in self._formats:
             if isinstance(request, Mapping) and (kind.history in request or len(self._formats) == 1):
                 return type(kind)(incremental=True) if incremental else kind  # type: ignore[call-arg]  # of Responses

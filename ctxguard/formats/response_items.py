@@ -1,7 +1,7 @@
-"""One Responses input item: its kind, its texts, and copies of it with other texts.
+"""One input item of the Responses API: its type, its texts, and copies of it with other texts.
 
-The item kinds are those of `openai.types.responses.ResponseInputItemParam`; the pairs of calls and outputs are those of
-OpenAI's Agents SDK.
+The item types are those of `openai.types.responses.ResponseInputItemParam`; which outputs belong to which calls is as
+in OpenAI's Agents SDK.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ctxguard.formats.chat import PARTS
 from ctxguard.tokens.families import Costs
 
 Item: TypeAlias = Mapping[str, object]
-"""An input item: a dict, or an object of the SDK with the same fields."""
+"""An input item: a dict, or an SDK object with the same fields."""
 
 _ROLES: Final = {role: Kind(role) for role in ("system", "developer", "user", "assistant")}
 _OUTPUT_OF: Final = {
@@ -35,7 +35,7 @@ _OUTPUT_OF: Final = {
 }
 _CALL_OF: Final = {output: call for call, output in _OUTPUT_OF.items()}
 _ID_AT: Final = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
-"""The field with the id of a call, if not `call_id`."""
+"""The field that contains the id of a call, for types that do not use `call_id`."""
 _FIXED: Final = (
     "item_reference",
     "compaction",
@@ -44,7 +44,7 @@ _FIXED: Final = (
     "additional_tools",
     "mcp_list_tools",
 )
-"""Items that concern the whole conversation: they are kept, each as its own artifact."""
+"""Types of items that concern the whole conversation. They are never dropped; each becomes one artifact."""
 _HOSTED: Final = (
     "file_search_call",
     "web_search_call",
@@ -56,21 +56,21 @@ _HOSTED: Final = (
     "program",
     "program_output",
 )
-"""Items that the provider executed: they cannot be sent without their ids."""
+"""Types of items that the provider executed, which cannot be sent without their ids."""
 _KNOWN: Final = frozenset({*_OUTPUT_OF, *_CALL_OF, *_HOSTED, "message", "reasoning"})
 OWN: Final = _KNOWN.union(_FIXED) - {"message"}
-"""Items that no other format has."""
+"""Types of items that no other format has."""
 _CONTENT: Final = {"message": "content", "custom_tool_call_output": "output", "function_call_output": "output"}
-"""Items with a content of text or parts, and the field that contains it."""
+"""Types of items whose content is a string or a list of parts, and the field that contains it."""
 _ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input", "mcp_approval_request": "arguments"}
 _ACTIONS: Final = ("action", "actions", "operation", "output", "reason")
-"""Fields of other calls and outputs that contain the action or its result."""
+"""Fields of other calls and outputs that may contain the action or its result."""
 _INSTEAD: Final = ("actions", "operation", "arguments", "approve", "tools", "status")
-"""Fields that replace a missing action or output."""
+"""Fields that an item may have instead of an action or output."""
 _TEXTS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "stderr", "output", "reason")
-"""Names of the fields in actions that a stage may change."""
+"""Keys in actions and their outputs whose strings a stage may change."""
 _READ: Final = frozenset({"type", "role", "call_id", "name", "summary", "status"})
-"""The fields of an item that are read, besides its texts."""
+"""Fields of an item that are read, besides its content."""
 _SEALED: Final = frozenset({"encrypted_content"})
 _SPOKEN: Final = ("type", "text", "refusal")
 _BLANK: Final = (
@@ -79,7 +79,7 @@ _BLANK: Final = (
 
 
 def item_type(item: object) -> str | None:
-    """Return the kind of an item; an item with a role is a `message`, one with only an id an `item_reference`."""
+    """Return the type of an item: `message` if it has only a role, `item_reference` if it has only an id."""
     kind = text_of(item, "type")
     if kind is None:
         kind = "message" if text_of(item, "role") is not None else None
@@ -87,19 +87,22 @@ def item_type(item: object) -> str | None:
 
 
 def call_id(item: object) -> str | None:
-    """Return the id that a call has or an output refers to."""
+    """Return the id of a call, or the id of the call that an output answers."""
     kind = item_type(item) or ""
     found = text_of(item, _ID_AT.get(kind, "call_id"))
     return text_of(item, "id") if found is None and kind == "local_shell_call_output" else found
 
 
 def _is_in(item: object, kind: str | None, pairs: Mapping[str, str]) -> bool:
-    """Return whether a call or output is of the caller's tools; a tool search without an id ran on the server."""
+    """Return whether an item is of a type in `pairs` and not executed by the provider.
+
+    A tool search without a call id was executed by the provider.
+    """
     return kind in pairs and (kind not in _HOSTED or call_id(item) is not None)
 
 
 def is_model_item(item: object, kind: str | None) -> bool:
-    """Return whether the model, or the provider for it, wrote an item; `kind` is the type of the item."""
+    """Return whether an item of type `kind` was written by the model, or by the provider on its behalf."""
     if kind == "message":
         return get(item, "role") == "assistant"
     return kind not in _FIXED and not _is_in(item, kind, _CALL_OF)
@@ -111,17 +114,17 @@ def is_bound(item: object) -> bool:
 
 
 def _stays(items: tuple[object, ...]) -> bool:
-    """Return whether an item must not be dropped: it concerns everything after it, or its kind or role is unknown."""
+    """Return whether items must not be dropped, because their type or role is unknown or concerns what follows."""
     if item_type(items[0]) == "message":
         return str(get(items[0], "role")) not in _ROLES
     return all(item_type(item) not in _KNOWN for item in items)
 
 
 def view(items: tuple[Item, ...]) -> MessageView:
-    """Return the view of an artifact's consecutive items; the places begin with the number of the item.
+    """Return the view of the consecutive items of one artifact; its paths begin with the number of the item.
 
-    Each item costs what a message does, and the artifact is counted as one: the others are added.
-    The calls that a program makes are part of its run: they have no separate results.
+    Each item has the framing of a message. Since the artifact is counted as one message, the framing of the other items
+    is added as a field. The calls that a program makes are part of its run and have no separate results.
     """
     first, kinds = items[0], list(map(item_type, items))
     answers, runs = _is_in(first, kinds[0], _CALL_OF), "program" in kinds
@@ -147,7 +150,7 @@ def _fields(item: Item) -> Iterator[PlacedField]:
     read = _parts(item, kind, in_program=True)
     is_opaque = any(part.kind == "opaque" and part.tokens != 0 for _, part in read)
     if is_opaque and kind not in _CONTENT and kind != "reasoning":
-        # its tokens are already counted as a whole; its texts still have to be searched
+        # the item is already counted as a whole, but its texts still have to be searched
         yield from without_tokens(fixed_field("", item, ()))
         return
     held = _CONTENT.get(kind, "")
@@ -159,14 +162,14 @@ def _fields(item: Item) -> Iterator[PlacedField]:
 
 
 def _call_place(item: Item, kind: str, number: int) -> PlacedCall:
-    """Return the call in an item; structured arguments are texts of its content instead."""
+    """Return the call in an item, with its paths. Structured arguments are not part of the call, but of the content."""
     field = _ARGUMENTS.get(kind, "")
     call = ToolCall(str(get(item, "name") or kind), arguments_as_text(get(item, field)), call_id(item))
     return PlacedCall(call, (number, field), (number, "call_id"))
 
 
 def _parts(item: Item, kind: str, *, in_program: bool) -> list[PlacedPart]:
-    """Return the parts of an item's content: for a call that is not the artifact's call, including its arguments."""
+    """Return the parts of an item's content; in a program's run, these include the arguments of calls."""
     refuse_foreign(item, RESPONSES)
     if kind in _CONTENT:
         return PARTS.read(require_field(item, _CONTENT[kind]), (_CONTENT[kind],))
@@ -190,7 +193,7 @@ def _reasoning_parts(item: Item) -> list[PlacedPart]:
 
 
 def _leaves(value: object, path: Path) -> list[PlacedPart]:
-    """Yield the texts of an action or of its output; texts that must not be changed are only counted."""
+    """Return the texts in an action or in its output. Texts under other keys are only counted, never changed."""
     if isinstance(value, str):
         named = next((key for key in reversed(path) if isinstance(key, str)), "")
         return [(path, Part("text", value))] if named in _TEXTS or "env" in path else []
@@ -202,7 +205,7 @@ def _leaves(value: object, path: Path) -> list[PlacedPart]:
 
 
 def unstored(item: Item, changes: Mapping[Path, object]) -> Item:
-    """Return a copy with these changes, without the id, with which the server would use its stored copy."""
+    """Return a changed copy of an item without its id, since with the id the server would use its stored copy."""
     fields = copy_with(fields_of(item), changes)
     is_message = item_type(item) == "message"
     if is_message and get(item, "role") == "assistant":
@@ -211,7 +214,7 @@ def unstored(item: Item, changes: Mapping[Path, object]) -> Item:
 
 
 def _spoken(fields: Mapping[str, object]) -> Item:
-    """Return an assistant message without server fields: role, text and phase. Unknown parts are kept."""
+    """Return an assistant message with only its role, content, and phase; unknown content parts are kept."""
     content = fields.get("content")
     if isinstance(content, (list, tuple)):
         parts = [_spoken_part(part) for part in content]
@@ -225,7 +228,7 @@ def _spoken_part(part: object) -> object:
 
 
 def stand_in(artifact: Artifact, call_type: str) -> Item:
-    """Return a substitute output in the form that its call requires."""
+    """Return a substitute for a missing output, in the format that the type of its call requires."""
     text, output = artifact.text, _OUTPUT_OF.get(call_type, "function_call_output")
     id_at = "id" if call_type == "local_shell_call" else _ID_AT.get(output, "call_id")
     shapes: dict[str, dict[str, object]] = {

@@ -1,7 +1,7 @@
-"""Responses input items as artifacts and back.
+"""The input items of the Responses API, as artifacts.
 
-The item kinds are those of `openai.types.responses.ResponseInputItemParam`; the pairs of calls and outputs are those of
-OpenAI's Agents SDK. Items of other kinds are passed on unchanged.
+The item types are those of `openai.types.responses.ResponseInputItemParam`; which outputs belong to which calls is as
+in OpenAI's Agents SDK. Items of other types are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from ctxguard.tokens.schemas import is_any_deferred
 
 
 class ResponsesAdapter(Format):
-    """Read Responses input items as artifacts: the items of one reply of the model are one artifact.
+    """Reads input items of the Responses API as artifacts; the items of one reply of the model become one artifact.
 
-    Reasoning is kept and dropped together with the next item, as the API requires. Not preserved: an edited item loses
-    its `id` (the server would use its stored copy), an edited assistant message its `status` and `annotations`; the
-    reasoning before an edited item is dropped, and the neighboring items lose their ids with it. Items of unknown kind,
-    references, compactions and settings are kept as they are.
+    Reasoning is kept and dropped together with the next item, as the API requires. Not preserved: the `id` of an edited
+    item (the server would use its stored copy), the `status` and `annotations` of an edited assistant message, the
+    reasoning before an edited item, and the ids of the other items that followed that reasoning. Items of unknown type,
+    references, compactions, and settings remain unchanged.
 
     Args:
-        incremental: the calls of earlier responses are on the server (`previous_response_id`, `conversation`), so an
-            output without its call is valid and stays.
+        incremental: Whether the calls of earlier responses are stored by the server (`previous_response_id`,
+            `conversation`), so that an output without its call is valid.
     """
 
     name = "openai-responses"
@@ -78,8 +78,8 @@ class ResponsesAdapter(Format):
         """Return the artifacts of a list of input items.
 
         Raises:
-            HistoryError: it is not a list, an item has neither `type` nor `role`, its content cannot be read, or it is
-                in another format.
+            HistoryError: If `native` is not a list, an item has neither `type` nor `role`, or the content of an item
+                cannot be read or is in another format.
         """
         artifacts = _with_shell_call_ids(_read(require_list(native, "input items")))
         fixed = (item for artifact in artifacts if artifact.pinned for item in _items(artifact))
@@ -87,8 +87,8 @@ class ResponsesAdapter(Format):
         return list(_with_server_calls(artifacts)) if trusts else artifacts
 
     def write(self, native: Sequence[Item], artifacts: Iterable[Artifact]) -> list[Item]:
-        """Return the items for these artifacts: the same objects if nothing was changed."""
-        del native  # every artifact contains its items
+        """Return the items for these artifacts; unchanged artifacts yield the objects that they were read from."""
+        del native  # every artifact refers to its items
         given = list(artifacts)
         call_types = {} if all(isinstance(artifact.source, tuple) for artifact in given) else _call_types(given)
         items: list[Item] = []
@@ -101,12 +101,12 @@ class ResponsesAdapter(Format):
         return items
 
     def detects(self, native: object) -> bool:
-        """Return whether a list has items of a kind that only the Responses API has."""
+        """Return whether `native` is a list in which an item has a type that only the Responses API has."""
         types = [item_type(item) for item in native] if is_list(native) else [None]
         return None not in types and not OWN.isdisjoint(types)
 
     def native(self, body: Body) -> list[Any]:
-        """Return the input items of a body; a text counts as one message."""
+        """Return the input items of a body; an `input` that is a string becomes one message."""
         history = body.get("input")
         if history is None or isinstance(history, str):
             return [] if history is None else [{"role": "user", "content": history}]
@@ -117,8 +117,8 @@ class ResponsesAdapter(Format):
         return [item for item in records_of(self.native(body)) if item.get("type") == "additional_tools"]
 
     def written(self, body: Body, native: object) -> dict[str, object]:
-        """Return the body with other input, in its original form."""
-        items: list[Any] = list(native)  # type: ignore[call-overload]  # what `write` returned
+        """Return a copy of the body with other input, which stays a string if it was one and still is one message."""
+        items: list[Any] = list(native)  # type: ignore[call-overload]  # returned by `write`
         was = body.get("input")
         if was is None and not items:
             return dict(body)
@@ -126,7 +126,7 @@ class ResponsesAdapter(Format):
         return {**body, "input": items[0]["content"] if is_text else items}
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts: each item as a separate message, from the last compaction on."""
+        """Return the billed parts of a request, from the last compaction on, with each item as a separate message."""
         items = records_of(self.native(body))
         items = items[max((n for n, item in enumerate(items) if item.get("type") == "compaction"), default=0) :]
         artifacts = self.counted({**body, "input": items})
@@ -152,7 +152,7 @@ class ResponsesAdapter(Format):
         )
 
     def counted(self, body: Body) -> list[Artifact]:
-        """Return an artifact for each item: the API frames each as a message, while stages treat a reply as a whole."""
+        """Return one artifact for each item, since the API frames each item as a message, unlike stages do."""
         try:
             return [one for one in _BILLED.read([(item,) for item in self.native(body)]) if one is not None]
         except HistoryError:
@@ -168,7 +168,7 @@ class ResponsesAdapter(Format):
             yield Delta(channel, ("delta",), said, name.endswith("arguments"), alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a function that recognizes the channels that an event ends."""
+        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
         kind = str(event.get("type"))
         if kind in ("response.completed", "response.incomplete", "response.failed"):
             return lambda _: True
@@ -178,17 +178,17 @@ class ResponsesAdapter(Format):
         return lambda channel: channel[2] == index
 
     def stored(self, event: Event) -> object:
-        """Return the response that an event describes; the provider stores it under its id."""
+        """Return the response in an event; the provider stores it under its id."""
         return event.get("response")
 
 
 _PLACE: Final = ("item_id", "output_index", "content_index")
 _BRINGING: Final = ("additional_tools", "tool_search_output")
-"""Items that define tools."""
+"""Types of items that define tools."""
 
 
 def _billed(items: tuple[Item, ...]) -> Artifact | None:
-    """Return the artifact as which an item is billed: if it has sealed reasoning, that alone, without its summary."""
+    """Return the artifact as which an item is billed; encrypted reasoning is billed without its summary."""
     read, kind = view(items), item_type(items[0])
     if kind in ("tool_search_output", "additional_tools"):  # their tools are counted as tools
         return Artifact(Kind.TOOL) if kind == "tool_search_output" else None
@@ -213,9 +213,9 @@ def _is_hosted_search(tool: Body) -> bool:
 
 
 def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """Split a list into the items of each artifact: one reply of the model, one run of a program, or one other item.
+    """Group the items of each artifact: one reply of the model, one run of a program, or one other item.
 
-    Reasoning or calls connect the items of a reply; a message directly after a message begins a second reply.
+    Reasoning or calls connect the items of a reply. A message that directly follows another message begins a new reply.
     """
     run: list[Item] = []
     programs, spoke, mixed = 0, False, False
@@ -249,7 +249,7 @@ _CACHE: Final[ReadCache[tuple[Item, ...], Artifact]] = ReadCache(
 
 
 def _read(native: Sequence[Item]) -> list[Artifact]:
-    """Return one artifact for each run of items; an error names the item, not the run."""
+    """Return one artifact for each group of items; an error names the position of the item."""
     try:
         return _CACHE.read(list(_runs(native)))
     except HistoryError:
@@ -259,7 +259,7 @@ def _read(native: Sequence[Item]) -> list[Artifact]:
 
 
 def _with_shell_call_ids(artifacts: list[Artifact]) -> list[Artifact]:
-    """Return artifacts in which outputs of local shell calls have the call id: they may name the item's id instead."""
+    """Return the artifacts, with outputs of local shell calls that name an item's id given the call's id instead."""
     calling = (item for a in artifacts if a.calls for item in _items(a))
     named = {get(item, "id"): call_id(item) for item in calling if get(item, "type") == "local_shell_call"}
     return (
@@ -268,7 +268,7 @@ def _with_shell_call_ids(artifacts: list[Artifact]) -> list[Artifact]:
 
 
 def _with_server_calls(artifacts: Sequence[Artifact]) -> Iterator[Artifact]:
-    """Insert an artifact without items before outputs whose calls are on the server, so that they are paired."""
+    """Insert an artifact without items before outputs whose calls the server has stored, so that they are paired."""
     called: set[str | None] = set()
     orphaned: list[tuple[bool, Artifact]] = []
     for artifact in artifacts:
@@ -283,17 +283,17 @@ def _with_server_calls(artifacts: Sequence[Artifact]) -> Iterator[Artifact]:
 
 
 def _items(artifact: Artifact) -> tuple[Item, ...]:
-    """Return the items that an artifact was read from; none if a stage added it."""
+    """Return the items that an artifact was read from; an empty tuple if a stage added the artifact."""
     return artifact.source if isinstance(artifact.source, tuple) else ()
 
 
 def _call_types(artifacts: Sequence[Artifact]) -> dict[str | None, str]:
-    """Return the type of each call, by its id."""
+    """Return the item type of each call, by the id of the call."""
     return {call_id(item): str(item_type(item)) for artifact in artifacts for item in _items(artifact)}
 
 
 def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
-    """Return the items of a changed artifact; reasoning and the items after it are changed or kept together."""
+    """Return the items of a changed artifact. Reasoning and the items that follow it are changed or kept together."""
     changes = by_index(view(items).changes(artifact))
     thinks = [item_type(item) == "reasoning" for item in items]
     begins = [n for n, thinking in enumerate(thinks) if thinking and n > 0 and not thinks[n - 1]]
@@ -315,7 +315,7 @@ def _rewritten(items: tuple[Item, ...], chunk: range, changes: Mapping[int, Mapp
 
 
 def _created(artifact: Artifact, call_types: Mapping[str | None, str]) -> list[Item]:
-    """Return the items for an artifact that a stage added: a substitute for a missing result, a summary."""
+    """Return the items for an artifact that a stage added, such as a summary or a substitute for a missing result."""
     if artifact.kind is Kind.TOOL:
         return [stand_in(artifact, call_types.get(artifact.answers, "function_call"))]
     role = "user" if artifact.kind is Kind.TASK else artifact.kind.value

@@ -1,4 +1,4 @@
-"""Compare our counts with the input tokens that providers reported for recorded requests."""
+"""Compare our token counts with the input tokens that providers reported for recorded requests."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ctxguard.tokens.schemas import server_tool_of
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One recorded request.
+    """One recorded request, and the input tokens that the provider reported for it.
 
     Attributes:
-        api: the API of the request.
-        model: the model that answered.
-        request: the body as it was sent.
-        input_tokens: the reported tokens, including cached ones.
-        provider: its name, if the record contains it.
+        api: API of the request.
+        model: Model that answered.
+        request: Body of the request as it was sent.
+        input_tokens: Reported number of input tokens, including cached tokens.
+        provider: Name of the provider; empty if the record does not name it.
     """
 
     api: Api
@@ -36,17 +36,17 @@ class Usage:
 
     @property
     def family(self) -> str:
-        """The family of the model."""
+        """Name of the model's family."""
         return family_of(self.model).name
 
     @property
     def kin(self) -> str:
-        """The families that share the cost figures of the model's family."""
+        """Name of the group of families that share cost figures with the model's family."""
         return family_of(self.model).kin or self.family
 
     @property
     def feature(self) -> str:
-        """The feature that makes the request hard to count: `server tools`, `media`, `tools`, or `plain`."""
+        """The feature that makes the request hardest to count: `server tools`, `media`, `tools`, or else `plain`."""
         read = find_format(self.api).sent(self.request)
         if any(server_tool_of(tool) is not None for tool in read.tools):
             return "server tools"
@@ -59,43 +59,43 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Our count of a recorded request, and the reported one."""
+    """Our token count of a recorded request, and the reported one."""
 
     usage: Usage
     counted: RequestCount
 
     @property
     def off(self) -> int:
-        """Tokens by which our count is too high; negative if it is too low."""
+        """Number of tokens by which our count is too high; negative if it is too low."""
         return self.counted.tokens - self.usage.input_tokens
 
     def is_within(self, share: float, tokens: int) -> bool:
-        """Return whether the error of the count is at most a share, or at most so many tokens."""
+        """Return whether our count is off by at most this share, or by at most this number of tokens."""
         return abs(self.off) <= max(tokens, share * self.usage.input_tokens)
 
     @property
     def is_under(self) -> bool:
-        """Whether the count is too low by more than 5% and 20 tokens."""
+        """Whether our count is too low by more than 5% and 20 tokens."""
         return -self.off > max(20, 0.05 * self.usage.input_tokens)
 
     @property
     def exceeds(self) -> bool:
-        """Whether the provider reported more than our count and its margin."""
+        """Whether the provider reported more tokens than our count and its margin."""
         return -self.off > self.counted.margin
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The errors of the counts of a group of requests; all but the first and the last are shares of the group.
+    """The errors of the counts for a group of requests. `requests` is a number, `total` a ratio; the others are shares.
 
     Attributes:
-        requests: number of requests.
-        within_3: within 3% or 8 tokens.
-        within_5: within 5% or 30 tokens.
-        within_10: within 10% or 10 tokens.
-        under: too low by more than 5% and 20 tokens.
-        exceeded: reported above our count and its margin.
-        total: the sum of our counts, divided by the sum of the reported ones.
+        requests: Number of requests in the group.
+        within_3: Share of counts that are off by at most 3% or 8 tokens.
+        within_5: Share of counts that are off by at most 5% or 30 tokens.
+        within_10: Share of counts that are off by at most 10% or 10 tokens.
+        under: Share of counts that are too low by more than 5% and 20 tokens.
+        exceeded: Share of requests whose reported tokens exceed our count and its margin.
+        total: Sum of our counts, divided by the sum of the reported counts.
     """
 
     requests: int
@@ -108,7 +108,7 @@ class Errors:
 
     @classmethod
     def of(cls, rows: list[Compared]) -> Errors:
-        """Return the errors of a group that is not empty."""
+        """Compute the errors of a group, which must not be empty."""
         count = len(rows)
 
         def share(holds: Iterable[bool]) -> float:
@@ -126,7 +126,7 @@ class Errors:
 
 
 def compared(usages: Iterable[Usage], *, counter: str = "auto") -> list[Compared]:
-    """Return our counts of recorded requests together with the reported ones."""
+    """Count the tokens of recorded requests, and return each count with the reported one."""
     return [
         Compared(usage, count_request(usage.request, api=usage.api, model=usage.model, counter=counter))
         for usage in usages
@@ -134,7 +134,7 @@ def compared(usages: Iterable[Usage], *, counter: str = "auto") -> list[Compared
 
 
 def grouped(rows: Iterable[Compared]) -> dict[tuple[str, str, str], list[Compared]]:
-    """Return the requests by API, family and feature, in alphabetical order."""
+    """Group requests by API, family, and feature, in alphabetical order."""
     groups: defaultdict[tuple[str, str, str], list[Compared]] = defaultdict(list)
     for row in rows:
         groups[row.usage.api, row.usage.family, row.usage.feature].append(row)
@@ -146,13 +146,18 @@ _TOKENS: Final = ("input_tokens", "prompt_tokens", "reported")
 
 
 def usages_in(lines: Iterable[str], name: str, *, model: str | None = None) -> Iterator[Usage]:
-    """Yield the recorded requests of JSONL; `model` is used for records that name none.
+    """Yield the recorded requests in the lines of a JSONL file.
 
-    A record has the `request` (or `body`) and the reported `input_tokens` (or `prompt_tokens`), cached ones included;
-    and, if known, the `api` (or `kind`) and the `model`.
+    A record has the `request` (or `body`) and the reported `input_tokens` (or `prompt_tokens`), including cached
+    tokens. If known, it also has the `api` (or `kind`) and the `model`.
+
+    Args:
+        lines: Lines of the file.
+        name: Name of the file, for errors.
+        model: Model of the records that name none.
 
     Raises:
-        CtxguardError: a line is not such a record.
+        CtxguardError: If a line is not such a record.
     """
     for number, line in enumerate(lines, 1):
         if line.strip():

@@ -1,4 +1,4 @@
-"""Read recorded sessions, replay them turn by turn, and judge and price the results of a stabilizer."""
+"""Read recorded sessions, replay them call by call, and judge and price what a stabilizer would have sent."""
 
 from __future__ import annotations
 

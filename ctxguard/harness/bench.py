@@ -1,7 +1,8 @@
-"""Replay recorded sessions with every contestant, and judge the requests that each would send.
+"""Replay recorded sessions with every contestant, and judge the requests that each contestant would send.
 
-All contestants get the same messages, the same budget and the same counter, and are judged by the same rules, which
-share no code with any of them. Only calls whose history exceeds the budget count.
+A contestant is a library, or a simple policy, that takes part in the comparison (`ctxguard.harness.contestants`). All
+of them get the same messages, budget, and token counter, and are judged by the same rules, which share no code with any
+contestant. Only calls whose history exceeds the budget count.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from ctxguard.tokens import ArtifactCounter, find_counter
 from ctxguard.tokens.artifact_counter import REPLY_TOKENS
 
 SUMMARY_CHARACTERS: Final = 2_000  # about 500 tokens
-_LINE: Final = 100  # characters of a line in that summary
+_LINE: Final = 100  # maximum length of a line in a fixed summary, in characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +43,20 @@ class BenchCall:
     """One model call of one contestant, for a history that exceeds the budget.
 
     Attributes:
-        name: the name of the contestant.
-        budget: tokens that the request may take.
-        place: session and position, the same for all contestants.
-        price: the price of the request, or None if nothing was sent.
-        milliseconds: processor time of the library's own work.
-        is_over: whether the request exceeds the budget.
-        fault: what makes the request useless: `pairs`, `system prompt`, `last message`, `failed`; None for nothing.
-        opens_with_user: whether the first message after the system prompt is the user's, as some providers require;
-            also true if the recording itself begins with another message.
-        keeps: whether the prompt extends the previous one up to its newest exchange; None if there is none.
-        support: next-action support with context, or None if the next message needs nothing.
-        bits: the bits of the next message; None if nothing was compressed.
-        newest: sent characters of the newest tool outputs, and those that would fit.
+        name: Name of the contestant.
+        budget: Token budget of the request.
+        place: File, session, and position of the call, which are the same for all contestants.
+        price: Price of the request, or None if nothing was sent.
+        milliseconds: CPU time of the library's own work.
+        is_over: Whether the request exceeds the budget.
+        fault: Why the request is useless: `pairs`, `system prompt`, `last message`, or `failed`; None if it is usable.
+        opens_with_user: Whether the first message after the system prompt is the user's, as some providers require.
+            Also true if the recording itself begins with another message.
+        keeps: Whether the prompt extends the previous one up to its newest tool exchange; None if there is no previous
+            one.
+        support: Next-action support with context, or None if the next message needs nothing from older history.
+        bits: Bits that a compressor needs for the next message; None if the message was not compressed.
+        newest: Number of characters of the newest tool outputs that were sent, and the number that would have fit.
     """
 
     name: str
@@ -77,14 +79,14 @@ class BenchCall:
 
 
 def contestants(names: Iterable[str] = (), modules: Iterable[str] = ()) -> tuple[list[Peer], list[str]]:
-    """Return the contestants that are installed, and a line for each that is not.
+    """Return the contestants that are installed, and one line for each contestant that is not.
 
     Args:
-        names: the contestants to compare; None means all.
-        modules: modules with further contestants, see `ctxguard.harness.contestants`.
+        names: Names of the contestants to compare; empty means all.
+        modules: Modules that list further contestants (see `ctxguard.harness.contestants`).
 
     Raises:
-        CtxguardError: a name is unknown, or a module lists no contestants.
+        CtxguardError: If a name is unknown, or a module lists no contestants.
     """
     wanted, every = set(names), peers_with(modules)
     unknown = wanted - {peer.name for peer in every}
@@ -116,19 +118,19 @@ def play(
     counter: str = "auto",
     processes: int = 1,
 ) -> Iterator[Skipped | list[BenchCall]]:
-    """Replay recordings with every contestant, in separate processes if there is more than one.
+    """Replay recordings with every contestant, in separate processes if `processes` is greater than one.
 
     Yields:
-        The calls of a session, or why it was skipped, in the order of the recordings.
+        For each recording, in order, the calls of its session, or the reason why it was skipped.
     """
     if processes <= 1:
-        yield from (_played(source, peers, budgets, counter) for source in sources)
+        yield from (_play(source, peers, budgets, counter) for source in sources)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_played, sources, repeat(peers), repeat(budgets), repeat(counter))
+        yield from pool.map(_play, sources, repeat(peers), repeat(budgets), repeat(counter))
 
 
-def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int], counter: str) -> Skipped | list[BenchCall]:
+def _play(source: Source, peers: Sequence[Peer], budgets: Sequence[int], counter: str) -> Skipped | list[BenchCall]:
     def track(recording: Recording, session: RecordedSession) -> list[BenchCall]:
         with _quiet():
             return list(_Track(recording, session, counter).run(peers, budgets))
@@ -138,7 +140,7 @@ def _played(source: Source, peers: Sequence[Peer], budgets: Sequence[int], count
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence messages that libraries print at every call: that they are experimental, or could not trim."""
+    """Silence what libraries print at every call, such as warnings that they are experimental or could not trim."""
     logging.disable(logging.ERROR)
     try:
         with catch_warnings():
@@ -154,7 +156,7 @@ def _mask() -> Masker:
 
 
 def fixed_summary(text: str) -> str:
-    """Return the summary that replaces a model's: the beginnings of the latest lines, 2,000 characters."""
+    """Return an extract that replaces a model's summary: the beginnings of the last lines, up to 2,000 characters."""
     kept: list[str] = []
     left = SUMMARY_CHARACTERS
     for line in reversed([line.strip()[:_LINE] for line in text.splitlines() if line.strip()]):
@@ -166,7 +168,7 @@ def fixed_summary(text: str) -> str:
 
 
 class _Track:
-    """One session, prepared for every contestant: Chat Completions messages, whatever its recorded format."""
+    """One session as Chat Completions messages, prepared for every contestant, whatever the recorded format."""
 
     def __init__(self, recording: Recording, session: RecordedSession, counter: str) -> None:
         self.counter = counter
@@ -195,7 +197,7 @@ class _Track:
 
 
 class _Run:
-    """One contestant on one track at one budget."""
+    """One contestant replaying one session at one budget."""
 
     def __init__(self, track: _Track, course: Course, peer: Peer, pressed: frozenset[int]) -> None:
         self.track, self.course, self.peer, self.pressed = track, course, peer, pressed
@@ -211,7 +213,7 @@ class _Run:
                 sent = contestant.send(end)
             except GaveUpError:
                 sent = None
-            except Exception:  # noqa: BLE001 - whatever a library raises, the call was not served
+            except Exception:  # noqa: BLE001 - whatever a library raises, it did not serve the call
                 sent, fault = None, "failed"
             spent = 1_000 * (time.process_time() - begun)
             place = (self.track.path, self.track.name, end)
@@ -220,11 +222,11 @@ class _Run:
                 if end in self.pressed:
                     yield BenchCall(self.peer.name, self.course.budget, place, None, spent, fault=fault)
                 continue
-            call = self._judged(contestant.chat(sent), end, place, spent)
+            call = self._judge(contestant.chat(sent), end, place, spent)
             if end in self.pressed:
                 yield call
 
-    def _judged(self, chat: Sequence[Message], end: int, place: tuple[str, str, int], spent: float) -> BenchCall:
+    def _judge(self, chat: Sequence[Message], end: int, place: tuple[str, str, int], spent: float) -> BenchCall:
         track, course = self.track, self.course
         read = track.adapter.read(chat)
         tokens = course.overhead + track.count.artifacts(read)
@@ -262,7 +264,7 @@ def _opener(messages: Sequence[Message]) -> object:
 
 
 def fault_of(chat: Sequence[Message], history: Sequence[Message]) -> str | None:
-    """Return why a request is useless for any provider; None if it is usable."""
+    """Return why a request is useless for any provider, or None if it is usable."""
     if any(pair_faults(WireReader().messages(chat))):
         return "pairs"
     last = history[-1]
@@ -275,6 +277,6 @@ def fault_of(chat: Sequence[Message], history: Sequence[Message]) -> str | None:
 
 
 def _mostly(text: str, sent: str) -> bool:
-    """Return whether most lines of a prompt were sent; the others may have been changed by masking."""
+    """Return whether at least half of a prompt's lines were sent; masking may have changed the other lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return not lines or sum(line in sent for line in lines) >= 0.5 * len(lines)

@@ -1,6 +1,8 @@
 """The command `ctxguard bench`: compare ctxguard with other libraries on the same sessions.
 
-Each figure of the report is one `Column`, used for JSON, terminal, and Markdown alike.
+Each figure of the report is one `Column`, which JSON, terminal, and Markdown output share. A contestant is a library,
+or a simple policy such as a rolling window, that takes part in the comparison. A call holds if its request fits the
+budget and is valid.
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ from ctxguard.report.printing import counted, note, out, refuse_overwriting, wor
 from ctxguard.tokens import find_counter
 
 Row = Mapping[str, Any]
-"""The figures of one contestant at one budget, by the keys of their columns, and its description."""
+"""The name and description of a contestant, and its figures at one budget by the keys of their columns."""
 
 
 class Played:
-    """The calls of one contestant at one budget, and those of the baseline."""
+    """The calls of one contestant at one budget, and the calls of the baseline at the same budget."""
 
     def __init__(self, calls: Sequence[BenchCall], base: Sequence[BenchCall]) -> None:
         self.calls, self.base = calls, base
@@ -49,25 +51,25 @@ class Played:
 
     @cached_property
     def times(self) -> list[float]:
-        """Processor time of each call in milliseconds, the shortest first."""
+        """CPU time of each call in milliseconds, in ascending order."""
         return sorted(call.milliseconds for call in self.calls)
 
     @property
     def newest(self) -> float | None:
-        """Share of the newest tool outputs that is sent, of those that would fit."""
+        """Share of the newest tool outputs that is sent, relative to what would fit; None if nothing would fit."""
         return _share(sum(call.newest[0] for call in self.held), sum(call.newest[1] for call in self.held))
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One figure of a contestant at one budget. A share is None if it is undefined.
+    """One figure of the report on a contestant at one budget. A share is None if it is undefined.
 
     Attributes:
-        key: its key in the JSON.
-        figure: computes it from the calls.
-        name: its heading in Markdown; empty if only the JSON contains it.
-        head: its heading in a terminal; empty if only wider tables contain it.
-        shown: the text of the cell, from the figure and the number of calls.
+        key: Key of the figure in the JSON.
+        figure: Function that computes the figure from the calls.
+        name: Heading in Markdown; empty if only the JSON contains the figure.
+        head: Heading in a terminal; empty if the terminal's narrower table omits the figure.
+        shown: Function that returns the text of a cell, given the figure and the number of calls.
     """
 
     key: str
@@ -135,14 +137,14 @@ class BenchReport:
     """The report on a comparison.
 
     Attributes:
-        ctxguard: version of ctxguard.
-        created: time of creation, ISO 8601, UTC.
-        sources: the replayed files.
-        sessions: number of replayed sessions.
-        counter: name of the token counter.
-        absent: contestants that are not installed.
-        skipped: recordings that could not be read.
-        rows: the figures.
+        ctxguard: Version of ctxguard.
+        created: Time of creation, ISO 8601, UTC.
+        sources: Files that were replayed.
+        sessions: Number of sessions that were replayed.
+        counter: Name of the token counter.
+        absent: Contestants that are not installed.
+        skipped: Recordings that could not be read, with the reasons.
+        rows: Figures, one row for each contestant and budget.
     """
 
     ctxguard: str
@@ -155,21 +157,21 @@ class BenchReport:
     rows: Sequence[Row]
 
     def to_json(self) -> str:
-        """Return the report as a JSON text."""
+        """Return the report as a JSON string."""
         return json.dumps(
             {"schema_version": 1, **asdict(self), "notes": [*judges(), *NOTES]}, ensure_ascii=False, indent=1
         )
 
 
 def bench_row(peer: Peer, budget: int, calls: Sequence[BenchCall], base: Sequence[BenchCall]) -> Row:
-    """Return the figures of one contestant at one budget, its bill relative to the baseline's at the same calls."""
+    """Return the figures of one contestant at one budget; its bill is relative to that of the baseline."""
     about = {"name": peer.name, "distribution": peer.distribution, "version": peer.version or "", "what": peer.what}
     played = Played(calls, base)
     return {**about, "budget": budget, **{column.key: column.figure(played) for column in COLUMNS}}
 
 
 def bill_beside(calls: Iterable[BenchCall], base: Iterable[BenchCall]) -> float | None:
-    """Return a bill as a share of another's, over the calls at which both sent something."""
+    """Return the price of `calls` as a share of the price of `base`, over the calls at which both sent a request."""
     ours, theirs = ({call.place: call.price for call in each if call.price is not None} for each in (calls, base))
     both = ours.keys() & theirs.keys()
     whole = sum(theirs[place] for place in both)
@@ -177,13 +179,13 @@ def bill_beside(calls: Iterable[BenchCall], base: Iterable[BenchCall]) -> float 
 
 
 def table(report: BenchReport) -> str:
-    """Return the report for a terminal of 60 columns."""
+    """Format the report for a terminal of 60 columns."""
     lines = [f"{counted(report.sessions, 'session')}, counted by {report.counter}"]
     shown = [column for column in COLUMNS if column.head]
     for budget, rows in _by_budget(report.rows):
         lines += ["", f"budget {budget:,}: exceeded by {counted(rows[0]['calls'], 'call')}"]
-        lines.append(f"{'':<21}" + "".join(map(_padded, shown, (column.head for column in shown))))
-        lines += [f"{row['name']:<21}" + "".join(_padded(c, cell) for c, cell in _cells(row, shown)) for row in rows]
+        lines.append(f"{'':<21}" + "".join(map(_pad, shown, (column.head for column in shown))))
+        lines += [f"{row['name']:<21}" + "".join(_pad(c, cell) for c, cell in _cells(row, shown)) for row in rows]
         lines += [
             f"{row['name']}: {row['over']} over budget, {row['pairs_broken'] + row['otherwise_useless']} useless"
             for row in rows
@@ -194,7 +196,7 @@ def table(report: BenchReport) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _padded(column: Column, text: str) -> str:
+def _pad(column: Column, text: str) -> str:
     return f"{text:>{max(5, len(column.head) + 1)}}"
 
 
@@ -208,7 +210,7 @@ def _by_budget(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
 
 
 def markdown(report: BenchReport) -> str:
-    """Return the report as Markdown."""
+    """Format the report as Markdown."""
     lines = []
     shown = [column for column in COLUMNS if column.name]
     for budget, rows in _by_budget(report.rows):
@@ -224,7 +226,7 @@ def markdown(report: BenchReport) -> str:
     return "\n".join(lines)
 
 
-MOST_NOTES: Final = 20  # so that notes do not hide the table
+MOST_NOTES: Final = 20  # more notes would scroll the table out of view
 
 
 @spread("bench")
@@ -240,8 +242,8 @@ def bench(
 ) -> None:
     """Compare ctxguard with other libraries: same sessions, same budget, same counter, one run.
 
-    Alone, it compares with a rolling window. Drivers for LangChain, PydanticAI, litellm, headroom, Strands, and
-    others are in the source repository: --with benchmarks.peers.
+    Alone, it compares with a rolling window. Drivers for LangChain, PydanticAI, litellm, headroom, Strands, and others
+    are in the source repository: --with benchmarks.peers.
 
     Exit codes: 0 compared; 2 no call of the sessions exceeds a budget.
     """
@@ -249,7 +251,7 @@ def bench(
     tokens = _budgets(budgets)
     name = find_counter(counter).name
     able, absent = contestants(only or [], _importable(modules or []))
-    calls, played, skipped = _played(sessions, able, tokens, counter, processes)
+    calls, played, skipped = _play_all(sessions, able, tokens, counter, processes)
     for line in skipped[:MOST_NOTES]:
         note(f"skipped {line}")
     made = BenchReport(
@@ -274,10 +276,14 @@ def bench(
     out(made.to_json() if shown is None else shown(made), output)
 
 
-def _played(
+def _play_all(
     sessions: list[str] | None, able: Sequence[Peer], tokens: list[int], counter: str, processes: int | None
 ) -> tuple[Mapping[tuple[str, int], Sequence[BenchCall]], int, list[str]]:
-    """Replay every session with every library; return the calls, the number of sessions, and the skipped ones."""
+    """Replay every session with every contestant.
+
+    Returns:
+        The calls by contestant and budget, the number of sessions, and the skipped recordings.
+    """
     sources = recordings(sessions) if sessions else synthetic_recordings()
     calls: dict[tuple[str, int], list[BenchCall]] = defaultdict(list)
     played, skipped = 0, []
@@ -295,7 +301,7 @@ def _played(
 
 
 def _importable(modules: Sequence[str]) -> Sequence[str]:
-    """Return names of modules, which may also be in the working directory from now on."""
+    """Return `modules`, after adding the working directory to the import path so that modules there can be imported."""
     if modules:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a path as Python searches it; worker processes inherit it
     else:

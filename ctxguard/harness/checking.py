@@ -1,4 +1,4 @@
-"""Judge a recorded session without changing it."""
+"""Judge a recorded session as it is, without stabilizing it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def judge_session(
     pii: bool = False,
     rules: Detector | None = None,
 ) -> tuple[CheckResult, ...]:
-    """Return the findings of each check in a session as it was recorded.
+    """Return the result of each check on a session as it was recorded.
 
     Args:
-        session: as recorded.
-        budget: tokens it may take; None means that any length is fine.
-        provider: also check the role rules of this provider.
-        counter: see `ctxguard.tokens.find_counter`.
-        model: name of the model, to choose the vocabulary.
-        pii: also search for personal data; findings say type and place, never the value.
-        rules: what counts as personal data; None means `ctxguard.pii.STANDARD`.
+        session: Recorded session.
+        budget: Token budget of the session; None means that any length is fine.
+        provider: Provider whose role rules are also checked; None means no provider.
+        counter: Name of the token counter (see `ctxguard.tokens.find_counter`).
+        model: Name of the model, which chooses the tokenizer.
+        pii: Whether to search for personal data. Findings state type and place, never the value.
+        rules: Rules that define personal data; None means `ctxguard.pii.STANDARD`.
     """
     artifacts = tuple(session.read())
     count = ArtifactCounter(find_counter(counter, model=model))
@@ -63,7 +63,10 @@ def check_session(
     pii: bool = False,
     rules: Detector | None = None,
 ) -> Iterator[str]:
-    """Yield the findings in a session, one line each: `check: message @ path`; see `judge_session`."""
+    """Yield the findings in a session, one line each, as `check: message @ path`.
+
+    For the arguments, see `judge_session`.
+    """
     results = judge_session(
         session, budget=budget, provider=provider, counter=counter, model=model, pii=pii, rules=rules
     )
@@ -72,12 +75,15 @@ def check_session(
 
 
 def finding_lines(result: CheckResult) -> Iterator[str]:
-    """Yield the findings of a check, one line each: `check: message @ path`; for personal data the counts come last."""
+    """Yield the findings of a check, one line each, as `check: message @ path`.
+
+    For personal data, a line with the number of findings of each type follows.
+    """
     yield from (f"{result.name}: {finding}" for finding in result.findings)
     if result.name == NoPII.name and result.findings:
-        yield f"{result.name}: {_counted(result.findings)}"
+        yield f"{result.name}: {_count_labels(result.findings)}"
 
 
-def _counted(findings: Sequence[Finding]) -> str:
+def _count_labels(findings: Sequence[Finding]) -> str:
     counts = Counter(finding.message.split()[0] for finding in findings)
     return ", ".join(f"{count} {label}" for label, count in counts.most_common())

@@ -1,7 +1,8 @@
-"""The contestants of `ctxguard bench`, and the input that each gets to replay one recorded session.
+"""The contestants of `ctxguard bench`, and the input that each of them gets to replay one recorded session.
 
-ctxguard, a rolling window and the whole history always take part. A module adds other libraries by listing a `Peer` for
-each under the name `PEERS`: `ctxguard bench --with MODULE`.
+A contestant is a library, or a simple policy, that takes part in the comparison. ctxguard, a rolling window, and the
+whole history always take part. A module adds others by listing a `Peer` for each under the name `PEERS`, and is loaded
+by `ctxguard bench --with MODULE`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["ChatContestant", "Contestant", "Course", "GaveUpError", "Peer"]
 
 OWN: Final = "ctxguard"
 BASELINE: Final = "rolling window"
-"""The contestant to whose bill the others are compared."""
+"""The contestant with whose bill the bills of the others are compared."""
 
 Message = Mapping[str, object]
 
@@ -36,17 +37,17 @@ class GaveUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One session, in the form that every contestant gets.
+    """The input of a contestant: one session, the budget, and functions to count with, the same for every contestant.
 
     Attributes:
-        messages: the whole session. Contents are texts, and every tool call has an id.
-        budget: tokens that a request may take.
-        overhead: tokens of tool schemas and of the reply's framing.
-        tools: the tool schemas.
-        counter: name of the counter, for contestants that look it up.
-        count: counts messages.
-        count_text: counts a text.
-        summarize: replaces the model that writes summaries; the same for everyone.
+        messages: All messages of the session. Every content is a string, and every tool call has an id.
+        budget: Token budget of a request.
+        overhead: Number of tokens that tool schemas and the framing of the reply take.
+        tools: Tool schemas, or None.
+        counter: Name of the token counter, for contestants that look up their own.
+        count: Function that returns the number of tokens in messages.
+        count_text: Function that returns the number of tokens in a string.
+        summarize: Function that replaces the model that writes summaries.
     """
 
     messages: Sequence[Message]
@@ -60,33 +61,33 @@ class Course:
 
     @property
     def available(self) -> int:
-        """Tokens that the messages may take, at least one."""
+        """Number of tokens available for messages, at least one."""
         return max(1, self.budget - self.overhead)
 
     @property
     def available_beside_system(self) -> int:
-        """Tokens that the messages other than system prompts may take, at least one."""
+        """Number of tokens available for messages other than system prompts, at least one."""
         return max(1, self.available - self.count([m for m in self.messages if m["role"] == "system"]))
 
 
 class Contestant(Protocol):
-    """Replay one session: called for the request of each model call, in order. Only `send` is timed."""
+    """Replays one session: `send` is called once for each model call, in order. Only `send` is timed."""
 
     def send(self, end: int) -> object:
-        """Return the request for the history up to a position, in the library's own form.
+        """Return the request for the first `end` messages, in the library's own format.
 
         Raises:
-            GaveUpError: the library refuses the call.
+            GaveUpError: If the library refuses the call.
         """
         ...
 
     def chat(self, sent: object) -> Sequence[Message]:
-        """Return the request as Chat Completions messages; unedited ones are the same objects."""
+        """Convert a request to Chat Completions messages; messages that were not edited remain the same objects."""
         ...
 
 
 class ChatContestant:
-    """A contestant that takes and returns Chat Completions messages."""
+    """A contestant whose requests already are Chat Completions messages."""
 
     def __init__(self, course: Course) -> None:
         self.course = course
@@ -98,13 +99,13 @@ class ChatContestant:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One contestant.
+    """The description of one contestant.
 
     Attributes:
-        name: its name in tables.
-        distribution: the package that must be installed; `ctxguard` if none is needed.
-        factory: its class, as `module:Class`; loaded only if the distribution is installed.
-        what: the function and the settings that are compared.
+        name: Name of the contestant in tables.
+        distribution: Package that must be installed; `ctxguard` if no other package is needed.
+        factory: Class of the contestant, as `module:Class`. It is loaded only if the distribution is installed.
+        what: The function and the settings that are compared.
     """
 
     name: str
@@ -114,7 +115,7 @@ class Peer:
 
     @property
     def version(self) -> str | None:
-        """The installed version, or None if it is not installed."""
+        """The installed version of the distribution, or None if it is not installed."""
         if self.distribution == OWN:
             return __version__
         try:
@@ -123,10 +124,10 @@ class Peer:
             return None
 
     def load(self) -> Callable[[Course], Contestant]:
-        """Return the class that replays one session.
+        """Import and return the contestant's class, which is called with the input of one session.
 
         Raises:
-            ImportError: the library, or one of its dependencies, is not installed.
+            ImportError: If the library, or one of its dependencies, is not installed.
         """
         module, _, name = self.factory.partition(":")
         found: Callable[[Course], Contestant] = getattr(import_module(module), name)
@@ -141,10 +142,10 @@ PEERS: Final[Sequence[Peer]] = (
 
 
 def peers_with(modules: Iterable[str]) -> list[Peer]:
-    """Return the contestants that always take part, and those that modules list under the name `PEERS`.
+    """Return the contestants that always take part, and those that `modules` list under the name `PEERS`.
 
     Raises:
-        ConfigError: a module cannot be imported, or lists no contestants.
+        ConfigError: If a module cannot be imported or lists no contestants.
     """
     found = [*PEERS]
     for name in modules:
@@ -161,9 +162,9 @@ def peers_with(modules: Iterable[str]) -> list[Peer]:
 
 
 def plain_messages(artifacts: Sequence[Artifact]) -> list[Message]:
-    """Return a session as Chat Completions messages with texts as contents, whatever its recorded format.
+    """Convert a session to Chat Completions messages whose contents are strings, whatever the recorded format.
 
-    Calls without an id get one, and so do their results, in the order of the calls.
+    Calls without an id get one. Results without an id get the ids of the preceding calls, in order.
     """
     waiting: list[str] = []
     return [_plain(artifact, position, waiting) for position, artifact in enumerate(artifacts)]
@@ -193,7 +194,7 @@ def _calls(artifact: Artifact, position: int) -> Iterator[Message]:
 
 
 class Ours:
-    """ctxguard itself, with defaults: append new messages to a session of the default stabilizer."""
+    """ctxguard itself with default settings: appends new messages to a session of a stabilizer."""
 
     def __init__(self, course: Course) -> None:
         self._adapter = find_adapter("openai")
@@ -204,7 +205,7 @@ class Ours:
         self._done = 0
 
     def send(self, end: int) -> object:
-        """Return the artifacts of the context."""
+        """Return the artifacts of the context that ctxguard would send."""
         self._session.extend(self._artifacts[self._done : end])
         self._done = end
         try:
@@ -213,20 +214,20 @@ class Ours:
             raise GaveUpError from error
 
     def chat(self, sent: object) -> Sequence[Message]:
-        """Return the context as messages."""
+        """Convert the artifacts of a context to messages."""
         return cast("list[Message]", self._adapter.write(self._native, sent))  # type: ignore[arg-type]  # from `send`
 
 
 class Whole(ChatContestant):
-    """Send the history as it is."""
+    """Sends the whole history."""
 
     def send(self, end: int) -> object:
-        """Return the history."""
+        """Return the whole history."""
         return self.course.messages[:end]
 
 
 class Rolling(ChatContestant):
-    """Send what a rolling window keeps: system prompts, and the longest valid tail of exchanges that fits."""
+    """Sends what a rolling window keeps: system prompts, and the longest valid tail of the history that fits."""
 
     def __init__(self, course: Course) -> None:
         super().__init__(course)
@@ -234,7 +235,7 @@ class Rolling(ChatContestant):
         self._window = RollingWindow(find_adapter("openai").read(course.messages), tokens, course.available)
 
     def send(self, end: int) -> object:
-        """Return the messages that are kept."""
+        """Return the messages that the window keeps."""
         kept = self._window.kept(end)
         if kept is None:
             raise GaveUpError

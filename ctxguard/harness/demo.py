@@ -1,4 +1,4 @@
-"""The demo: the main use of the library, on a session that is part of the package."""
+"""The demo: the main use of the library, shown on a session that ships with the package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ctxguard.report.decisions import DecisionRun, decision_runs
 from ctxguard.report.report import figure_lines
 from ctxguard.stabilizer import Stabilizer
 
-DEMO_BUDGET: Final = 1_800  # tokens: small enough that the demo session needs a cut
+DEMO_BUDGET: Final = 1_800  # tokens; small enough that the demo session needs a cut
 DEMO_POLICY: Final = "chat"
 
 COLORS: Final = {
@@ -43,10 +43,10 @@ AGREED: Final = (
     ("day", "the 9th"),
     ("needed by", "12 June"),
 )
-"""The facts that the answer to the last message needs, in the words that were used for them."""
-_NARROWEST: Final = 60  # columns that two contexts side by side need
+"""Facts that the answer to the last message needs: a label, and the words that state the fact."""
+_NARROWEST: Final = 60  # minimum width for two contexts side by side, in columns
 _SHOWN: Final = 300
-"""Characters of a message in a row; the terminal shows as many as fit."""
+"""Maximum number of characters of a message in a row; the terminal shows as many as fit."""
 ROLES: Final = {Kind.SYSTEM: "sys", Kind.TASK: "task", Kind.USER: "user", Kind.ASSISTANT: "asst", Kind.TOOL: "tool"}
 FURTHER: Final = (
     ("ctxguard demo --budget 1000", "a budget that loses some of it"),
@@ -56,7 +56,7 @@ FURTHER: Final = (
 
 
 def demo_session() -> RecordedSession:
-    """Return the session of the demo: support of an invented bicycle shop, with tool calls and personal data."""
+    """Return the demo session: a support chat of an invented bicycle shop, with tool calls and personal data."""
     text = files("ctxguard").joinpath("data/demo_session.json").read_text(encoding="utf-8")
     return parse_session(parse_json(text), adapter="openai")
 
@@ -73,14 +73,15 @@ def demo_report(stabilizer: Stabilizer) -> Report:
 
 
 class AgreedFact(NamedTuple):
-    """One fact of the demo session, and where it can still be read at the end.
+    """One fact of the demo session, and where the model can still read it at the end.
 
     Attributes:
-        label: name of the fact.
-        words: its words in the conversation.
-        said_in: position of the first message that contains it.
-        read_in: position of a message that contains it and is sent, `trail`, or `lost`.
-        in_newest: the same, for a context of only the newest messages that fit the budget.
+        label: Name of the fact.
+        words: Words that state the fact in the conversation.
+        said_in: Position of the first message that contains the words.
+        read_in: Position of a sent message that contains the words; `trail` for the summary of evicted messages, `lost`
+            if the context does not contain them.
+        in_newest: Like `read_in`, for a context of only the newest messages that fit the budget.
     """
 
     label: str
@@ -91,7 +92,7 @@ class AgreedFact(NamedTuple):
 
 
 def agreed_facts(report: Report) -> list[AgreedFact]:
-    """Return where the facts that the last message of the demo session asks for can still be read."""
+    """Return each fact that the last message of the demo session asks for, and where the model can still read it."""
     history = _history()
     shown = [
         ("trail" if d.position is None else str(d.position), d.artifact) for d in report.decisions if d.tokens_after
@@ -105,20 +106,20 @@ def agreed_facts(report: Report) -> list[AgreedFact]:
 
 
 def _first_with(words: str, shown: Sequence[tuple[str, Artifact]]) -> str:
-    # Calls count, too: an agreed date is often in the arguments of a tool call.
+    # Search the tool calls too: an agreed date is often in their arguments.
     texts = ((place, " ".join((a.text, *(call.arguments for call in a.calls)))) for place, a in shown)
     return next((place for place, text in texts if words in text), "lost")
 
 
 def _newest_that_fit(history: Sequence[Artifact], report: Report) -> list[int]:
-    """Return the positions that a plain rolling window would keep: the newest whole exchanges within the budget."""
+    """Return the positions that a rolling window would keep: the newest whole tool exchanges within the budget."""
     costs = [decision.tokens_before for decision in report.decisions if decision.position is not None]
     available = report.budget - report.tokens_before + sum(costs)
     return RollingWindow(history, costs, available).kept(len(history)) or []
 
 
 def show_demo(report: Report) -> None:
-    """Print the demo: the last question, both contexts, the trail, and the facts that can still be read."""
+    """Print the demo: the last question, both contexts, the summary of evicted messages, and the surviving facts."""
     console = Console(highlight=False)
     console.width = max(console.width, _NARROWEST)
     told: list[RenderableType] = [_question(report), _contexts(report), *_trail(report), _answers(report), Text()]
@@ -136,7 +137,7 @@ def _question(report: Report) -> Text:
 
 
 def _contexts(report: Report) -> Table:
-    """Return both contexts side by side: the recorded one, and the one that is sent."""
+    """Return a table of the recorded context and the context that is sent, side by side."""
     table = Table(expand=True, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("#", justify="right", no_wrap=True, width=5)
     table.add_column("role", no_wrap=True, width=4)
@@ -165,7 +166,7 @@ def _row(run: DecisionRun) -> tuple[str | Text, ...]:
 
 
 def _sides(decision: Decision) -> tuple[str, str]:
-    """Return the text of a message before and after; for a masked one, from the first masked value on."""
+    """Return a message's text before and after stabilizing; a masked one from its first masked value on."""
     before, after = _said(_history()[decision.position or 0]), _said(decision.artifact)
     same = common_prefix(before, after) if decision.action == "masked" else 0
     lead = "…" if same else ""
@@ -178,7 +179,7 @@ def _said(artifact: Artifact) -> str:
 
 
 def _trail(report: Report) -> list[Panel]:
-    """Return the artifact that stages added: the trail of evicted messages."""
+    """Return a panel for the trail (the summary of evicted messages) that the stabilizer added."""
     written = [d for d in report.decisions if d.position is None and d.tokens_after]
     return [
         Panel(

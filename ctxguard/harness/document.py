@@ -1,7 +1,7 @@
 """The report on a replay as data: written by `--report json`, read by `--baseline`, and shown on the page.
 
 The JSON Schema is published as `replay-report.schema.json` in the same folder; `SCHEMA_VERSION` is its version. Fields
-may be added within a version; renaming or removing one requires a new version.
+may be added within a version; renaming or removing a field requires a new version.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class _Model(BaseModel):
 
 
 class BillModel(_Model):
-    """The cost of the requests, and that of two alternatives at the same calls."""
+    """The price of the requests, and what two alternatives would have cost at the same calls."""
 
-    currency: Literal["USD", "tokens"] = Field(description="`tokens`: in units of one uncached input token.")
+    currency: Literal["USD", "tokens"] = Field(description="`tokens` means the price of one uncached input token.")
     stabilized: float = Field(description="Price of the requests.")
     unmanaged: float = Field(description="Price of the whole histories.")
-    trimmed: float = Field(description="Price of the longest tail that fits, cut anew at each call.")
+    trimmed: float = Field(description="Price of the longest tail of the history that fits, chosen anew at each call.")
 
 
 class TimeModel(_Model):
-    """The time of calls, in milliseconds, within one percent."""
+    """Percentiles of the time per call, in milliseconds, accurate to one percent."""
 
     p50_ms: float | None
     p95_ms: float | None
@@ -50,57 +50,57 @@ class FiguresModel(_Model):
     """The figures of one or more sessions. A share is null if it is undefined."""
 
     sessions: int
-    calls: int = Field(description="Model calls: the history up to each assistant message.")
-    served: int = Field(description="Calls for which there is a request.")
-    refused: int = Field(description="Calls whose mandatory messages do not fit.")
-    pressed: int = Field(description="Calls whose history exceeds the budget.")
-    needed: int = Field(description="The most tokens that mandatory messages took at a refused call.")
-    tokens_before: int = Field(description="Tokens of the histories, over all served calls.")
-    tokens_after: int = Field(description="Tokens of the requests, over all served calls.")
+    calls: int = Field(description="Number of model calls; each assistant message in a history is one.")
+    served: int = Field(description="Number of calls for which a request could be made.")
+    refused: int = Field(description="Number of calls whose mandatory messages do not fit.")
+    pressed: int = Field(description="Number of calls whose history exceeds the budget.")
+    needed: int = Field(description="Largest number of tokens that a refused call's mandatory messages need.")
+    tokens_before: int = Field(description="Number of tokens in the histories, summed over all served calls.")
+    tokens_after: int = Field(description="Number of tokens in the requests, summed over all served calls.")
     saved: float | None = Field(description="Share of the input tokens that was saved.")
     saved_by: dict[str, int] = Field(
         {},
-        description="Tokens that each action took out of messages, negative where it added some; new messages apart.",
+        description="Number of tokens that each action removed from messages; negative if it added some.",
     )
-    cuts: int = Field(description="Calls that cut the window.")
+    cuts: int = Field(description="Number of calls that cut the window.")
     cut_share: float | None
-    rebilled: int = Field(description="Tokens behind the first position that a cut changed.")
-    prefix_share: float | None = Field(description="Calls that keep the prompt before up to its newest exchange.")
-    support: float | None = Field(description="Next-action support: what the next message needs and the request holds.")
-    support_in_context: float | None = Field(description="The same, with words around it that stood around it before.")
-    needing: int = Field(description="Calls that support is averaged over.")
-    gain: float | None = Field(None, description="Share of what older history is worth to a compressor; needs pyppmd.")
-    weighed: int = Field(0, description="Calls that gain is added up over.")
+    rebilled: int = Field(description="Number of tokens after the first position that a cut changed.")
+    prefix_share: float | None = Field(description="Share of calls that keep the last prompt up to its last exchange.")
+    support: float | None = Field(description="Share of what the next message needs that the request contains.")
+    support_in_context: float | None = Field(description="Support, counting only what keeps some nearby words.")
+    needing: int = Field(description="Number of calls that support is averaged over.")
+    gain: float | None = Field(None, description="Share of older history's value to a compressor; needs pyppmd.")
+    weighed: int = Field(0, description="Number of calls that gain is computed over.")
     newest: float | None = Field(None, description="Share of new tool outputs that is sent, of what would fit.")
     bill: BillModel
     time: TimeModel
-    findings: dict[str, int] = Field(description="Calls at which a law did not hold, by law.")
+    findings: dict[str, int] = Field(description="Number of calls at which each law did not hold.")
 
 
 class SessionModel(_Model):
-    """One session under one setting."""
+    """The figures of one session, and of each of its calls, under one setting."""
 
     id: str
     path: str
     line: int
     figures: FiguresModel
     findings: list[Verdict]
-    before: list[int] = Field(description="Tokens of the history, call by call.")
-    after: list[int] = Field(description="Tokens of the request, call by call; 0 where the call was refused.")
-    cuts: list[int] = Field(description="Numbers of the calls that cut, from 1.")
-    bill: list[float] = Field(description="Price of the request, call by call.")
-    trimmed: list[float] = Field(description="Price of what plain trimming would have sent, call by call.")
-    unmanaged: list[float] = Field([], description="Price of the whole history, call by call.")
+    before: list[int] = Field(description="Number of tokens in the history at each call.")
+    after: list[int] = Field(description="Number of tokens in the request at each call; 0 if the call was refused.")
+    cuts: list[int] = Field(description="Numbers of the calls that cut the window, from 1.")
+    bill: list[float] = Field(description="Price of the request at each call.")
+    trimmed: list[float] = Field(description="Price of what a rolling window would have sent, at each call.")
+    unmanaged: list[float] = Field([], description="Price of the whole history at each call.")
 
 
 class RunModel(_Model):
-    """All sessions under one setting."""
+    """The figures of all sessions under one setting, and the worst sessions."""
 
-    label: str = Field(description="The setting in words; tells the runs of a report apart.")
+    label: str = Field(description="The setting in words, unique within a report.")
     setting: dict[str, str | int | float | None]
     figures: FiguresModel
     findings: list[Verdict] = Field(description="The first finding of each law.")
-    sessions: list[SessionModel] = Field(description="The worst ones first; at most as many as `sessions_listed`.")
+    sessions: list[SessionModel] = Field(description="The worst sessions first; at most `sessions_listed` of them.")
     sessions_listed: int
 
 
@@ -109,42 +109,42 @@ class ReplayReport(_Model):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     ctxguard: str = Field(description="Version of ctxguard.")
-    created: str = Field(description="When, ISO 8601, UTC.")
+    created: str = Field(description="Time of creation, ISO 8601, UTC.")
     title: str
-    sources: list[str] = Field(description="What was named on the command line.")
-    seconds: float = Field(description="How long the replay took.")
+    sources: list[str] = Field(description="Files and URLs named on the command line.")
+    seconds: float = Field(description="Duration of the replay in seconds.")
     processes: int
-    prices: str = Field(description="Where the prices are from.")
-    model: str = Field(description="The model that prices are of; empty where they are relative.")
-    counter: str = Field(description="What counted tokens, and how exact that is.")
-    judges: tuple[str, ...] = Field(default=SEES, description="What each judge can see, and what it cannot.")
-    skipped: list[Skipped] = Field(description="What could not be replayed, at most the first 1,000.")
+    prices: str = Field(description="Source of the prices.")
+    model: str = Field(description="The model whose prices are used; empty if prices are relative.")
+    counter: str = Field(description="The token counter, and how exact it is.")
+    judges: tuple[str, ...] = Field(default=SEES, description="What each judge can measure, and what it cannot.")
+    skipped: list[Skipped] = Field(description="Recordings that could not be replayed; at most the first 1,000.")
     skipped_count: int
     runs: list[RunModel]
 
     def to_json(self) -> str:
-        """Return the report as a JSON text."""
+        """Return the report as a JSON string."""
         return json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=1)
 
     @property
     def judged(self) -> int:
-        """Calls that were judged, under all settings."""
+        """Number of calls that were judged, over all settings."""
         return sum(run.figures.served for run in self.runs)
 
     @property
     def broken(self) -> int:
-        """Number of violated laws over all calls and settings; a call counts once for each law."""
+        """Number of violations over all calls and settings; a call counts once for each law that it violates."""
         return sum(sum(run.figures.findings.values()) for run in self.runs)
 
 
 def schema_json() -> str:
-    """Return the JSON Schema of the report."""
+    """Return the JSON Schema of the report as a string."""
     schema = ReplayReport.model_json_schema()
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=1) + "\n"
 
 
 def figures_model(figures: Figures, prices: PriceModel) -> FiguresModel:
-    """Return figures as data, rounded."""
+    """Convert figures to a pydantic model, with rounded values."""
     named_alike = FiguresModel.model_fields.keys() - {"saved_by", "bill", "time", "findings"}
     plain: dict[str, Any] = {name: rounded(getattr(figures, name)) for name in named_alike}
     places = _places(prices)
@@ -167,12 +167,12 @@ def _places(prices: PriceModel) -> int:
 
 
 def rounded(value: float | None, places: int = 4) -> float | None:
-    """Return a figure as a report has it; None stays None."""
+    """Round a figure to the precision of a report; None stays None."""
     return None if value is None else round(value, places)
 
 
 def session_model(result: SessionReplay, prices: PriceModel) -> SessionModel:
-    """Return a replayed session as data."""
+    """Convert a replayed session to a pydantic model."""
     places = _places(prices)
     return SessionModel(
         id=result.id,
@@ -191,13 +191,13 @@ def session_model(result: SessionReplay, prices: PriceModel) -> SessionModel:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How much worse a figure may become.
+    """How much worse a figure may become compared with the baseline.
 
     Attributes:
-        by: the allowed difference.
-        is_share: whether `by` is a share of the earlier figure; else it is in the figure's own unit.
-        is_better_high: whether a higher figure is better.
-        least: a difference that never counts as worse, in the figure's own unit.
+        by: Allowed difference.
+        is_share: Whether `by` is a share of the earlier figure; otherwise it is in the figure's own unit.
+        is_better_high: Whether a higher figure is better.
+        least: Largest difference that never counts as worse, in the figure's own unit.
     """
 
     by: float
@@ -219,11 +219,15 @@ TOLERANCES: Final[Mapping[str, Tolerance]] = {
     "bill": Tolerance(0.01, is_share=True),
     "p95_ms": Tolerance(1.0, is_share=True, least=50),
 }
-"""The compared figures. Times differ between machines: they may double."""
+"""The compared figures. Times may double, because they differ between machines."""
 
 
 def load_baseline(path: str | Path) -> ReplayReport:
-    """Return the report of an earlier replay from its JSON file; raise if there is none in it."""
+    """Read the report of an earlier replay from a JSON file.
+
+    Raises:
+        ConfigError: If the file cannot be read or does not contain a replay report.
+    """
     try:
         return ReplayReport.model_validate_json(Path(path).read_bytes())
     except OSError as error:
@@ -235,11 +239,15 @@ def load_baseline(path: str | Path) -> ReplayReport:
 
 
 def parse_tolerances(given: Iterable[str]) -> dict[str, Tolerance]:
-    """Return the default tolerances, changed by those that a user gave, such as `bill=2%`; reject unknown figures."""
+    """Return the default tolerances, changed as in `given`, whose items look like `bill=2%`.
+
+    Raises:
+        ConfigError: If an item names an unknown figure or has no valid number.
+    """
     known = dict(TOLERANCES)
     for name, _, text in (each.partition("=") for each in given):
         if name not in known:
-            raise ConfigError(f"no figure {name!r} is compared; compared are {', '.join(known)}", setting="tolerance")
+            raise ConfigError(f"unknown figure {name!r}; known are {', '.join(known)}", setting="tolerance")
         try:
             by = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
@@ -251,7 +259,11 @@ def parse_tolerances(given: Iterable[str]) -> dict[str, Tolerance]:
 
 
 def compare(now: ReplayReport, before: ReplayReport, tolerances: Mapping[str, Tolerance] = TOLERANCES) -> list[str]:
-    """Return a line for each figure that is worse than in an earlier replay, or that cannot be compared, run by run."""
+    """Compare a report with an earlier one, run by run.
+
+    Returns:
+        One line for each figure that became worse by more than its tolerance, or that cannot be compared.
+    """
     worse: list[str] = []
     if now.skipped_count > before.skipped_count:
         worse.append(f"skipped was {before.skipped_count} and is {now.skipped_count}")

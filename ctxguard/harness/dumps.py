@@ -1,8 +1,8 @@
-"""Convert messages dumped by frameworks into Chat Completions messages, without the framework.
+"""Convert messages dumped by frameworks into Chat Completions messages, without importing the framework.
 
-Supported are LangChain's messages (`messages_to_dict`, `dumpd`, `model_dump`), PydanticAI's (`all_messages_json`), and
-the `role` and `parts` of OpenTelemetry's GenAI conventions. A replay only needs what a model is sent. Not preserved:
-reasoning, ids of messages, usage and metadata; media are replaced by a note.
+Supported are dumps of LangChain messages (`messages_to_dict`, `dumpd`, `model_dump`), dumps of PydanticAI messages
+(`all_messages_json`), and messages with `role` and `parts` as in OpenTelemetry's GenAI conventions. Only what a model
+is sent is converted: reasoning, message ids, usage, and metadata are not preserved, and media are replaced by a note.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _CALLS: Final = frozenset({"tool_use", "tool_call", "function_call", "tool_call_
 
 
 def is_dumped(value: object) -> bool:
-    """Return whether a value is a message in a framework's dump format, which no API accepts."""
+    """Return whether a value is a message in a framework's own dump format, which no provider's API accepts."""
     return isinstance(value, Mapping) and (
         _langchain(value) is not None or _is_pydantic_ai(value) or _is_telemetry(value)
     )
 
 
 def translate_dumps(record: object) -> object:
-    """Return a parsed recording with dumped messages converted; anything else unchanged."""
+    """Convert the dumped messages in a parsed recording; return any other value unchanged."""
     if isinstance(record, Mapping):
         for key in ("messages", "input", "history", "message_history"):
             listed = record.get(key)
@@ -62,7 +62,7 @@ def _messages(listed: Sequence[Record]) -> Iterator[Record]:
 
 
 def _langchain(value: Record) -> Record | None:
-    """Return the fields of a dumped LangChain message, with its `type`; None if it is not one."""
+    """Return the fields of a dumped LangChain message, including its `type`; None for any other value."""
     kwargs, name = value.get("kwargs"), value.get("id")
     if "lc" in value and isinstance(kwargs, Mapping) and isinstance(name, list) and name:
         named = str(kwargs.get("type") or str(name[-1]).removesuffix("Chunk").removesuffix("Message").lower())
@@ -94,14 +94,14 @@ def _of_langchain(fields: Record) -> Record:
 
 
 def plain_content(content: object) -> object:
-    """Return the text of a list of blocks; any other content unchanged."""
+    """Join the text blocks of a message's content into one string; return content that is not a list unchanged."""
     if not isinstance(content, list):
         return content
-    return "\n".join(_text(block) for block in content if not _is_beside(block))
+    return "\n".join(_text(block) for block in content if not _is_left_out(block))
 
 
-def _is_beside(block: object) -> bool:
-    """Return whether a block is reasoning, or a call that `tool_calls` repeats."""
+def _is_left_out(block: object) -> bool:
+    """Return whether a block is reasoning, or a tool call that the message's `tool_calls` repeat."""
     return isinstance(block, Mapping) and block.get("type") in _THINKING | _CALLS
 
 
@@ -117,7 +117,7 @@ def _text(block: object) -> str:
 
 
 def tool_call(identity: object, name: object, arguments: object) -> Record:
-    """Return a tool call in the form of Chat Completions."""
+    """Return a tool call in the format of Chat Completions."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return {"id": identity, "type": "function", "function": {"name": str(name), "arguments": text}}
 
@@ -132,7 +132,7 @@ def _is_pydantic_ai(value: Record) -> bool:
 def _of_pydantic_ai(message: Record) -> Iterator[Record]:
     parts = [part for part in records_in(message["parts"]) if part.get("part_kind") != "thinking"]
     if message["kind"] == "request":
-        yield from (_asked(part) for part in parts)
+        yield from (_request_message(part) for part in parts)
         return
     calls = [
         tool_call(p.get("tool_call_id"), p.get("tool_name"), p.get("args"))
@@ -143,7 +143,7 @@ def _of_pydantic_ai(message: Record) -> Iterator[Record]:
     yield {"role": "assistant", "content": said, **({"tool_calls": calls} if calls else {})}
 
 
-def _asked(part: Record) -> Record:
+def _request_message(part: Record) -> Record:
     kind, content = part.get("part_kind"), part.get("content")
     if kind == "tool-return" or (kind == "retry-prompt" and part.get("tool_name")):
         return {"role": "tool", "tool_call_id": part.get("tool_call_id"), "content": as_text(content)}
@@ -153,12 +153,12 @@ def _asked(part: Record) -> Record:
 
 
 def as_text(value: object) -> str:
-    """Return a text unchanged, and any other value as JSON."""
+    """Return a string unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def records_in(value: object) -> Iterator[Record]:
-    """Yield the objects of a JSON list; none if it is not a list."""
+    """Yield the objects in a JSON list; yield nothing if `value` is not a list."""
     listed: Iterable[object] = value if isinstance(value, list) else ()
     return (each for each in listed if isinstance(each, Mapping))
 

@@ -1,14 +1,16 @@
-"""Run a replay: read recordings, replay each under every setting, add up the figures; in this process or in several.
+"""Run a replay: read recordings, replay each under every setting, and add up the figures, in one process or in several.
 
 Results are added in the order of the recordings, so the report does not depend on the number of processes. Memory use
-stays flat: recordings are read as needed, figures are added up, and only the worst sessions are kept.
+is constant: recordings are read as needed, figures are added up, and only the worst sessions are kept.
 
-On a Ray cluster, batches of recordings are tasks, and one runs again if its worker dies. The report is identical for
-any number of workers, except for times. `RAY_ADDRESS` names a cluster; without it, one is started here.
+On a Ray cluster, each batch of recordings is a task, which runs again if its worker dies. Except for times, the report
+is identical for any number of workers. `RAY_ADDRESS` names a cluster; if it is unset, a cluster is started on this
+machine.
 
-Progress is saved in a file, so that a killed replay can continue from there. The file is JSON, written under a
-temporary name and then moved, so that it is always complete. It contains the number of finished recordings and the
-figures so far, not the recordings: those are read again, and finished ones are skipped.
+A checkpoint file saves the progress, so that a replay that was killed can continue. The file is JSON. It is written
+under a temporary name and then moved, so it is always complete. It contains the number of finished recordings and the
+figures so far, but no recordings: when a replay continues, the files are read again and finished recordings are
+skipped.
 """
 
 from __future__ import annotations
@@ -42,20 +44,20 @@ from ctxguard.harness.sessions import RecordedSession
 from ctxguard.settings import extra
 from ctxguard.stabilizer import Stabilizer
 
-MOST_SKIPPED: Final = 1_000  # that a report lists, so that memory is bounded
+MOST_SKIPPED: Final = 1_000  # maximum number of skipped recordings in a report, so that memory is bounded
 MOST_SESSIONS: Final = 100
-"""Sessions of each run that a report lists."""
+"""Maximum number of sessions that a report lists for each setting."""
 _BATCH: Final = 4
-"""Recordings that a worker is given at a time: few enough to keep all workers busy at the end, and memory small."""
+"""Number of recordings in a batch: small, so that all workers are busy until the end and memory use stays low."""
 AHEAD: Final = 3
-"""Batches that wait for each process: enough to keep it busy, without filling memory."""
+"""Number of batches that wait for each worker: enough to keep it busy without filling memory."""
 SMALL: Final = 1 << 20
-"""Bytes of recordings below which starting processes takes longer than it saves."""
+"""Size of all recordings, in bytes, below which starting processes takes longer than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting under which sessions are replayed: in words, and as data for the report."""
+    """One setting under which sessions are replayed: its label, its options for the report, and its stabilizer."""
 
     label: str
     options: Mapping[str, str | int | float | None]
@@ -64,7 +66,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that a worker process needs; an adapter of None is detected for each session."""
+    """Everything that a worker process needs. If `adapter` is None, the adapter is detected for each session."""
 
     settings: tuple[Setting, ...]
     prices: PriceModel = field(default_factory=PriceModel)
@@ -77,7 +79,7 @@ Task = TypeVar("Task")
 
 @dataclass(order=True, slots=True)
 class Ranked:
-    """A session that may be among the worst, with its position in the order of all, counted down."""
+    """A session that may be among the worst. `order` is minus its number, so that earlier sessions win ties."""
 
     badness: tuple[float, ...]
     order: int
@@ -87,32 +89,32 @@ class Ranked:
 
 @dataclass(slots=True)
 class Tally:
-    """The sum of the sessions of one setting, and the worst of them, as a heap."""
+    """The summed figures of one setting, and a heap of its worst sessions."""
 
     figures: Figures = field(default_factory=Figures)
     ranked: list[Ranked] = field(default_factory=list)
 
     def add(self, result: SessionReplay, recording: Recording) -> None:
-        """Add one session, and remember it if it is among the worst."""
+        """Add the figures of one session, and keep the session if it is among the worst."""
         self.figures.add(result.figures)
         ranked = Ranked(result.badness, -self.figures.sessions, result, recording)
         (heappush if len(self.ranked) < MOST_SESSIONS else heappushpop)(self.ranked, ranked)
 
     @property
     def worst(self) -> list[tuple[SessionReplay, Recording]]:
-        """The worst sessions, the worst first, with their recordings."""
+        """The worst sessions with their recordings, in order, starting with the worst."""
         return [(ranked.result, ranked.recording) for ranked in sorted(self.ranked, reverse=True)]
 
 
 @dataclass(slots=True)
 class Results:
-    """The results of a plan.
+    """The results of replaying recordings under the settings of a plan.
 
     Attributes:
-        tallies: one for each setting.
-        skipped: the first 1,000 recordings that could not be replayed.
-        skipped_count: number of these.
-        done: number of finished recordings, including skipped ones.
+        tallies: One tally for each setting.
+        skipped: Recordings that could not be replayed; at most the first 1,000.
+        skipped_count: Number of all recordings that could not be replayed.
+        done: Number of finished recordings, including skipped ones.
     """
 
     tallies: list[Tally]
@@ -122,16 +124,16 @@ class Results:
 
     @property
     def sessions(self) -> int:
-        """Number of replayed sessions."""
+        """Number of sessions that were replayed."""
         return self.tallies[0].figures.sessions
 
     @property
     def calls(self) -> int:
-        """Number of replayed model calls, under all settings."""
+        """Number of model calls that were replayed, over all settings."""
         return sum(tally.figures.calls for tally in self.tallies)
 
     def take(self, source: Source, outcome: Outcome) -> None:
-        """Add the outcome of a recording."""
+        """Add the outcome of one recording."""
         self.done += 1
         if isinstance(outcome, Skipped):
             self.skipped_count += 1
@@ -143,7 +145,7 @@ class Results:
 
 Replayed = Iterator[tuple[Source, Outcome]]
 Spread = Callable[[Iterator[Source], Plan, int], Replayed]
-"""Replays in other processes: recordings in, outcomes out in the same order."""
+"""Function that replays recordings in workers and yields each recording with its outcome, in order."""
 
 
 def run(
@@ -155,18 +157,18 @@ def run(
     after: Callable[[Results, Source], object] | None = None,
     spread: Spread | None = None,
 ) -> Results:
-    """Replay all recordings, and return the results.
+    """Replay all recordings and return the results.
 
     Args:
-        sources: recordings, and files that could not be read.
-        plan: the settings.
-        processes: number of processes.
-        results: results of earlier recordings, to add to; None means that there are none.
-        after: called after each recording with the results so far.
-        spread: replays in other processes or on other machines; None means processes of this one.
+        sources: Recordings, and files that could not be read.
+        plan: Settings under which recordings are replayed.
+        processes: Number of processes.
+        results: Results of earlier recordings, which new results are added to; None means that there are none.
+        after: Called after each recording, with the results so far and the recording.
+        spread: Function that distributes recordings to workers; None means local processes.
 
     Raises:
-        ConfigError: a process died, or the settings cannot be sent to one.
+        ConfigError: If a worker process died.
     """
     total = results or Results([Tally() for _ in plan.settings])
     if spread is None:
@@ -179,7 +181,7 @@ def run(
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -189,7 +191,7 @@ def _replay(source: Source, plan: Plan) -> Outcome:
         path, line = recording.path, recording.line
         result = list(replay_settings(session, stabilizers, prices=plan.prices, path=path, line=line))
         if not result[0].calls:
-            raise CtxguardError("no model call: calls are replayed up to each assistant message")
+            raise CtxguardError("no model call: the session has no assistant message to replay up to")
         return result
 
     return play_session(source, play, adapter=plan.adapter)
@@ -200,11 +202,11 @@ def _inline(sources: Iterator[Source], plan: Plan, _processes: int) -> Replayed:
 
 
 _plan: Plan
-"""The plan of a process that replays; set once when it starts."""
+"""The plan of a worker process, which is set once when the process starts."""
 
 
 def _begin(plan: Plan) -> None:
-    global _plan  # noqa: PLW0603 - what a process of a pool is given at its start has no other place
+    global _plan  # noqa: PLW0603 - a pool passes initial data to its processes only through globals
     _plan = plan
 
 
@@ -213,12 +215,12 @@ def _work(batch: Sequence[Source]) -> list[Outcome]:
 
 
 def replay_batch(batch: Sequence[Source], plan: Plan) -> list[Outcome]:
-    """Replay a batch of recordings."""
+    """Replay a batch of recordings under the settings of a plan."""
     return [_replay(source, plan) for source in batch]
 
 
 def _in_processes(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
-    """Replay in separate processes; reading waits if they are behind."""
+    """Replay recordings in separate processes; no more are read while enough batches are waiting."""
     try:
         with ProcessPoolExecutor(
             processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(plan,)
@@ -226,7 +228,7 @@ def _in_processes(sources: Iterator[Source], plan: Plan, processes: int) -> Repl
             yield from in_order(sources, processes, lambda batch: pool.submit(_work, batch), Future.result)
     except BrokenProcessPool as error:
         raise ConfigError(
-            "a process that replays was killed, most likely for lack of memory; use fewer with --processes 1",
+            "a worker process was killed, most likely for lack of memory; use fewer processes, as with --processes 1",
             setting="processes",
         ) from error
 
@@ -237,7 +239,16 @@ def in_order(
     submit: Callable[[Sequence[Source]], Task],
     result: Callable[[Task], list[Outcome]],
 ) -> Replayed:
-    """Replay in workers, and yield the outcomes in the order of the recordings; reading waits for workers."""
+    """Replay recordings in workers, and yield each recording with its outcome, in the order of the recordings.
+
+    No more recordings are read while enough batches are waiting.
+
+    Args:
+        sources: Recordings, and files that could not be read.
+        workers: Number of workers.
+        submit: Function that starts the replay of a batch in a worker.
+        result: Function that waits for a batch and returns its outcomes.
+    """
     batches = iter(lambda: list(islice(sources, _BATCH)), [])
     waiting = deque((batch, submit(batch)) for batch in islice(batches, workers * AHEAD))
     while waiting:
@@ -251,11 +262,11 @@ RETRIES: Final = 3
 
 
 def spread_on_ray(sources: Iterator[Source], plan: Plan, workers: int) -> Replayed:
-    """Replay recordings in the workers of a Ray cluster; reading waits if they are behind.
+    """Replay recordings in the workers of a Ray cluster; no more are read while enough batches are waiting.
 
     Raises:
-        ImportError: ray is not installed.
-        ConfigError: a batch killed its worker repeatedly.
+        ImportError: If ray is not installed.
+        ConfigError: If a batch repeatedly killed its worker.
     """
     with _cluster(workers) as ray:
         shared = ray.put(plan)
@@ -278,7 +289,7 @@ def _result(ray: Any, future: Any) -> Any:  # noqa: ANN401 - Ray may be absent w
 
 @contextmanager
 def _cluster(workers: int) -> Iterator[Any]:
-    """Connect to the running cluster, or start one and stop it at the end."""
+    """Connect to the running Ray cluster, or start a cluster and stop it at the end."""
     with extra("ray", "--engine ray needs Ray"):
         import ray
     if ray.is_initialized():
@@ -293,17 +304,17 @@ def _cluster(workers: int) -> Iterator[Any]:
 
 
 EVERY: Final = 5.0
-"""Seconds between two writes."""
+"""Minimum number of seconds between two writes of a checkpoint file."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """The content of the file.
+    """The content of a checkpoint file.
 
     Attributes:
-        key: identifies the replay.
-        last: identifies the last finished recording.
-        results: the results so far; of the recordings of the worst sessions, only the location.
+        key: Digest of the settings and the names of the recordings, which identifies the replay.
+        last: Digest of the last finished recording.
+        results: Results so far. For the worst sessions, only the locations of their recordings are saved.
     """
 
     key: str
@@ -315,7 +326,10 @@ _FORMAT: Final = TypeAdapter(_Progress)
 
 
 class ReplayCheckpoint:
-    """Save progress to a file at intervals, and continue from it; a file of another replay is rejected."""
+    """Saves the progress of a replay to a file at intervals, and restores it.
+
+    A file that belongs to another replay is rejected.
+    """
 
     def __init__(self, path: Path, plan: Plan, names: Sequence[str]) -> None:
         self._path = path
@@ -330,10 +344,11 @@ class ReplayCheckpoint:
         self._saved_at = time.monotonic()
 
     def restore(self, sources: Iterator[Source]) -> Results | None:
-        """Return the results so far, and skip the finished recordings; None if there is no file.
+        """Read the results so far, and skip the finished recordings in `sources`; return None if there is no file.
 
         Raises:
-            ConfigError: the file cannot be read, is of another replay, or the recordings have changed since.
+            ConfigError: If the file cannot be read or belongs to another replay, or if the recordings have changed
+                since.
         """
         state = self._read()
         if state is None:
@@ -352,7 +367,10 @@ class ReplayCheckpoint:
         return state.results
 
     def save(self, results: Results, last: Source) -> None:
-        """Save the progress, if it is time to."""
+        """Save the results so far, unless they were saved within the last few seconds.
+
+        `last` is the last finished recording.
+        """
         if time.monotonic() - self._saved_at < EVERY:
             return
         beside = self._path.with_name(f"{self._path.name}.new")
@@ -364,7 +382,7 @@ class ReplayCheckpoint:
         self._saved_at = time.monotonic()
 
     def remove(self) -> None:
-        """Remove the file: the replay is finished."""
+        """Remove the file after the replay has finished."""
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> _Progress | None:
@@ -381,11 +399,11 @@ class ReplayCheckpoint:
 
     def _refused(self, why: str) -> ConfigError:
         return ConfigError(
-            f"the replay cannot go on from {self._path}: {why}; remove it to begin anew", setting="resume"
+            f"the replay cannot continue from {self._path}: {why}; remove the file to start over", setting="resume"
         )
 
 
 def _mark(source: Source) -> str:
-    """Return an identifier of a recording."""
+    """Return a digest that identifies a recording."""
     data = source.data if isinstance(source, Recording) else str(source).encode()
     return hashlib.sha256(data).hexdigest()

@@ -1,8 +1,8 @@
-"""Measure how much a context contains of what the next step needs, without asking a model.
+"""Measure how much of what the next step needs a context contains, without asking a model.
 
-Next-action support: of the paths, ids, numbers and names in the recorded agent's next message that only the older part
-of the history contains, how many are in the context? This measures the context, not a model's use of it, so always read
-it together with the bill.
+Next-action support looks at the paths, ids, numbers, and names in the recorded agent's next message that only the older
+part of the history contains, and measures how many of them are in the context. This measures the context and not a
+model's use of it, so always read it together with the bill.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Made = TypeVar("Made")
 
 
 class ByIdentity(Generic[Given, Made]):
-    """Call a function once for each object, and cache its results."""
+    """Calls a function once for each object, and caches the results by object identity."""
 
     def __init__(self, make: Callable[[Given], Made]) -> None:
         self._make = make
@@ -30,17 +30,17 @@ class ByIdentity(Generic[Given, Made]):
     def __call__(self, given: Given) -> Made:
         """Return the function's result for an object."""
         known = self._known.get(id(given))
-        if known is None:  # the object is referenced, so that its id stays unique
+        if known is None:  # keep a reference to the object, so that its id stays unique
             known = self._known[id(given)] = (given, self._make(given))
         return known[1]
 
 
 NEAR: Final = 100
-"""Characters on each side of an occurrence that count as its context."""
+"""Number of characters on each side of an occurrence that count as its context."""
 WORDS_NEEDED: Final = 3
-"""Words around an occurrence that must also have been around it in the history."""
+"""Number of words around an occurrence that must also surround the string in the history."""
 _RUN: Final = re.compile(r"[A-Za-z0-9_./@:#-]{4,}")
-_LONGEST: Final = 120  # characters: longer strings are data, not names
+_LONGEST: Final = 120  # characters; longer strings are data, not names
 _MARKED: Final = re.compile(r"[0-9_/]|.[A-Z]|.\..")
 _WORD: Final = re.compile(r"[A-Za-z]{4,}")
 _SENTENCE_ENDS: Final = ".:-"
@@ -51,8 +51,8 @@ class Need:
     """One string that the next message uses and that only the older history contains.
 
     Attributes:
-        string: the path, id, number or name.
-        words: the words (of four or more letters) within 100 characters of it in the history.
+        string: Path, id, number, or name.
+        words: Words of four or more letters within 100 characters of the string in the history.
     """
 
     string: str
@@ -61,12 +61,13 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """How many of the needed strings a context contains.
+    """The number of needed strings, and how many of them a context contains.
 
     Attributes:
-        needed: how many the next message needs.
-        held: how many of them are anywhere in the context.
-        held_in_context: how many are there together with at least three of the words around them in the history.
+        needed: Number of strings that the next message needs.
+        held: Number of needed strings that are anywhere in the context.
+        held_in_context: Number of needed strings that are in the context near at least three of the words that surround
+            them in the history.
     """
 
     needed: int
@@ -80,26 +81,26 @@ class Support:
 
     @property
     def with_context(self) -> float:
-        """Share that the context contains together with words that were around them; 1.0 if none is needed."""
+        """Share of the needed strings that are in the context with some of their words; 1.0 if none is needed."""
         return self.held_in_context / self.needed if self.needed else 1.0
 
 
 def distinctive_strings(text: str) -> list[str]:
-    """Return the distinctive strings of a text, each once, in the order in which they first appear.
+    """Return the distinctive strings in a text, without repetitions, in order of first appearance.
 
     A distinctive string has 4 to 120 characters of `[A-Za-z0-9_./@:#-]` and contains a digit, `_`, `/`, an inner
-    capital or an inner dot. Punctuation that ends a sentence is not part of it.
+    capital, or an inner dot. Punctuation that ends a sentence is not part of it.
     """
     runs = (run.rstrip(_SENTENCE_ENDS) for run in _RUN.findall(text))
     return list(dict.fromkeys(run for run in runs if 4 <= len(run) <= _LONGEST and _MARKED.search(run)))
 
 
 class Fidelity:
-    """Measure next-action support, call by call. One instance serves one session: it caches its searches.
+    """Measures next-action support call by call. Use one instance for each session, since it caches searches.
 
     Args:
-        mask: masks personal data in a text; strings that it changes are left out, since no masked context can contain
-            them. None leaves nothing out.
+        mask: Function that masks personal data in a string. Strings that it changes are left out, since no masked
+            context can contain them. None leaves nothing out.
     """
 
     def __init__(self, mask: Callable[[str], str] | None = None) -> None:
@@ -108,18 +109,19 @@ class Fidelity:
         self._text: ByIdentity[Artifact, str] = ByIdentity(text_of)
 
     def __call__(self, history: Sequence[Artifact], context: Iterable[Artifact], following: Artifact) -> Support:
-        """Return the support of `context`: how much of what `following` needs from `history` it contains."""
+        """Return how much of what the message `following` needs from `history` is contained in `context`."""
         return self.support(self.needs(history, following), context)
 
     def needs(self, history: Sequence[Artifact], following: Artifact) -> list[Need]:
-        """Return the strings that the next message takes from older history, unless every valid context has them.
+        """Return the strings that the message `following` takes from older history.
 
-        Strings of the system prompt, the task, the last user message and the last exchange are left out.
+        Strings in the system prompt, the task, the last user message, and the last tool exchange are left out, because
+        every valid context contains them.
         """
-        wanted = self._unmasked(self._text(following))
+        wanted = self._unmasked_strings(self._text(following))
         if not wanted or not history:
             return []
-        given = _given(history)
+        given = _always_present(history)
         texts = [(position in given, self._text(artifact)) for position, artifact in enumerate(history)]
         found = []
         for string in wanted:
@@ -130,7 +132,7 @@ class Fidelity:
         return found
 
     def support(self, needs: Sequence[Need], context: Iterable[Artifact]) -> Support:
-        """Return how many of the needs a context contains."""
+        """Return the number of needs, and how many of them a context contains."""
         texts = [self._text(artifact) for artifact in context]
         held = told = 0
         for need in needs:
@@ -142,8 +144,8 @@ class Fidelity:
     def _tells(self, text: str, need: Need) -> bool:
         return any(len(words & need.words) >= WORDS_NEEDED for words in self._words_near(text, need.string))
 
-    def _unmasked(self, text: str) -> list[str]:
-        """Return the distinctive strings of a text that masking leaves as they are."""
+    def _unmasked_strings(self, text: str) -> list[str]:
+        """Return the distinctive strings in a text that masking leaves unchanged."""
         strings = distinctive_strings(text)
         if self._mask is None or not strings:
             return strings
@@ -152,13 +154,13 @@ class Fidelity:
 
 
 def text_of(artifact: Artifact) -> str:
-    """Return the whole text of an artifact for a model: its text, and the names and arguments of its calls."""
+    """Return what a model reads of an artifact: its text, and the names and arguments of its calls."""
     calls = (f"{call.name} {call.arguments}" for call in artifact.calls)
     return "\n".join((artifact.text, *calls)) if artifact.calls else artifact.text
 
 
 def end_of_pieces(text: str, pieces: Sequence[str], start: int) -> int | None:
-    """Return the end of the last piece if a text contains all of them in this order, else None."""
+    """Return the end of the last piece if a text contains all pieces in order after `start`; otherwise None."""
     for piece in pieces:
         found = text.find(piece, start)
         if found < 0:
@@ -167,8 +169,8 @@ def end_of_pieces(text: str, pieces: Sequence[str], start: int) -> int | None:
     return start
 
 
-def _given(history: Sequence[Artifact]) -> frozenset[int]:
-    """Return the positions that any valid context contains: system, task, last user message, last exchange."""
+def _always_present(history: Sequence[Artifact]) -> frozenset[int]:
+    """Return the positions that any valid context contains: system, task, last user message, and last tool exchange."""
     positions = {p for p, artifact in enumerate(history) if artifact.kind in (Kind.SYSTEM, Kind.TASK)}
     positions.update(exchanges(history)[-1].positions)
     last_user = next((p for p in range(len(history) - 1, -1, -1) if history[p].kind is Kind.USER), None)
@@ -176,7 +178,7 @@ def _given(history: Sequence[Artifact]) -> frozenset[int]:
 
 
 def _words_near(text: str, string: str) -> tuple[frozenset[str], ...]:
-    """Return the words around each occurrence of a string in a text."""
+    """Return the set of words around each occurrence of a string in a text."""
     return tuple(dict.fromkeys(_words_around(text, string)))
 
 

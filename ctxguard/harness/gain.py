@@ -1,12 +1,14 @@
-"""Judge a context by the next message, in bits: how much does the context help a compressor, which knows no names?
+"""Judge a context by how much it helps a compressor, which knows no names, with the next message, in bits.
 
-Next-action support (`ctxguard.harness.fidelity`) counts names, so a bare list of them scores as well as text. Here a
+Next-action support (`ctxguard.harness.fidelity`) counts names, so a bare list of names scores as well as text. Here a
 compressor (PPMd) reads the context and then the message that the recorded agent wrote next. The fewer bits it needs for
-that message, the more of it the context contained. *Gain* places a context between two ends: 0 is the floor, which any
-valid context contains (system prompt, task, last user message, newest exchange), and 1 is the whole history.
+that message, the more of the message the context contained. *Gain* places a context between two ends: 0 is the floor,
+which any valid context contains (system prompt, task, last user message, newest tool exchange), and 1 is the whole
+history.
 
-A compressor rewards verbatim repeats and knows no meaning: it underrates a good paraphrase, and gives no value to a
-constraint that the next message does not repeat. Read it together with support, and trust a change if both agree.
+A compressor rewards verbatim repetition and does not understand meaning: it underrates a good paraphrase, and gives no
+value to a constraint that the next message does not repeat. Read gain together with support, and trust a change only if
+both agree.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from ctxguard.settings import extra, install_command
 if TYPE_CHECKING:
     from ctxguard.tokens import ArtifactCounter
 
-ORDER: Final = 10  # of the PPMd model
+ORDER: Final = 10
 MEMORY: Final = 48 << 20
-"""Order and memory (bytes) of the model, as in the measurements that introduced the judge."""
+"""Order and memory (in bytes) of the PPMd model, as in the measurements that introduced this judge."""
 LONGEST: Final = 6_000
-"""Characters of the next message that are compressed."""
+"""Maximum number of characters of the next message that are compressed."""
 SEES: Final = (
     "Support counts names: the paths, ids, and numbers of the agent's next message that only the older history tells, "
     "found in the request with words around them. It is an upper bound: a list of names passes, too.",
@@ -41,15 +43,15 @@ SEES: Final = (
     "Prefix counts the prompts that keep the one before up to its newest exchange, whose outputs may shrink once; "
     "the bill counts what that costs.",
 )
-"""The strengths and blind spots of each judge."""
+"""What each judge can and cannot measure."""
 _SHINGLE: Final = 8
-"""Words in a row that count as copied; with three, the repeated words of a table would count for rows that are gone."""
+"""Number of words in a row that count as copied; with three, words repeated in a table would count for lost rows."""
 _WORD: Final = compiled(r"\w+")
 _PLACEHOLDER: Final = compiled(r"<[A-Z][A-Z_]*_\d+>|\[REDACTED[A-Z_]*\]")
 
 
 class Bits(NamedTuple):
-    """The bits of the next message after the floor, after a context, and after the whole history."""
+    """The bits of the next message, compressed after the floor, after a context, and after the whole history."""
 
     floor: int
     context: int
@@ -57,10 +59,10 @@ class Bits(NamedTuple):
 
 
 class Compressor:
-    """Count the bits that PPMd needs for a message after a context.
+    """Counts the bits that PPMd needs for a message after it has read a context.
 
     Raises:
-        ImportError: pyppmd is not installed.
+        ImportError: If pyppmd is not installed.
     """
 
     def __init__(self) -> None:
@@ -69,10 +71,10 @@ class Compressor:
         self._encoder = Ppmd7Encoder
 
     def bits(self, context: Sequence[Artifact], following: Artifact) -> int:
-        """Return the bits of the first 6,000 characters of a message (text and calls) after a context.
+        """Return the number of bits that the first 6,000 characters of a message (text and calls) take after a context.
 
-        This is C(context + message) - C(context) with one encoder, since PPMd writes out what it has read: the final
-        flush has the same length after any text.
+        This is C(context + message) - C(context), computed with one encoder: PPMd writes out what it has read so far,
+        and the length of its final flush does not depend on the text.
         """
         encoder = self._encoder(ORDER, MEMORY)
         encoder.encode(priming())
@@ -82,7 +84,7 @@ class Compressor:
 
 
 class Gain:
-    """Judge the contexts of one session; floor and whole history are compressed once for all settings.
+    """Judges the contexts of one session. For all settings, the floor and the whole history are compressed only once.
 
     Without pyppmd, nothing is judged.
     """
@@ -93,13 +95,13 @@ class Gain:
         self._ends: dict[int, tuple[int, int]] = {}
 
     def __call__(self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter) -> Bits | None:
-        """Return the bits of the message after a call; None if its floor does not fit, so that no context can.
+        """Return the bits of the message after a call; None if even the floor does not fit, so that no context can.
 
         Args:
-            end: number of messages of the history before the call.
-            context: the context that is sent.
-            available: tokens that messages may take.
-            count: the counter in use.
+            end: Number of history messages before the call.
+            context: Context that is sent.
+            available: Number of tokens available for messages.
+            count: Token counter in use.
         """
         history = self._artifacts[:end]
         least = floor(history)
@@ -112,12 +114,12 @@ class Gain:
 
 
 def is_installed() -> bool:
-    """Return whether the compressor is installed."""
+    """Return whether pyppmd, the compressor, is installed."""
     return find_spec("pyppmd") is not None
 
 
 def judges() -> tuple[str, ...]:
-    """Return what each judge can see and cannot see, which every report lists, and what was not measured."""
+    """Return what each judge can and cannot measure, for the report, and which judge is not installed."""
     return SEES if is_installed() else (*SEES, f"Gain was not measured: {install_command('gain')}")
 
 
@@ -128,37 +130,41 @@ def _flush(encoder: type) -> int:
 
 @lru_cache(maxsize=1)
 def priming() -> bytes:
-    """Return the text that the compressor reads before every context, so that it knows English, JSON and sessions.
+    """Return the text that the compressor reads before every context, so that it knows English, JSON, and sessions.
 
-    It is our own text and never changes, since every figure depends on it: the demo session and 20 KB of the
-    documentation, frozen. Primed with 58 KB of recordings instead, a rolling window's gain on them is 0.42, 0.45 and
-    0.90 at budgets of 4,000, 8,000 and 32,000 tokens; with this text 0.43, 0.47 and 0.90; with none 0.32, 0.42, 0.91.
+    The text consists of the demo session and 20 KB of the documentation. It is frozen, since every figure depends on
+    it. Primed with 58 KB of recordings instead, a rolling window's gain on these recordings is 0.42, 0.45, and 0.90 at
+    budgets of 4,000, 8,000, and 32,000 tokens; with this text it is 0.43, 0.47, and 0.90, and without priming 0.32,
+    0.42, and 0.91.
     """
     return files("ctxguard").joinpath("data/priming.txt").read_bytes()
 
 
 def rendered(context: Sequence[Artifact]) -> str:
-    """Return a context as text for the compressor: each message after its kind, calls as name and arguments."""
+    """Render a context as text for the compressor: the kind of each message, its text, and its calls."""
     return "".join(f"{artifact.kind}: {text_of(artifact)}\n" for artifact in context) + "assistant: "
 
 
 def newest_exchange(history: Sequence[Artifact]) -> int:
-    """Return the beginning of the exchange whose outputs the model has not read yet; else the end of the history."""
+    """Return the position at which the tool exchange begins whose outputs the model has not read yet.
+
+    If there is no such exchange, return the number of messages.
+    """
     last = next((n for n in range(len(history) - 1, -1, -1) if history[n].kind is Kind.ASSISTANT), None)
     return last if last is not None and history[last].calls else len(history)
 
 
 def floor(history: Sequence[Artifact]) -> list[Artifact]:
-    """Return the part that any valid context contains, verbatim: system, task, last user message, newest exchange."""
+    """Return what any valid context contains verbatim: system, task, last user message, and newest tool exchange."""
     begin = min(newest_exchange(history), len(history) - 1)
     last_user = max((n for n, a in enumerate(history) if a.kind is Kind.USER), default=begin)
     return [a for n, a in enumerate(history) if n >= begin or n == last_user or a.kind in (Kind.SYSTEM, Kind.TASK)]
 
 
 def gain(judged: Iterable[Bits | None]) -> float | None:
-    """Return the share of the older history's value that the contexts of calls contain; None if that is 0.
+    """Return the share of the older history's value that contexts contain; None if that value is not positive.
 
-    Bits are added over the calls: the result of a single call is too noisy.
+    Bits are summed over the calls, because the result of a single call is too noisy.
     """
     costs = [bits for bits in judged if bits is not None]
     worth = sum(bits.floor - bits.whole for bits in costs)
@@ -170,14 +176,15 @@ def newest_sent(
 ) -> tuple[int, int]:
     """Return how many characters of the newest tool outputs are sent, and how many would fit.
 
-    An output would fit if it takes, together with earlier ones in the same exchange, at most half of the free tokens:
-    the budget minus tool schemas, system prompts, task, last user message and the message that makes the calls.
+    An output would fit if, together with earlier outputs in the same exchange, it takes at most half of the free
+    tokens. Free tokens are what system prompts, task, last user message, and the message that makes the calls leave of
+    `available`.
 
     Args:
-        history: the history before the call.
-        context: the context that is sent.
-        available: tokens that messages may take: the budget less tool schemas and framing.
-        count: the counter in use.
+        history: History before the call.
+        context: Context that is sent.
+        available: Number of tokens available for messages: the budget without tool schemas and framing.
+        count: Token counter in use.
     """
     begin = newest_exchange(history)
     outputs = [a for a in history[begin:] if a.kind is Kind.TOOL]
@@ -197,9 +204,9 @@ def newest_sent(
 
 
 def _share_of(text: str, sent: Sequence[str]) -> float:
-    """Return the share of a text that was sent: all of it if nothing but values was masked.
+    """Return the share of a text that was sent: 1.0 if only personal values were masked.
 
-    Of a shortened text, a word counts if its neighbors are the same.
+    In a shortened text, a word counts as sent if it is part of a run of eight words that was sent.
     """
     if any(text in each or _is_masked(text, each) for each in sent):
         return 1.0
@@ -214,7 +221,7 @@ def _runs(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _is_masked(text: str, sent: str) -> bool:
-    """Return whether a text was sent whole, apart from masked values."""
+    """Return whether a text was sent in full, apart from masked values."""
     first, *pieces = _PLACEHOLDER.split(sent)
     if not pieces or not text.startswith(first) or not text.endswith(pieces[-1]):
         return False

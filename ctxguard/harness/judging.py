@@ -1,8 +1,9 @@
-"""Judge each request of a replayed session by the laws, as it would be sent, sharing no code with the stages.
+"""Judge each request of a replayed session, as it would be sent, without sharing code with the stages that produce it.
 
-The laws: the written request, counted again, is within the budget; calls and results are paired; the system prompt is
-complete and first; the latest messages are there; no personal data that the chain's rules find; the prompt extends the
-previous one up to its newest exchange unless the budget was hit; and evicted messages leave a trail.
+A judge checks these laws: the request, counted again as written, is within the budget; tool calls and results are
+paired; the system prompt is complete and comes first; the latest messages are present; the chain's rules find no
+personal data; the prompt extends the previous one up to its newest tool exchange, unless the budget was hit; and
+evicted messages are summarized on the trail. A verdict (or finding) is one violation of a law.
 
 The figures of sessions can be added in any order, and take constant memory.
 """
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 
 
 _STEP: Final = math.log(1.01)
-"""Times whose logarithms differ by less than this count as equal: percentiles are within one percent."""
+"""Width of a histogram bucket of the logarithm of times, so that percentiles are accurate to one percent."""
 _LEAST: Final = 1e-6
-"""The shortest time, in milliseconds; shorter ones count as this one."""
+"""Shortest time that is distinguished, in milliseconds; shorter times count as this one."""
 
 
 @dataclass(slots=True)
@@ -43,33 +44,33 @@ class Figures:
     """The figures of one or more replayed sessions under one setting.
 
     Attributes:
-        sessions: number of sessions.
-        calls: number of model calls: each is the history up to an assistant message.
-        refused: calls whose mandatory messages do not fit (`BudgetExceededError`).
-        pressed: calls whose history exceeds the budget.
-        needed: the largest number of tokens that mandatory messages took at a refused call.
-        tokens_before: tokens of the histories, over all calls that were served.
-        tokens_after: tokens of the requests, over the same calls.
-        saved_by: tokens that each action removed from messages, over the same calls.
-        successors: calls that follow a served call, in sessions that exceed the budget.
-        extended: those of them whose prompt extends the previous one up to its newest exchange.
-        cuts: calls that cut the window.
-        rebilled: tokens of requests after the first position that a cut changed.
-        bill: price of the requests.
-        bill_unmanaged: price of the whole histories at the same calls.
-        bill_trimmed: price of what plain trimming to the same budget would have sent at the same calls.
-        needing: calls whose next message uses something that only the older history contains.
-        held: sum over them of the share that the request contains.
-        held_in_context: the same, counting only strings among the words that surrounded them in the history.
-        weighed: calls whose next message was compressed (`ctxguard.harness.gain`).
-        floor_bits: bits of those messages after the floor, which any valid context contains.
-        bits: the same after the requests.
-        whole_bits: the same after the whole histories.
-        newest_sent: characters of the newest tool outputs that were sent, at calls over the budget.
-        newest_fitting: characters of them that would fit into half of the free tokens.
-        findings: number of calls that violate a law, by law.
-        places: the first finding of each law.
-        times: number of calls by the logarithm of their time; `timed` adds one.
+        sessions: Number of sessions.
+        calls: Number of model calls; each assistant message in a history is one.
+        refused: Number of calls whose mandatory messages do not fit (`BudgetExceededError`).
+        pressed: Number of calls whose history exceeds the budget.
+        needed: Largest number of tokens that the mandatory messages of a refused call need.
+        tokens_before: Number of tokens in the histories, summed over all served calls.
+        tokens_after: Number of tokens in the requests, summed over all served calls.
+        saved_by: Number of tokens that each action removed from messages, summed over all served calls.
+        successors: Number of calls that follow a served call, in sessions that exceed the budget.
+        extended: Number of these successors whose prompt extends the previous one up to its newest tool exchange.
+        cuts: Number of calls that cut the window.
+        rebilled: Number of request tokens after the first position that a cut changed.
+        bill: Price of the requests.
+        bill_unmanaged: Price of the whole histories at the same calls.
+        bill_trimmed: Price of what a rolling window with the same budget would have sent at the same calls.
+        needing: Number of calls whose next message uses a string that only the older history contains.
+        held: Sum, over the `needing` calls, of the share of such strings that the request contains.
+        held_in_context: Like `held`, but a string counts only if some of its surrounding words in the history are kept.
+        weighed: Number of calls whose next message was compressed (see `ctxguard.harness.gain`).
+        floor_bits: Bits of these messages, compressed after what any valid context contains.
+        bits: Bits of the same messages, compressed after the requests.
+        whole_bits: Bits of the same messages, compressed after the whole histories.
+        newest_sent: Number of characters of the newest tool outputs that were sent, at calls over the budget.
+        newest_fitting: Number of characters of the newest tool outputs that would fit in half of the available tokens.
+        findings: Number of calls that violate each law.
+        places: First violation of each law.
+        times: Number of calls by the logarithm of their time; add a call with `timed`.
     """
 
     sessions: int = 0
@@ -111,48 +112,48 @@ class Figures:
         self.times.update(other.times)
 
     def timed(self, milliseconds: float) -> None:
-        """Add the time of a call."""
+        """Add the time of one call."""
         self.times[round(math.log(max(milliseconds, _LEAST)) / _STEP)] += 1
 
     def judged(self, verdicts: Iterable[Verdict]) -> None:
-        """Add the violations of the latest call."""
+        """Add the violations of one call."""
         first = {verdict.law: verdict for verdict in reversed(list(verdicts))}
         self.findings.update(first.keys())
         self.places = {**first, **self.places}
 
     @property
     def served(self) -> int:
-        """Calls that were not refused."""
+        """Number of calls that were not refused."""
         return self.calls - self.refused
 
     @property
     def ok(self) -> bool:
-        """Whether something was judged and no call violates a law."""
+        """Whether at least one call was served and no call violates a law."""
         return self.served > 0 and not self.findings
 
     @property
     def prefix_share(self) -> float | None:
-        """Share of calls that extend the previous prompt up to its newest exchange; None if none exceeds the budget."""
+        """Share of `successors` whose prompt extends the previous one up to its newest tool exchange; None if 0."""
         return self.extended / self.successors if self.successors else None
 
     @property
     def cut_share(self) -> float | None:
-        """Share of the served calls that cut the window; None if none was served."""
+        """Share of the served calls that cut the window; None if no call was served."""
         return self.cuts / self.served if self.served else None
 
     @property
     def saved(self) -> float | None:
-        """Share of the input tokens that were saved; None if no call was served."""
+        """Share of the input tokens that was saved; None if no call was served."""
         return 1 - self.tokens_after / self.tokens_before if self.tokens_before else None
 
     @property
     def support(self) -> float | None:
-        """Next-action support, averaged over the calls that need something; None if none does."""
+        """Next-action support, averaged over the calls that need something from older history; None if no call does."""
         return self.held / self.needing if self.needing else None
 
     @property
     def support_in_context(self) -> float | None:
-        """The same, counting only strings among the words that surrounded them in the history."""
+        """Like `support`, but a string counts only if some of its surrounding words in the history are kept."""
         return self.held_in_context / self.needing if self.needing else None
 
     @property
@@ -162,11 +163,14 @@ class Figures:
 
     @property
     def newest(self) -> float | None:
-        """Share of the newest tool outputs that is sent, in characters, of those that would fit; None if none would."""
+        """Share of the newest tool outputs that is sent, in characters, of what would fit; None if none would."""
         return self.newest_sent / self.newest_fitting if self.newest_fitting else None
 
     def percentile(self, share: float) -> float | None:
-        """Return a percentile of the times of calls, in milliseconds; None if nothing was timed."""
+        """Return a percentile of the time per call, in milliseconds; None if no call was timed.
+
+        `share` is between 0 and 1; 0.5 means the median.
+        """
         rank = share * (self.times.total() - 1)
         steps = sorted(self.times)
         seen = accumulate(map(self.times.__getitem__, steps))
@@ -180,12 +184,12 @@ _SUMMED = tuple(f.name for f in fields(Figures) if f.name not in _APART)
 _RECALLED: Final = "[Recalled from earlier in this conversation"
 _AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
 _WORD: Final = re.compile(r"\w{4,}|\d{2,}")
-"""Words by which a line can refer to a message; numbers from two digits on, such as a price."""
+"""Words by which a line of the trail can refer to a message; numbers, such as prices, need only two digits."""
 _ANY_WORD: Final = re.compile(r"\w+")
 _BEGINNING: Final = 8
-"""Characters by which words are compared: a line may end inside a hash, or inside a sentence without spaces."""
+"""Number of characters of a word that are compared, since a line may end inside a hash or a long word."""
 _COUNTED: Final = re.compile(r"^(\d+) earlier steps?(?:, (\d+) told)?(?:; ~ is \S+?)?([.:])$", re.MULTILINE)
-"""The first line of a trail: how many steps it represents, and how many of them have a line."""
+"""First line of a trail: the number of steps that were evicted, and the number of steps that have a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,18 +198,18 @@ class Verdict:
 
     Attributes:
         law: `budget`, `pairs`, `system`, `recent`, `personal data`, `prefix`, `trail`, or the name of a check.
-        message: the violation; never contains a personal value.
-        at: its place in the request.
-        session: id of the session, as `path` and `call` set when the verdict is recorded.
-        path: the file that the session is from.
-        call: number of the model call in the session, from 1.
+        message: Description of the violation, which never contains a personal value.
+        at: Path of the violation in the request.
+        session: Id of the session. A replay sets it, like `path` and `call`, when it records the verdict.
+        path: File that contains the session.
+        call: Number of the model call in the session, from 1.
     """
 
     law: Annotated[str, Field(description="Name of the law or check.")]
-    message: Annotated[str, Field(description="What is wrong; never holds a personal value.")]
-    at: Annotated[str, Field(description="Where in the request.")] = ""
+    message: Annotated[str, Field(description="What is wrong; never contains a personal value.")]
+    at: Annotated[str, Field(description="Path in the request.")] = ""
     session: Annotated[str, Field(description="Id of the session.")] = ""
-    path: Annotated[str, Field(description="The file it is from.")] = ""
+    path: Annotated[str, Field(description="File that contains the session.")] = ""
     call: Annotated[int, Field(description="Number of the model call in the session, from 1.")] = 0
 
     def __str__(self) -> str:
@@ -213,7 +217,7 @@ class Verdict:
 
 
 class Judge:
-    """Judge the requests of one session under one setting, in their order."""
+    """Judges the requests of one session under one setting; `judge` is called for each request, in order."""
 
     def __init__(self, session: RecordedSession, stabilizer: Stabilizer, reader: WireReader | None = None) -> None:
         self._adapter = session.adapter
@@ -234,13 +238,20 @@ class Judge:
         self._left: dict[int, Artifact] = {}
 
     def refused(self) -> None:
-        """Record that a call was refused, so that there is no prompt for the next one to extend."""
+        """Record that a call was refused, so that the next prompt does not have to extend a previous one."""
         self._before = None
 
     def judge(
         self, history: Sequence[Artifact], context: Sequence[Artifact], native: object, report: Report
     ) -> list[Verdict]:
-        """Return all violations of a request."""
+        """Return all violations in a request.
+
+        Args:
+            history: History before the call.
+            context: Artifacts that the stabilizer would send.
+            native: The same context as written by the adapter.
+            report: Report of the stabilizer on this call.
+        """
         messages = self._reader.messages(native)
         read = self._adapter.read(native)
         tokens = self._overhead + self._count.artifacts(read)
@@ -284,11 +295,11 @@ class Judge:
                 yield Verdict("system", "a system prompt was lost", path)
 
     def _room(self, artifact: Artifact) -> int:
-        """Return the most characters by which masking may lengthen a text."""
+        """Return the largest number of characters by which masking may lengthen an artifact's text."""
         return 1 + _PLACEHOLDER * len(self._parts(artifact.text))
 
     def _unmasked_parts(self, text: str) -> tuple[str, ...]:
-        """Return the parts of a text that masking must not change: those between the spans of the rules."""
+        """Return the parts of a string that masking must not change: those outside the spans that the rules find."""
         pieces, begin = [], 0
         for start, end in sorted((s.start, s.end) for d in self._detectors for s in d.find(text)):
             pieces.append(text[begin:start])
@@ -317,9 +328,9 @@ class Judge:
         for number, message in enumerate(messages):
             for path, text in message.texts:
                 if text not in self._clean:
-                    yield from self._scanned(text, f"messages[{number}].{path}")
+                    yield from self._scan(text, f"messages[{number}].{path}")
 
-    def _scanned(self, text: str, path: str) -> Iterator[Verdict]:
+    def _scan(self, text: str, path: str) -> Iterator[Verdict]:
         spans = [span for detector in self._detectors for span in detector.find(text)]
         if not spans:
             self._clean.add(text)
@@ -330,9 +341,10 @@ class Judge:
     def _prefix(
         self, history: Sequence[Artifact], context: Sequence[Artifact], messages: Sequence[WireMessage]
     ) -> Iterator[Verdict]:
-        """Find a prompt that was rewritten although the previous one, with all new messages, would have fit.
+        """Yield a verdict if the prompt was rewritten although the previous one, with all new messages, would have fit.
 
-        A block that was recalled for a new question is new as well: no tokens are reserved for it, so it may not fit.
+        Messages that were recalled for a new question count as new: no tokens are reserved for them, so they may not
+        fit.
         """
         recalled, known = [a for a in context if a.text.startswith(_RECALLED)], self._recalled
         self._recalled = {a.text for a in recalled}
@@ -354,7 +366,10 @@ class Judge:
             )
 
     def _trail(self, history: Sequence[Artifact], context: Sequence[Artifact], report: Report) -> Iterator[Verdict]:
-        """Find a context from which something was evicted without a trace."""
+        """Yield a verdict if messages were evicted without a trace, or if the trail and the report disagree.
+
+        The trail is the summary of evicted messages that the stabilizer adds to the context.
+        """
         now = {id(a.root): a for a in context}
         given = {id(a) for a in history}
         for key, artifact in self._sent.items():
@@ -376,19 +391,22 @@ class Judge:
             yield Verdict("trail", f"the trail tells {told} of {steps} steps, the report says {figures}")
         lines = added[counted.end() :]
         words = {word[:_BEGINNING] for word in (*_WORD.findall(lines), *_ANY_WORD.findall(lines))}
-        names = list(map(_names, left))
+        names = list(map(_words_of, left))
         if told and any(names) and not any(map(words.intersection, names)):
             yield Verdict("trail", f"the trail tells {told} steps, and none of {len(left)} messages that have left")
 
 
 _PLACEHOLDER: Final = 24
-"""Characters by which a placeholder may be longer than its value."""
+"""Largest number of characters by which a placeholder may be longer than its value."""
 _CERTAIN: Final = 0.9
-"""Share of the budget below which neither the estimate of new messages nor a corrected counter explains a cut."""
+"""Share of the budget up to which a cut counts as unnecessary; the rest allows for estimates and corrected counts."""
 
 
-def _names(artifact: Artifact) -> set[str]:
-    """Return the words by which a line could refer to an artifact; short ones of a text only if it has no others."""
+def _words_of(artifact: Artifact) -> set[str]:
+    """Return the beginnings of words by which a line of the trail could refer to an artifact.
+
+    Of a text or of arguments, short words count only if there are no longer ones.
+    """
     names = [call.name for call in artifact.calls]
     for text in (artifact.text, *names, *(call.arguments for call in artifact.calls)):
         names += _WORD.findall(text) or _ANY_WORD.findall(text)
@@ -396,12 +414,12 @@ def _names(artifact: Artifact) -> set[str]:
 
 
 def maskers_of(stabilizer: Stabilizer) -> list[Masker]:
-    """Return the maskers of the masking stages of a chain, in order; empty if nothing is masked."""
+    """Return the maskers of a chain's masking stages, in order; an empty list if the chain masks nothing."""
     return [masker for stage in stabilizer.stages if (masker := getattr(stage, "masker", None)) is not None]
 
 
 def window_promises(stabilizer: Stabilizer) -> bool:
-    """Return whether a chain has the default window, which must cut rarely and leave a trail, unlike others."""
+    """Return whether a chain has the default window with a trail, which alone promises rare cuts and a trail."""
     windows: Iterator[Any] = (stage for stage in stabilizer.stages if getattr(stage, "name", "") == "StableWindow")
     # Without a default: if the setting is renamed, this must fail rather than disable the judge.
     return any(window.settings.trail != 0 for window in windows)

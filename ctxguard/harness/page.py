@@ -1,4 +1,4 @@
-"""The page on a replay: the figures in words, each session over time, and its messages before and after."""
+"""The HTML page on a replay: figures in words, each session over time, and messages before and after stabilizing."""
 
 from __future__ import annotations
 
@@ -22,32 +22,38 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 MOST_CHARACTERS: Final = 4_500_000
-"""Characters of the sessions of a page from which on further ones are shown without their messages."""
+"""Maximum length of all sessions on a page, in characters; further sessions are shown without their messages."""
 MOST_IN_FULL: Final = 20
-"""Sessions whose messages are shown, the worst first."""
-MOST_CUTS: Final = 30  # of a session that are shown
+"""Maximum number of sessions that are shown with their messages, starting with the worst."""
+MOST_CUTS: Final = 30  # cuts shown for each session
 _FILTERS: Final[Mapping[str, Callable[..., object]]] = {"share": share, "money": money, "saved_by": saved_by}
 
 
 def replay_page(report: ReplayReport, plan: Plan, results: Results, *, show_originals: bool = False) -> str:
-    """Return the page on a replay; with `show_originals` it contains personal data.
+    """Return the HTML page on a replay.
 
-    The worst sessions are replayed again for their messages. Masked values are not shown.
+    The worst sessions are replayed again to show their messages.
+
+    Args:
+        report: Report on the replay.
+        plan: Settings that were replayed.
+        results: Results of the replay, which name the recordings of the worst sessions.
+        show_originals: Whether the original messages are shown too. They contain personal data.
 
     Raises:
-        ImportError: Jinja2 is not installed, which the extra `html` brings.
+        ImportError: If Jinja2, which the extra `html` installs, is missing.
     """
     run = _shown_run(report.runs)
     number = report.runs.index(run)
     best = {each.label for each in pareto(report.runs)}
-    replayed = partial(_replayed, stabilizer=plan.settings[number].stabilizer, adapter=plan.adapter)
+    replayed = partial(_replay_cuts, stabilizer=plan.settings[number].stabilizer, adapter=plan.adapter)
     page = render(
         "replay.html",
         _FILTERS,
         title=report.title,
         report=report,
         run=run,
-        settings=[_compared(each, is_best=each.label in best) for each in report.runs],
+        settings=[_setting_row(each, is_best=each.label in best) for each in report.runs],
         advice=list(advice(report)),
         sessions=list(_sessions(run, results.tallies[number], replayed, show_originals=show_originals)),
     )
@@ -55,12 +61,12 @@ def replay_page(report: ReplayReport, plan: Plan, results: Results, *, show_orig
 
 
 def _shown_run(runs: Sequence[RunModel]) -> RunModel:
-    """Return the run that is shown in full: the first with a violation, else the one with the fewest refusals."""
+    """Return the run that is shown in full: the first one with a finding, or else the one with the fewest refusals."""
     broken = next((run for run in runs if run.figures.findings), None)
     return broken or min(runs, key=lambda run: run.figures.refused)
 
 
-def _compared(run: RunModel, *, is_best: bool) -> tuple[str, ...]:
+def _setting_row(run: RunModel, *, is_best: bool) -> tuple[str, ...]:
     own = run.figures
     return (
         f"{run.label}{' ★' if is_best else ''}",
@@ -73,7 +79,11 @@ def _compared(run: RunModel, *, is_best: bool) -> tuple[str, ...]:
 
 
 class _ShownCut(NamedTuple):
-    """The data of one cut on the page: its call, tokens, changes in words, and the artifacts that the chain added."""
+    """The data of one cut on the page.
+
+    `changed` says in words what became of which messages; `added` is the text that the chain added, such as the trail
+    (the summary of evicted messages).
+    """
 
     call: int
     before: int
@@ -86,7 +96,7 @@ class _ShownCut(NamedTuple):
 
 @dataclass(slots=True)
 class _Seen:
-    """Collect data for the page during a replay: the latest served call, and each call with a cut."""
+    """Collects data for the page during a replay: the latest served call, and each call with a cut."""
 
     call: int = 0
     report: Report | None = None
@@ -94,7 +104,7 @@ class _Seen:
     before: dict[int, str] = field(default_factory=dict)
 
     def __call__(self, call: int, report: Report) -> None:
-        """Collect the data of a served call."""
+        """Collect the data of one served call."""
         self.call, self.report = call, report
         if report.cut is None or not report.cut.fresh:
             return
@@ -111,7 +121,7 @@ class _Seen:
 
 
 def _ranges(positions: Sequence[int]) -> str:
-    """Return positions in words: `2-5, 9`."""
+    """Format sorted positions as ranges, such as `2-5, 9`."""
     runs: list[list[int]] = []
     for position in positions:
         if runs and position == runs[-1][1] + 1:
@@ -121,8 +131,8 @@ def _ranges(positions: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def _replayed(recording: Recording, *, stabilizer: Stabilizer, adapter: str | None) -> _Seen | None:
-    """Replay a session for its messages; None if it cannot be replayed."""
+def _replay_cuts(recording: Recording, *, stabilizer: Stabilizer, adapter: str | None) -> _Seen | None:
+    """Replay a session to collect its messages; return None if the session cannot be replayed."""
 
     def play(_: Recording, session: RecordedSession) -> _Seen:
         seen = _Seen()
@@ -137,7 +147,7 @@ def _replayed(recording: Recording, *, stabilizer: Stabilizer, adapter: str | No
 def _sessions(
     run: RunModel, tally: Tally, replayed: Callable[[Recording], _Seen | None], *, show_originals: bool
 ) -> Iterator[Markup]:
-    """Yield the sessions of the page, the worst ones with their messages."""
+    """Yield each session of the page as HTML, with messages for the worst sessions."""
     available = MOST_CHARACTERS
     for number, (session, (_, recording)) in enumerate(zip(run.sessions, tally.worst, strict=True)):
         seen = replayed(recording) if number < MOST_IN_FULL and available > 0 else None
@@ -157,7 +167,7 @@ def _sessions(
 
 
 def _charts(session: SessionModel, run: RunModel) -> tuple[Chart, Chart]:
-    """Return the tokens of each call, and the bill so far."""
+    """Return two charts of a session: the number of tokens at each call, and the cumulative bill."""
     budget = run.setting.get("budget")
     tokens = max([*session.before, *session.after], default=0)
     bills = [

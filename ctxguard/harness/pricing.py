@@ -1,4 +1,4 @@
-"""Price prompts if the provider caches prefixes, and choose those that a rolling window would send instead."""
+"""Price prompts under provider-side prefix caching, and choose what a rolling window would send instead."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class PriceModel:
-    """Price the input tokens of one model.
+    """The prices of one model's input tokens, and how its provider caches prefixes.
 
-    Without a model, prices are in units of one uncached input token.
+    Without a model, prices are relative: one uncached input token costs 1.
 
     Attributes:
-        model: name of the model; empty if the price is relative.
-        input: price of a token that is not cached.
-        cached: price of a token read from the cache (a tenth of `input` at Anthropic and OpenAI, as of November 2026).
-        written: price of a token that is written to the cache; None means the price of `input`.
-        minimum: tokens a prefix needs to be cached at all.
-        step: tokens by which cached prefixes grow.
-        lifetime: seconds without a call after which a prefix is no longer cached.
-        currency: the currency of the prices; `tokens` if they are relative.
-        source: the source of the prices, for the report.
+        model: Name of the model; empty if prices are relative.
+        input: Price of a token that is not cached.
+        cached: Price of a token read from the cache (a tenth of `input` at Anthropic and OpenAI, as of November 2026).
+        written: Price of a token that is written to the cache; None means the price of `input`.
+        minimum: Minimum number of tokens in a prefix that is cached.
+        step: The length of a cached prefix is a multiple of this number of tokens.
+        lifetime: Seconds without a call after which a prefix is no longer cached.
+        currency: Currency of the prices; `tokens` if they are relative.
+        source: Source of the prices, for the report.
     """
 
     model: str = ""
@@ -52,18 +52,18 @@ class PriceModel:
     lifetime: float = 300.0
 
     def price(self, tokens: int, shared: int) -> float:
-        """Return the price of a prompt of `tokens`, of which the first `shared` were in the previous one."""
+        """Return the price of a prompt of `tokens` tokens whose first `shared` tokens were in the previous prompt."""
         served = shared // self.step * self.step if shared >= self.minimum else 0
         fresh = self.input if self.written is None or tokens < self.minimum else self.written
         return (tokens - served) * fresh + served * self.cached
 
     def is_cold(self, before: float | None, now: float | None) -> bool:
-        """Return whether the cache expired between two calls, by their times; False if these are unknown."""
+        """Return whether the cache expired between two calls at these times, in seconds; False if a time is unknown."""
         return before is not None and now is not None and now - before > self.lifetime
 
 
 def common_prefix(left: Sequence[Item], right: Sequence[Item]) -> int:
-    """Return how many items two lists have in common at their beginning."""
+    """Return the number of equal items at the beginning of two sequences."""
     for position, (a, b) in enumerate(zip(left, right, strict=False)):
         if a is not b and a != b:
             return position
@@ -71,12 +71,15 @@ def common_prefix(left: Sequence[Item], right: Sequence[Item]) -> int:
 
 
 def price_model(model: str | None = None, table: str | Path | None = None) -> PriceModel:
-    """Return the prices of a model: from the user's table, else from `genai-prices`, whose package contains them.
+    """Return the prices of a model, from the user's table or else from the data in the package `genai-prices`.
 
     Args:
-        model: name of the model; None gives relative prices.
-        table: a YAML file, `MODEL: {input: 3.0, cache_read: 0.3, cache_write: 3.75, minimum: 1024, step: 128,
-            lifetime: 300}`, in US dollars per million tokens; only `input` is required.
+        model: Name of the model; None means relative prices.
+        table: YAML file, `MODEL: {input: 3.0, cache_read: 0.3, cache_write: 3.75, minimum: 1024, step: 128, lifetime:
+            300}`, in US dollars per million tokens. Only `input` is required.
+
+    Raises:
+        ConfigError: If there are no prices for the model, or the table cannot be used.
     """
     if model is None:
         if table is not None:
@@ -86,7 +89,7 @@ def price_model(model: str | None = None, table: str | Path | None = None) -> Pr
 
 
 class _Prices(BaseModel):
-    """The prices of a model, in US dollars per million tokens, and how its provider caches."""
+    """The prices of a model in US dollars per million tokens, and how its provider caches prefixes."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -98,7 +101,7 @@ class _Prices(BaseModel):
     lifetime: NonNegativeFloat = 300.0
 
     def of(self, model: str, source: str) -> PriceModel:
-        """Return them for each token."""
+        """Convert the prices to a price model, in US dollars per token."""
         read = self.input if self.cache_read is None else self.cache_read
         written = None if self.cache_write is None else self.cache_write / MILLION
         costs = (self.input / MILLION, read / MILLION, written)
@@ -145,21 +148,21 @@ def _of_library(model: str) -> PriceModel:
 
 
 def _base(price: object) -> float | None:
-    """Return a price; of tiered prices, the lowest."""
+    """Return a price as a number; for tiered prices, the price of the first tier."""
     found = getattr(price, "base", price)
     return float(found) if isinstance(found, (int, float, Decimal)) else None
 
 
 class RollingWindow:
-    """The most common alternative: system prompts, task, and the longest valid tail of exchanges that fits.
+    """The most common alternative to ctxguard: system prompts, task, and the longest valid tail of the history.
 
-    The tail is chosen anew at each call. In front of it stands the user message of its first turn; evicted messages
-    leave no trace.
+    The tail is chosen anew at each call and consists of whole tool exchanges. The user message that opened its first
+    turn precedes it. Evicted messages leave no trace.
 
     Args:
-        artifacts: the whole session.
-        tokens: the tokens of each.
-        available: tokens that the messages of a prompt may take.
+        artifacts: All artifacts of the session.
+        tokens: Number of tokens in each artifact.
+        available: Number of tokens available for the messages of a prompt.
     """
 
     def __init__(self, artifacts: Sequence[Artifact], tokens: Sequence[int], available: int) -> None:
@@ -171,7 +174,7 @@ class RollingWindow:
         self._openers = list(accumulate(users, max))
 
     def kept(self, end: int) -> list[int] | None:
-        """Return the positions of a prompt after `end` messages; None if no valid one fits."""
+        """Return the positions that the window keeps of the first `end` messages; None if no valid prompt fits."""
         fixed = [n for n in self._fixed if n < end]
         units = [[n for n in unit if n < end] for unit in self._units if unit[0] < end]
         used, best = self._cost(fixed), None

@@ -1,7 +1,8 @@
 """Read recordings as a stream from what a user names: paths, folders, globs, standard input, and URLs.
 
-Unreadable ones are reported, and reading continues. A recording is passed on as bytes, one line or one JSON value, so
-that it can be parsed in the process that replays it, and memory use does not depend on the number of recordings.
+Recordings that cannot be read are reported, and reading continues. A recording is passed on as bytes, which are one
+line or one JSON value. It is parsed only in the process that replays it, and memory use does not depend on the number
+of recordings.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from ctxguard.harness.spans import Spans, holds_spans
 from ctxguard.settings import install_command
 
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".parquet")
-"""Suffixes of the files that are read in a folder."""
+"""Suffixes of the files that are read if a folder is named."""
 
 
 def is_url(name: str) -> bool:
-    """Return whether a name is a URL such as `s3://bucket/sessions/` from a path."""
+    """Return whether a name is a URL, such as `s3://bucket/sessions/`, rather than a path."""
     return "://" in name
 
 
 def matching_files(name: str) -> list[str]:
-    """Return the files that a name denotes, in a stable order.
+    """Return the files that a name denotes, sorted by name.
 
     Raises:
-        ConfigError: a URL needs a package that is not installed.
-        OSError: a URL cannot be reached.
+        ConfigError: If a URL needs a package that is not installed.
+        OSError: If a URL cannot be reached.
     """
     if is_url(name):
         return _remote(name)
@@ -70,7 +71,7 @@ def _remote(url: str) -> list[str]:
 
 
 def _system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL and the path in it; fsspec has no types."""
+    """Return the file system of a URL, and the path in it. The file system is untyped because fsspec has no types."""
     try:
         from fsspec.core import url_to_fs
 
@@ -86,11 +87,11 @@ def _system(url: str) -> tuple[Any, str]:
 
 
 def opened_file(name: str) -> BinaryIO:
-    """Open a file for reading bytes.
+    """Open a file, standard input, or a URL for reading bytes.
 
     Raises:
-        ConfigError: a URL needs a package that is not installed.
-        OSError: it cannot be opened.
+        ConfigError: If a URL needs a package that is not installed.
+        OSError: If the file cannot be opened.
     """
     if name == "-":
         return io.BytesIO(sys.stdin.buffer.read(MAX_BYTES))
@@ -101,7 +102,7 @@ def opened_file(name: str) -> BinaryIO:
 
 
 def total_size(names: Iterable[str]) -> int | None:
-    """Return the size in bytes of all files that names denote; None if it is unknown."""
+    """Return the total size in bytes of all files that `names` denote; None if a size is unknown."""
     with suppress(CtxguardError, OSError, TypeError):
         return sum(_size(each) for name in names for each in matching_files(name))
     return None
@@ -115,20 +116,20 @@ def _size(name: str) -> int:
 
 
 def absence_reason(name: str) -> str:
-    """Return why nothing was found under a name."""
+    """Return why a name denotes no files."""
     if not is_url(name) and Path(name).is_dir():
         return f"no file in it ends in {', '.join(SUFFIXES[:3])}, the same with .gz, or {SUFFIXES[-1]}"
     return "no such file or folder, and no file matches it as a pattern"
 
 
 MAX_LINE: Final = 64 << 20
-"""Maximum length of a line in bytes; longer ones are not sessions."""
-_TOO_LONG: Final = f"the line is longer than {MAX_LINE >> 20} MiB, which no session is"
+"""Maximum length of a line in bytes; longer lines are skipped."""
+_TOO_LONG: Final = f"the line is longer than {MAX_LINE >> 20} MiB, the maximum for a session"
 _PARQUET: Final = b"PAR1"
 _ROWS: Final = 64
-"""Rows of a Parquet file that are in memory at a time."""
+"""Number of rows of a Parquet file that are in memory at a time."""
 _PACKED: Final = frozenset({"messages", "input", "artifacts", "tools", "history"})
-"""Columns that often contain JSON texts."""
+"""Columns that often contain JSON in strings."""
 _GZIP: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -138,11 +139,11 @@ class Recording:
     """One recorded session, as bytes.
 
     Attributes:
-        path: the file as the user named it.
-        line: the line it begins on, counted from 1.
-        place: its number among the sessions of the file, from 0; used as the name of a session without an id.
-        data: the JSON text, UTF-8; not part of the progress of a replay.
-        read: bytes of all files that had been read by then; shows the progress of a replay.
+        path: File that contains the session, as the user named it.
+        line: Line number at which the session begins, from 1.
+        place: Number of the session in its file, from 0, used as a name if the session has no id.
+        data: JSON of the session, in UTF-8. It is not saved in a checkpoint of a replay.
+        read: Number of bytes of all files read so far, by which a replay shows its progress.
     """
 
     path: str
@@ -153,7 +154,7 @@ class Recording:
 
     @property
     def location(self) -> tuple[str, int, int]:
-        """Where it is: file, line, and number."""
+        """The file, the line number, and the number of the session in the file."""
         return self.path, self.line, self.place
 
 
@@ -162,10 +163,10 @@ class Skipped:
     """A recording or a file that could not be replayed, and the reason.
 
     Attributes:
-        path: the file as the user named it.
-        reason: the reason, in one line.
-        line: its line in the file, from 1; None for the whole file.
-        session: id of the session, if it could be read.
+        path: File as the user named it.
+        reason: Reason, in one line.
+        line: Line number of the recording in the file, from 1; None if the whole file was skipped.
+        session: Id of the session, or None if it could not be read.
     """
 
     path: str
@@ -180,11 +181,15 @@ class Skipped:
 
 Source: TypeAlias = "Recording | Skipped"
 Line: TypeAlias = tuple[int, bytes | None]
-"""The number of a line, from 1, and its bytes; None for a line that is too long."""
+"""The line number, from 1, and the line's bytes, or None if the line is too long."""
 
 
 def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
-    """Yield the files that names denote, in order: a file, `-`, a folder with everything below it, a glob, or a URL."""
+    """Yield the files that names denote, in order, and a `Skipped` for each name that denotes no file.
+
+    Args:
+        names: Each is a file, `-` for standard input, a folder (with everything below it), a glob, or a URL.
+    """
     for name in names:
         try:
             files = matching_files(name)
@@ -197,7 +202,7 @@ def expand(names: Iterable[str]) -> Iterator[str | Skipped]:
 
 
 def recordings(names: Iterable[str]) -> Iterator[Source]:
-    """Yield the recordings of files, folders and globs in their order, and those that cannot be read."""
+    """Yield the recordings of files, folders, globs, and URLs, in order; yield a `Skipped` for what cannot be read."""
     before = 0
     for name in expand(names):
         if isinstance(name, Skipped):
@@ -217,7 +222,7 @@ def _of_file(name: str, file: BinaryIO) -> Iterator[Source]:
         yield from _of_parquet(name, file)
         return
     try:
-        yield from _of_lines(name, _lines(_unzipped(file)))
+        yield from _of_lines(name, _lines(_unzip(file)))
     except _DAMAGED as error:
         yield Skipped(name, f"the gzip data is damaged: {str(error).lower()}")
 
@@ -228,7 +233,7 @@ def _begins_with(file: BinaryIO, magic: bytes) -> bool:
     return found == magic
 
 
-def _unzipped(file: BinaryIO) -> gzip.GzipFile | BinaryIO:
+def _unzip(file: BinaryIO) -> gzip.GzipFile | BinaryIO:
     return gzip.GzipFile(fileobj=file) if _begins_with(file, _GZIP) else file
 
 
@@ -236,7 +241,11 @@ _DAMAGED: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
-    """Yield the rows of a Parquet file: a session a row, its messages as a list or as a JSON text."""
+    """Yield the recordings in a Parquet file.
+
+    Each row is a session, with its messages as a list or as JSON. If rows are single messages, the whole file is one
+    session.
+    """
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -248,7 +257,7 @@ def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
     try:
         for batch in ParquetFile(file).iter_batches(_ROWS):
             for row in batch.to_pylist():
-                data = json.dumps(_dense(row), default=str).encode()
+                data = json.dumps(_without_nulls(row), default=str).encode()
                 if "role" in row:
                     rows.append(data)
                 else:
@@ -257,45 +266,46 @@ def _of_parquet(name: str, file: BinaryIO) -> Iterator[Source]:
     except (ArrowException, OSError, ValueError) as error:
         yield Skipped(name, f"the Parquet data is damaged: {reason_of(error)}", line=place + 1)
     if rows:
-        yield _joined(name, 1, rows)
+        yield _join(name, 1, rows)
 
 
-def _dense(value: object) -> object:
-    """Return a row without fields that exist only because other rows have them, and with JSON texts parsed."""
+def _without_nulls(value: object) -> object:
+    """Remove the empty fields that a row has only because other rows use them, and parse columns that contain JSON."""
     if isinstance(value, Mapping):
         kept = {key: each for key, each in value.items() if each is not None or key == "content"}
-        return {key: _unpacked(each) if key in _PACKED else _dense(each) for key, each in kept.items()}
-    return [_dense(each) for each in value] if isinstance(value, list) else value
+        return {key: _unpack(each) if key in _PACKED else _without_nulls(each) for key, each in kept.items()}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
-def _unpacked(value: object) -> object:
+def _unpack(value: object) -> object:
     if isinstance(value, str):
         parsed = _value(value.encode())
         return value if parsed is None else parsed
-    return _dense(value)
+    return _without_nulls(value)
 
 
 def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[RecordedSession]:
-    """Yield the sessions of a file; raise if it cannot be read.
+    """Yield the sessions in a file.
 
-    Accepted are: one JSON history; JSONL with a session a line, or a message a line; each gzipped or not. A session is
-    a list of messages, or an object with `messages`, `input` or `artifacts`, optionally with `id` and `tools`.
+    The file contains one history as JSON, or JSONL with one session or one message per line, and may be gzipped. A
+    session is a list of messages, or an object with `messages`, `input`, `contents`, or `artifacts`, optionally with
+    `id` and `tools`.
 
     Args:
-        path: the file; `-` is standard input.
-        adapter: name of the adapter; None detects it.
+        path: Path of the file; `-` is standard input.
+        adapter: Name of the adapter; None detects it.
 
     Raises:
-        SessionFileError: the file cannot be read, or contains no session; names the line.
-        AdapterError: the adapter is unknown, or reads no files.
+        SessionFileError: If the file cannot be read or contains no session. The error names the line.
+        AdapterError: If the adapter is unknown, or reads message objects, which a file cannot contain.
     """
     yield from sessions_in(read_text(str(path)), str(path), adapter=adapter)
 
 
 def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[RecordedSession]:
-    """Yield the sessions of a text, see `read_sessions`."""
+    """Yield the sessions in the content of a file, in the formats that `read_sessions` accepts."""
     if adapter in OBJECT_ADAPTERS:
-        raise AdapterError(f"adapter {adapter!r} reads message objects, which no file holds; {AS_DATA}")
+        raise AdapterError(f"adapter {adapter!r} reads message objects, which a file cannot contain; {AS_DATA}")
     for source in _of_lines(name, _lines(BytesIO(text.encode()), MAX_BYTES)):
         found = source if isinstance(source, Skipped) else open_session(source, adapter=adapter, translate=False)
         if isinstance(found, Skipped):
@@ -307,14 +317,14 @@ def read_text(name: str) -> str:
     """Return the text of a file, decompressed if it is gzipped; `-` is standard input.
 
     Raises:
-        SessionFileError: it cannot be read, is too large when decompressed, or is not UTF-8.
+        SessionFileError: If the file cannot be read, is too large when decompressed, or is not UTF-8.
     """
     try:
         with closing(opened_file(name)) as file:
             packed = BytesIO(file.read(MAX_BYTES + 1))  # a pipe can be read once
-        data = _unzipped(packed).read(MAX_BYTES + 1)
+        data = _unzip(packed).read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise SessionFileError(name, f"it holds more than {MAX_BYTES} bytes")
+            raise SessionFileError(name, f"it is larger than {MAX_BYTES} bytes")
         return data.decode("utf-8-sig")
     except _DAMAGED as error:
         raise SessionFileError(name, f"the gzip data is damaged ({error})") from error
@@ -325,7 +335,7 @@ def read_text(name: str) -> str:
 
 
 def _lines(file: gzip.GzipFile | BinaryIO, most: int = MAX_LINE) -> Iterator[Line]:
-    """Yield the lines that are not blank, without their ends, by their numbers; None for one that is too long."""
+    """Yield the number and content of each line that is not blank; the content is None if the line is too long."""
     for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
         rest = line
         while len(rest) > most and not rest.endswith(b"\n"):
@@ -339,7 +349,7 @@ def _lines(file: gzip.GzipFile | BinaryIO, most: int = MAX_LINE) -> Iterator[Lin
 
 
 def _of_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
-    """Yield the recordings of a file: one session a line, one message a line, or one JSON value on many lines."""
+    """Yield the recordings in a file: one session per line, one message per line, or one JSON value on many lines."""
     first = next(lines, None)
     if first is None:
         yield Skipped(name, "the file is empty; a session is a list of messages")
@@ -352,13 +362,13 @@ def _of_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
     elif holds_spans(value):
         yield from _of_spans(name, every)
     elif _is_message(value):
-        yield _joined(name, begin, [line for _, line in every if line is not None])
+        yield _join(name, begin, [line for _, line in every if line is not None])
     else:
         yield from _listed(name, begin, value) or _one_a_line(name, every)
 
 
 def _of_spans(name: str, lines: Iterable[Line]) -> Iterator[Source]:
-    """Yield the sessions of spans, which may extend over many lines."""
+    """Yield the sessions in OpenTelemetry spans. The spans of a session may be on many lines."""
     spans = Spans()
     for number, line in lines:
         parsed = None if line is None else _value(line)
@@ -369,11 +379,11 @@ def _of_spans(name: str, lines: Iterable[Line]) -> Iterator[Source]:
     sessions = list(spans.sessions())
     yield from (Recording(name, line, n, json.dumps(each).encode()) for n, (line, each) in enumerate(sessions))
     if not sessions:
-        yield Skipped(name, "its spans hold no messages; record them with content capture on")
+        yield Skipped(name, "its spans contain no messages; enable content capture when you record them")
 
 
 def _listed(name: str, begin: int, value: object) -> list[Recording]:
-    """Return the sessions of a list of sessions; none if the value is anything else."""
+    """Return one recording for each session if a value is a list of sessions; otherwise an empty list."""
     listed = value if isinstance(value, list) and all(map(_is_session, value)) else []
     return [Recording(name, begin, n, json.dumps(each).encode()) for n, each in enumerate(listed)]
 
@@ -384,7 +394,10 @@ def _one_a_line(name: str, lines: Iterable[Line]) -> Iterator[Source]:
 
 
 def _of_many_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
-    """Yield a file whose first line is not a JSON value: one value on many lines, or JSONL with a bad first line."""
+    """Yield the recordings in a file whose first line is not valid JSON.
+
+    Such a file is one JSON value on many lines, or JSONL with an invalid first line.
+    """
     begins = list(islice(lines, 2))
     (begin, first), (_, second) = begins[0], begins[-1]
     ends = (first or b"").rstrip()[-1:] in b"}]"
@@ -406,7 +419,7 @@ def _of_many_lines(name: str, lines: Iterator[Line]) -> Iterator[Source]:
         yield from _listed(name, begin, value) or [Recording(name, begin, 0, text)]
 
 
-def _joined(name: str, begin: int, messages: Sequence[bytes]) -> Recording:
+def _join(name: str, begin: int, messages: Sequence[bytes]) -> Recording:
     return Recording(name, begin, 0, b"[" + b",\n".join(messages) + b"]")
 
 
@@ -423,7 +436,7 @@ def _is_message(value: object) -> bool:
 
 
 def _is_session(value: object) -> bool:
-    """Return whether an item of a list is a session of its own: it contains a history and is not a message."""
+    """Return whether an item of a list is a session: an object with a history that is not itself a message."""
     return isinstance(value, Mapping) and "role" not in value and any(isinstance(value.get(k), list) for k in HISTORIES)
 
 
@@ -433,7 +446,7 @@ Played = TypeVar("Played")
 def play_session(
     source: Source, play: Callable[[Recording, RecordedSession], Played], *, adapter: str | None = None
 ) -> Played | Skipped:
-    """Open a recording and play its session; return why it is skipped if one of both fails."""
+    """Open a recording and call `play` with its session; return the reason as a `Skipped` if either fails."""
     if isinstance(source, Skipped):
         return source
     session = open_session(source, adapter=adapter)
@@ -448,15 +461,15 @@ def play_session(
 def open_session(
     recording: Recording, *, adapter: str | None = None, translate: bool = True
 ) -> RecordedSession | Skipped:
-    """Return the session of a recording, or the reason why there is none.
+    """Parse the session of a recording; return a `Skipped` with the reason if it cannot be parsed.
 
     Args:
-        recording: an item from `recordings`.
-        adapter: name of the adapter; None detects it.
-        translate: whether messages in a framework's dump format are converted to Chat Completions messages.
+        recording: Item that `recordings` yielded.
+        adapter: Name of the adapter; None detects it.
+        translate: Whether messages in a framework's dump format are converted to Chat Completions messages.
 
     Raises:
-        AdapterError: the adapter is unknown.
+        AdapterError: If `adapter` is unknown, or does not recognize the messages.
     """
     try:
         record = parse_json(recording.data.decode("utf-8"))

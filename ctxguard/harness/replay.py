@@ -1,4 +1,9 @@
-"""Replay recorded sessions turn by turn: what would each model call have been sent, and does every law hold?"""
+"""Replay recorded sessions call by call: what would each model call have been sent, and did every law hold?
+
+Laws are the guarantees of the library that a judge checks at each call (see `ctxguard.harness.judging`): the budget,
+valid tool-call pairs, no personal data, and others. Support measures how much of what the next recorded message needs
+is still in the context.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import ArtifactCounter
 
 MOST_PLACES: Final = 50
-"""Findings of one session that are listed; all are counted."""
+"""Maximum number of findings that are listed for one session; all findings are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +39,13 @@ class Call:
     """One model call of a replay.
 
     Attributes:
-        end: messages of the history before it.
-        before: tokens of the history.
-        after: tokens of the request; 0 where the call was refused.
-        cut: whether it cut the window.
-        bill: price of the request.
-        trimmed: price of what plain trimming would have sent.
-        unmanaged: price of the whole history.
+        end: Number of history messages before the call.
+        before: Number of tokens in the whole history.
+        after: Number of tokens in the request; 0 if the call was refused.
+        cut: Whether the call cut the window.
+        bill: Price of the request.
+        trimmed: Price of the request that a rolling window would have sent.
+        unmanaged: Price of sending the whole history.
     """
 
     end: int
@@ -57,13 +62,13 @@ class SessionReplay:
     """One session, replayed under one setting.
 
     Attributes:
-        id: name of the session.
-        path: the file it is from.
-        line: its line in that file, from 1.
-        budget: tokens each call had, the reply's reserve taken off.
-        figures: its figures, which can be added to those of others.
-        calls: call by call.
-        places: the findings, at most 50 of them.
+        id: Name of the session.
+        path: File that contains the session.
+        line: Line of that file at which the session was found, from 1.
+        budget: Token budget of each call, without the tokens reserved for the reply.
+        figures: Figures of the session, which can be added to those of other sessions.
+        calls: Every call, in order.
+        places: Findings; at most 50 of them are listed.
     """
 
     id: str
@@ -76,19 +81,22 @@ class SessionReplay:
 
     @property
     def ok(self) -> bool:
-        """Whether something was judged and every law held."""
+        """Whether at least one call was judged and every law held."""
         return self.figures.ok
 
     @property
     def badness(self) -> tuple[float, ...]:
-        """Sort key: findings first, then refusals, then missing support, then cuts."""
+        """Sort key; worse sessions rank higher: by findings, then refusals, missing support, cuts, and history size."""
         own, calls = self.figures, max(self.figures.calls, 1)
         lost = 0.0 if own.support is None else 1 - own.support
         return (sum(own.findings.values()), own.refused / calls, round(lost, 6), own.cuts / calls, own.tokens_before)
 
 
 class Measures(NamedTuple):
-    """Measures of a context: support and bits, None if not measurable, and characters of the newest outputs."""
+    """Measures of one context: support and bits (None if they cannot be measured), and newest tool outputs.
+
+    `newest` is the number of characters of the newest tool outputs that were sent, and the number that would have fit.
+    """
 
     support: Support | None
     bits: Bits | None = None
@@ -100,39 +108,39 @@ class Recorded:
 
     def __init__(self, session: RecordedSession) -> None:
         self.session = session
-        self.artifacts = _apart(session.read())
+        self.artifacts = _distinct(session.read())
         self.ends = [n for n, a in enumerate(self.artifacts) if a.kind is Kind.ASSISTANT and n]
         self.reader = WireReader()
         self.gain = Gain(self.artifacts)
         self.measure = cache(Fidelity)
-        self._needs = cache(self._needed)
+        self._needs = cache(self._find_needs)
 
     def measures(
         self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter, measure: Fidelity
     ) -> Measures:
-        """Measure how much of the next message's needs a context contains, for a history that exceeds the budget.
+        """Measure how much of what the next message needs a context contains, for a history that exceeds the budget.
 
         Args:
-            end: messages of the history before the call.
-            context: the context that is sent.
-            available: tokens that messages may take.
-            count: the counter in use.
-            measure: of support.
+            end: Number of history messages before the call.
+            context: Context that is sent.
+            available: Number of tokens available for messages.
+            count: Token counter in use.
+            measure: Measure of support.
         """
         newest = newest_sent(self.artifacts[:end], context, available, count)
         return Measures(self.support(end, context, measure), self.gain(end, context, available, count), newest)
 
     def support(self, end: int, context: Sequence[Artifact], measure: Fidelity) -> Support | None:
-        """Return next-action support of a context; None where the next message needs nothing."""
+        """Return the next-action support of a context; None if the next message needs nothing from older history."""
         needs = self._needs(measure, end)
         return measure.support(needs, context) if needs else None
 
-    def _needed(self, measure: Fidelity, end: int) -> list[Need]:
+    def _find_needs(self, measure: Fidelity, end: int) -> list[Need]:
         return measure.needs(self.artifacts[:end], self.artifacts[end])
 
 
-def _apart(artifacts: Iterable[Artifact]) -> list[Artifact]:
-    """Return artifacts that are all different objects, since decisions are matched to artifacts by identity."""
+def _distinct(artifacts: Iterable[Artifact]) -> list[Artifact]:
+    """Return the artifacts, copying repeated ones, since decisions are matched to artifacts by object identity."""
     seen: set[int] = set()
     apart = []
     for artifact in artifacts:
@@ -146,16 +154,16 @@ def replay(session: RecordedSession, stabilizer: Stabilizer, *, prices: PriceMod
     """Replay one session: append it message by message, and stabilize before each assistant message.
 
     Args:
-        session: as recorded.
-        stabilizer: does the work.
-        prices: of the model; None means relative prices.
+        session: Recorded session.
+        stabilizer: Stabilizer that is replayed.
+        prices: Prices of the model; None means relative prices.
     """
     (result,) = replay_settings(session, [stabilizer], prices=prices)
     return result
 
 
 def served_contexts(session: RecordedSession, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
-    """Yield the served calls of a replay without judging, which takes a fraction of the time: number and context."""
+    """Yield the number and the context of each served call, without judging, which takes most of a replay's time."""
     recorded = Recorded(session)
     chain = with_adapter_stages(stabilizer, session.adapter)
     running = chain.session(tools=session.tools, overhead=session.overhead(chain.counter))
@@ -173,7 +181,15 @@ def replay_settings(
     path: str = "",
     line: int = 1,
 ) -> Iterator[SessionReplay]:
-    """Replay one session, from a line of a file, under several settings; what they share is worked out once."""
+    """Replay one session under several settings; what does not depend on the setting is computed only once.
+
+    Args:
+        session: Recorded session.
+        stabilizers: One stabilizer for each setting.
+        prices: Prices of the model; None means relative prices.
+        path: File that contains the session, for the results.
+        line: Line number of the session in that file, for the results.
+    """
     recorded = Recorded(session)
     for stabilizer in stabilizers:
         result = SessionReplay(session.id, path, line)
@@ -194,7 +210,7 @@ _TIMES: Final = ("timestamp", "created_at", "created", "time")
 
 
 def time_of(artifact: Artifact) -> float | None:
-    """Return when a message was recorded, in seconds; None where its recording does not say."""
+    """Return when a message was recorded, in seconds since 1970; None if the recording does not say."""
     source = artifact.source
     found = source if isinstance(source, Mapping) else {}
     for value in map(found.get, _TIMES):
@@ -207,11 +223,11 @@ def time_of(artifact: Artifact) -> float | None:
 
 
 _MILLISECONDS: Final = 100_000_000_000
-"""Times beyond this are in milliseconds: in seconds, it is the year 5138."""
+"""Timestamps beyond this value are in milliseconds: in seconds, the value is in the year 5138."""
 
 
 class _Player:
-    """Play one session under one setting."""
+    """Replays one session under one setting."""
 
     def __init__(self, recorded: Recorded, stabilizer: Stabilizer, prices: PriceModel, result: SessionReplay) -> None:
         session = recorded.session
@@ -248,7 +264,7 @@ class _Player:
         try:
             context = self.running.context()
         except BudgetExceededError as error:
-            self._refused(end, error)
+            self._refuse(end, error)
             return
         own.timed(1_000 * (time.perf_counter() - begun))
         report, before = context.report, self.tokens[end]
@@ -262,11 +278,11 @@ class _Player:
         own.cuts += cut
         own.rebilled += report.cut.rebilled if report.cut is not None else 0
         self._judge(end, context.artifacts, report)
-        self._holds(end, context.artifacts, is_pressed=before > report.budget)
+        self._measure(end, context.artifacts, is_pressed=before > report.budget)
         prices = self._price(end, context.artifacts, report.tokens_after, is_cold=self._is_cold(end))
         self.result.calls.append(Call(end, before, report.tokens_after, cut, *prices))
 
-    def _refused(self, end: int, error: BudgetExceededError) -> None:
+    def _refuse(self, end: int, error: BudgetExceededError) -> None:
         own = self.result.figures
         own.refused += 1
         own.pressed += 1
@@ -284,7 +300,7 @@ class _Player:
             own.judged(verdicts)
             self.result.places += verdicts[: MOST_PLACES - len(self.result.places)]
 
-    def _holds(self, end: int, artifacts: list[Artifact], *, is_pressed: bool) -> None:
+    def _measure(self, end: int, artifacts: list[Artifact], *, is_pressed: bool) -> None:
         own, recorded, available = self.result.figures, self.recorded, self.result.budget - self.overhead
         held = (
             recorded.measures(end, artifacts, available, self.counter, self.measure)
@@ -304,7 +320,7 @@ class _Player:
         own.newest_fitting += held.newest[1]
 
     def _is_cold(self, end: int) -> bool:
-        """Return whether the provider's cache has expired since the call before, where the recording has times."""
+        """Return whether the provider's cache has expired since the previous call, if the recording has timestamps."""
         before, self.called_at = self.called_at, time_of(self.recorded.artifacts[end - 1]) or self.called_at
         return self.prices.is_cold(before, self.called_at)
 
@@ -315,10 +331,10 @@ class _Player:
             own.successors += 1
             own.extended += same >= newest_exchange(self.previous)
             counted = self.counter.artifacts
-            overhead = after - counted(artifacts)  # tool schemas and framing stand before the messages
+            overhead = after - counted(artifacts)  # tool schemas and framing precede the messages
             shared = overhead + counted(artifacts[:same])
         bill = self.prices.price(after, 0 if is_cold else shared)
-        tokens, same_trimmed = self._trimmed(end)
+        tokens, same_trimmed = self._trim(end)
         trimmed = self.prices.price(tokens, 0 if is_cold else same_trimmed)
         own.bill += bill
         own.bill_trimmed += trimmed
@@ -327,11 +343,11 @@ class _Player:
         self.previous, self.history_before = artifacts, self.tokens[end]
         return bill, trimmed, unmanaged
 
-    def _trimmed(self, end: int) -> tuple[int, int]:
-        """Return the tokens of a rolling window's prompt, and how many it shares with the previous one."""
+    def _trim(self, end: int) -> tuple[int, int]:
+        """Return the number of tokens in a rolling window's request, and how many of them start the previous one."""
         before, kept = self.window_before, self.window.kept(end)
         self.window_before = kept or []
-        if kept is None:  # not even the newest exchange fits: it would be cut to the budget
+        if kept is None:  # not even the newest tool exchange fits: it would be truncated to the budget
             return self.result.budget, 0
         artifacts, same = self.recorded.artifacts, common_prefix(before, kept)
         whole, shared = (self.counter.artifacts(artifacts[n] for n in part) for part in (kept, kept[:same]))

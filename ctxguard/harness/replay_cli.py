@@ -1,4 +1,7 @@
-"""The command `ctxguard replay`. Exit codes: 0 success, 1 a violation or a worse figure, 2 nothing was judged."""
+"""The command `ctxguard replay`.
+
+Exit codes are 0 for success, 1 if a law broke or a figure is worse than in the baseline, and 2 if nothing was judged.
+"""
 
 from __future__ import annotations
 
@@ -92,14 +95,14 @@ def _exit_code(made: ReplayReport, worse: Sequence[str], *, strict: bool) -> int
 
 
 def _processes(engine: str | None, processes: int | None, size: int | None) -> int:
-    is_small = engine is None and (size or 0) < SMALL  # the size of standard input is unknown
+    is_small = engine is None and (size or 0) < SMALL  # None means that the size is unknown, as of standard input
     return 1 if engine == "inline" else processes or (1 if is_small else cores())
 
 
 def _run(
     names: list[str], plan: Plan, processes: int, size: int | None, resume: Path | None, spread: Spread | None
 ) -> Results:
-    """Replay, and show the progress and the remaining time on a terminal, on one line."""
+    """Replay the sessions, showing progress and remaining time on one line of the terminal."""
     begun, sources = time.monotonic(), recordings(names)
     checkpoint = None if resume is None else ReplayCheckpoint(resume, plan, names)
     with working("reading", after=0) as now:
@@ -119,7 +122,10 @@ def _run(
 
 
 def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...]:
-    """Return the settings of every combination of a sweep; a single one without it."""
+    """Return one setting for each combination of a sweep; a single setting if there is no sweep.
+
+    A budget of several values, such as `4k,8k`, is a sweep as well.
+    """
     several = (chain.budget or "").replace(" ", "")
     budgets = f"budget={several} " if "," in several else ""
     known, values = settings_of(chain.config), parse_sweep(f"{budgets}{sweep or ''}")

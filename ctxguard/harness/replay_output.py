@@ -1,4 +1,4 @@
-"""The output of a replay: its report in each form, and notes on standard error."""
+"""The output of a replay: its report in each format, and notes on standard error."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ctxguard.harness.gain import judges
 from ctxguard.harness.summary import advice, cheapest, summary
 from ctxguard.report.printing import ReportFormat, counted, fitted, note, out
 
-MOST_NOTES: Final = 20  # so that notes do not hide the report
+MOST_NOTES: Final = 20  # more notes would scroll the report out of view
 FORMATS: Final[Mapping[str, ReportFormat]] = {".json": "json", ".html": "html", ".htm": "html"}
 
 
 def replay_report(
     sources: list[str], plan: Plan, results: Results, seconds: float, processes: int, title: str | None
 ) -> ReplayReport:
-    """Return the report on a replay."""
+    """Build the report on a replay that took `seconds` seconds."""
     count = plan.settings[0].stabilizer.counter.counter
     figures = results.tallies[0].figures
     return ReplayReport(
@@ -63,7 +63,7 @@ def print_report(
     *,
     show_originals: bool,
 ) -> None:
-    """Print the report in one form, and write it to each file in the form that matches the file's suffix."""
+    """Print the report in the format `form`, and write it to each file in the format that matches the file's suffix."""
     from ctxguard.harness.page import replay_page
 
     forms = {form, *(FORMATS.get(path.suffix, "text") for path in outputs)}
@@ -82,7 +82,14 @@ def print_report(
 
 
 def print_notes(made: ReplayReport, results: Results, worse: list[str], support: float) -> None:
-    """Print to standard error the skipped recordings, the violations, and the cheapest setting."""
+    """Print notes to standard error: skipped recordings, findings, worse figures, and the cheapest setting.
+
+    Args:
+        made: Report on the replay.
+        results: Results of the replay.
+        worse: Lines on figures that are worse than in the baseline.
+        support: Minimum support that the cheapest setting must reach.
+    """
     for each in results.skipped[:MOST_NOTES]:
         note(f"skipped {each}")
     if made.skipped_count > MOST_NOTES:

@@ -1,7 +1,7 @@
-"""Read a request as it would be sent: its messages, their texts, their calls and results.
+"""Read a request as it would be sent: its messages, their strings, and their tool calls and results.
 
-This reads plain JSON of Chat Completions, Responses, Anthropic, Converse and Gemini requests as documented by their
-APIs, and uses no code that created the request: no stage, no check, no adapter.
+Requests are read as plain JSON, based on the API documentation of Chat Completions, Responses, Anthropic, Converse, and
+Gemini. To judge independently, this module uses no stage, check, or adapter, which create and validate requests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ctxguard.harness.fidelity import ByIdentity
 _UNSEARCHED: Final = frozenset(
     {"id", "tool_call_id", "call_id", "tool_use_id", "signature", "encrypted_content", "type", "role", "data", "name"}
 )
-"""Fields that nothing may edit; the caller is responsible for personal data in them."""
+"""Fields that no stage may edit; the caller is responsible for personal data in them."""
 _BY_ORDER: Final = "by order"
 
 
@@ -25,12 +25,13 @@ class WireMessage:
     """One message as it would be sent.
 
     Attributes:
-        role: its role, or the type of an item that has none.
-        json: the message as canonical JSON.
-        texts: every text in it that a model or a log may read, with its path.
-        calls: ids of its calls; None for one without an id.
-        results: ids of the calls that it answers.
-        is_item: whether calls and results are separate items, so that other items may come between them.
+        role: Role of the message, or the item type if the item has no role.
+        json: Message as canonical JSON.
+        texts: Every string in the message that a model or a log may read, as `(path, string)`.
+        calls: Ids of the tool calls in the message; None for a call without an id.
+        results: Ids of the tool calls that the message answers.
+        is_item: Whether the message is a separate call or result item, as in Responses, so that other items may come
+            between a call and its result.
     """
 
     role: str
@@ -42,13 +43,13 @@ class WireMessage:
 
 
 class WireReader:
-    """Read the messages of requests. One instance serves one session: messages are cached."""
+    """Reads the messages of requests and caches them. Use one instance for each session."""
 
     def __init__(self) -> None:
         self._read: ByIdentity[object, WireMessage] = ByIdentity(_wire)
 
     def messages(self, native: object) -> list[WireMessage]:
-        """Return the messages of a request; a system prompt in a separate field comes first."""
+        """Return the messages of a request; a system prompt that the request has in a separate field comes first."""
         return [self._read(message) for message in _messages(native)]
 
 
@@ -108,7 +109,7 @@ def _blocks(value: Mapping[str, object], kind: str) -> Iterator[Mapping[str, obj
 
 
 def _nested(value: Mapping[str, object], field: str, *keys: str) -> Iterator[Mapping[str, object]]:
-    """Return the values of a message's blocks under one of some keys: Converse's and Gemini's calls and results."""
+    """Yield the values under any of `keys` in a message's blocks: Converse and Gemini keep calls and results there."""
     return (found for block in _listed(value, field) for key in keys if isinstance(found := block.get(key), dict))
 
 
@@ -136,10 +137,10 @@ def _results(value: Mapping[str, object]) -> Iterator[str | None]:
 
 
 def pair_faults(messages: Iterable[WireMessage]) -> Iterator[tuple[str, str]]:
-    """Yield the places where calls and results do not pair, as `(message, path)`.
+    """Yield each place where tool calls and results do not pair, as `(problem, path)`.
 
-    The rule is that of the APIs: the results of all calls of a message follow it directly; if calls are separate items
-    (Responses), in any order. Calls of the last exchange may still be open.
+    The rule is that of the APIs: the results of all calls in a message follow it directly. If calls are separate items
+    (Responses), calls and results of one exchange may come in any order. Calls in the last exchange may be unanswered.
     """
     waiting: list[str | None] = []
     for place, message in enumerate(messages):
@@ -158,7 +159,10 @@ def pair_faults(messages: Iterable[WireMessage]) -> Iterator[tuple[str, str]]:
 
 
 def newest_exchange(messages: Sequence[WireMessage]) -> int:
-    """Return the beginning of the exchange whose outputs the model has not read yet; else the end of the request."""
+    """Return the index of the first message of the tool exchange whose results the model has not read yet.
+
+    If there is no such exchange, return the number of messages.
+    """
     last = next((n for n in range(len(messages) - 1, -1, -1) if messages[n].calls or messages[n].role in _MODEL), None)
     if last is None or not messages[last].calls:
         return len(messages)

@@ -1,4 +1,4 @@
-"""Recorded sessions: one parsed record, in any format of an installed adapter."""
+"""Recorded sessions: parse one record of a recording, in the message format of any installed adapter."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.tokens import ArtifactCounter
 
 MAX_BYTES: Final = 1 << 30
-"""Maximum bytes of a decompressed session file; a larger one is rejected."""
+"""Maximum size of a decompressed session file in bytes; a larger file is rejected."""
 HISTORIES: Final = ("messages", "artifacts", "input", "contents")
-"""Keys of a record that contain a history."""
+"""Keys under which a record may contain a history."""
 _REQUESTS: Final = ("system", "systemInstruction", "system_instruction", "config", "toolConfig")
-"""Keys of records that an adapter takes as a whole, if one recognizes them."""
+"""Keys of a whole request: such a record is read by an adapter that recognizes it, with its system prompt."""
 AS_DATA: Final = (
     "write them as OpenAI's or Anthropic's API takes them (LangChain: convert_to_openai_messages), "
     "or hand the objects to ctxguard.guard"
@@ -31,13 +31,13 @@ class RecordedSession:
     """One recorded session.
 
     Attributes:
-        id: its name in the file, or its position there.
-        native: the history as recorded.
-        adapter: reads and writes it.
-        tools: tool schemas that were sent along, or None.
-        instructions: the `instructions` of a Responses request, or None.
-        wrap: the record that contains it; None if the record is the history.
-        key: the key of the record that contains the history.
+        id: Name of the session in its file, or its position there if the record has no name.
+        native: History as recorded, in the format that `adapter` reads.
+        adapter: Adapter that reads and writes `native`.
+        tools: Tool schemas that were sent with the history, or None.
+        instructions: `instructions` of a Responses request, or None.
+        wrap: Record that contains the history; None if the record itself is the history.
+        key: Key under which `wrap` contains the history.
     """
 
     id: str
@@ -53,11 +53,11 @@ class RecordedSession:
         return self.adapter.read(self.native)
 
     def overhead(self, count: ArtifactCounter) -> int:
-        """Return the tokens of what is sent in addition to artifacts and tools: instructions and framing."""
+        """Return the number of tokens that a request takes besides messages and tools: instructions and framing."""
         return count.beside(self.instructions)
 
     def with_native(self, native: object) -> object:
-        """Return a changed history in its recorded form."""
+        """Return the record with `native` as its history."""
         if self.wrap is None:
             return native
         if isinstance(self.wrap.get(self.key), str) and is_list(native) and len(native) == 1:
@@ -65,7 +65,10 @@ class RecordedSession:
         return {**self.wrap, self.key: native}
 
     def with_request(self, done: Request[object]) -> object:
-        """Return a stabilized request in its recorded form, with the instructions and tools that the record has."""
+        """Return the record with the messages, instructions, and tools of a stabilized request.
+
+        Instructions and tools that the stabilizer did not change are written as they were recorded.
+        """
         written = self.with_native(done.messages)
         if not isinstance(written, dict):
             return written
@@ -79,33 +82,36 @@ class RecordedSession:
 
 
 class BundleAdapter:
-    """Read the bundles of the long-session harness: `{"id", "kind", "authority", "priority", "title", "content"}`.
+    """Reads bundles, the format of long-session tests: `{"id", "kind", "authority", "priority", "title", "content"}`.
 
-    `message` is a user's or an assistant's by its `authority`; `tool_output` is a tool's, and other kinds are treated
-    like it. Other fields are kept.
+    An item of kind `message` was written by the model or by the user, depending on its `authority`. Items of kind
+    `tool_output`, and of any other kind, keep their kind. All other fields are preserved.
     """
 
     name = "bundle"
 
     def read(self, native: object) -> list[Artifact]:
-        """Return the artifacts of a bundle's list."""
+        """Return the artifacts of a bundle."""
         if not isinstance(native, list):
             raise HistoryError(f"expected a list of artifacts, got {type(native).__name__}")
-        return [_bundled(item, position) for position, item in enumerate(native)]
+        return [_read_item(item, position) for position, item in enumerate(native)]
 
     def write(self, native: object, artifacts: Sequence[Artifact]) -> list[object]:
-        """Return the items for these artifacts: the same objects if nothing was changed."""
+        """Return one item for each artifact; an unchanged artifact yields the item that it was read from."""
         del native
-        return [_unbundled(artifact) for artifact in artifacts]
+        return [_write_item(artifact) for artifact in artifacts]
 
     def detects(self, native: object) -> bool:
-        """Return whether a list holds items with `kind` and without `role` or `parts`, which PydanticAI's have."""
+        """Return whether `native` is a list of items with a `kind` but without `role` or `parts`.
+
+        PydanticAI messages also have a `kind`, but always `parts`.
+        """
         return isinstance(native, list) and all(
             isinstance(item, Mapping) and "kind" in item and not {"role", "parts"} & item.keys() for item in native
         )
 
 
-def _bundled(item: object, position: int) -> Artifact:
+def _read_item(item: object, position: int) -> Artifact:
     if not isinstance(item, Mapping):
         raise HistoryError(
             f"expected an object with 'kind' and 'content', got {type(item).__name__}", position=position
@@ -124,16 +130,16 @@ def _bundled(item: object, position: int) -> Artifact:
 _SPOKEN_BY_MODEL: Final = ("assistant", "ai", "model")
 
 
-def _unbundled(artifact: Artifact) -> object:
+def _write_item(artifact: Artifact) -> object:
     if artifact.source is None:
         return {"id": artifact.id, "kind": artifact.kind.value, "content": artifact.text}
     if artifact.origin is None:
         return artifact.source
-    return {**artifact.source, "content": artifact.text}  # type: ignore[dict-item]  # a mapping by construction
+    return {**artifact.source, "content": artifact.text}  # type: ignore[dict-item]  # `_read_item` accepts only mappings
 
 
 def parse_json(text: str) -> object:
-    """Return the value of a JSON text that is not nested too deeply and contains neither NaN nor infinities."""
+    """Parse JSON; raise ValueError if it contains NaN or an infinity, or is nested too deeply."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
@@ -145,17 +151,17 @@ def _refuse_constant(constant: str) -> object:
 
 
 def parse_session(record: object, *, adapter: str | None = None, place: int = 0) -> RecordedSession:
-    """Return the session of one parsed record.
+    """Return the session in one parsed record.
 
     Args:
-        record: a list of messages, or an object with `messages`, `artifacts` or `input`; an `input` that is a text is a
-            user message.
-        adapter: name of the adapter; None detects it.
-        place: number of the record, used as its name if it has none.
+        record: List of messages, or an object with `messages`, `artifacts`, `input`, or `contents`. If `input` is a
+            string, it is a user message.
+        adapter: Name of the adapter; None detects it.
+        place: Number of the record in its file, used as the session's name if the record has no `id`.
 
     Raises:
-        ConfigError: the record is neither.
-        AdapterError: no adapter knows the messages.
+        ConfigError: If the record is neither a list nor an object that contains a history.
+        AdapterError: If no adapter recognizes the messages.
     """
     if isinstance(record, Mapping):
         return _of_object(record, adapter, str(record.get("id", place)))
@@ -176,7 +182,7 @@ def _of_object(record: Mapping[str, object], adapter: str | None, named: str) ->
 
 
 def _history(record: Mapping[str, object]) -> tuple[str, object]:
-    """Return the key of a history, and the history; a text as `input` is a user message."""
+    """Return the key of the history in a record, and the history. An `input` that is a string is a user message."""
     for key in HISTORIES:
         if isinstance(record.get(key), list):
             return key, record[key]
@@ -190,7 +196,7 @@ def _history(record: Mapping[str, object]) -> tuple[str, object]:
 
 
 def _of_requests(record: Mapping[str, object], adapter: str | None) -> Adapter[object] | None:
-    """Return the adapter that takes the request as a whole, including its system prompt; None if none does."""
+    """Return the adapter that reads the whole record as a request, with its system prompt; None if there is none."""
     if adapter is None:
         return detect_adapter(record)
     named = None if adapter == BundleAdapter.name else find_adapter(adapter)
@@ -198,7 +204,7 @@ def _of_requests(record: Mapping[str, object], adapter: str | None) -> Adapter[o
 
 
 def _adapter(native: object, name: str | None) -> Adapter[object]:
-    bundle: Adapter[object] = BundleAdapter()  # type: ignore[assignment]  # it takes any object and says what is wrong
+    bundle: Adapter[object] = BundleAdapter()  # type: ignore[assignment]  # it accepts any object and says what is wrong
     if name == bundle.name:
         return bundle
     if name is not None:
@@ -209,7 +215,7 @@ def _adapter(native: object, name: str | None) -> Adapter[object]:
 
 
 def _of_roles(native: object) -> Adapter[object]:
-    """Return the adapter that reads messages with roles, and reports errors in them."""
+    """Return the adapter for messages that have roles; it reports errors in single messages."""
     listed = native if isinstance(native, list) else []
     if listed and all(isinstance(m, Mapping) and not {"role", "content"} & m.keys() for m in listed):
         has = ", ".join(map(str, listed[0])) or "no keys"

@@ -1,4 +1,4 @@
-"""The settings of a sweep: their values, and each combination in words."""
+"""The settings of a sweep, which replays sessions under every combination of values, and their labels."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 
 from ctxguard.errors import ConfigError
 
-MOST_SETTINGS: Final = 64  # combinations of a sweep
+MOST_SETTINGS: Final = 64  # maximum number of combinations in a sweep
 Value = str | int | float
 
 
 def parse_sweep(text: str | None) -> dict[str, list[Value]]:
-    """Return the values of each swept setting: `budget=4k,8k target=0.4:0.8:0.2 policy=agent,recall`.
+    """Parse a sweep such as `budget=4k,8k target=0.4:0.8:0.2 policy=agent,recall` into the values of each setting.
 
-    `A:B` goes from A to B in four steps, `A:B:STEP` in steps of STEP; `4k` is 4,000.
+    `A:B` means five values from A to B, `A:B:STEP` means steps of STEP, and `4k` means 4,000.
     """
     swept: dict[str, list[Value]] = {}
     for part in (text or "").split():
@@ -38,13 +38,13 @@ def _range(value: str) -> list[Value]:
     first, last, *rest = map(float, bounds)
     step = rest[0] if rest else (last - first) / 4
     if step <= 0 or last <= first or (last - first) / step > MOST_SETTINGS:
-        raise ConfigError(f"the range {value!r} has no steps, or too many", setting="sweep")
+        raise ConfigError(f"the range {value!r} has no steps, or more than {MOST_SETTINGS}", setting="sweep")
     walked = [round(first + n * step, 10) for n in range(int((last - first) / step + 1e-9) + 1)]
     return [int(n) if n == int(n) and all(isinstance(b, int) for b in bounds) else n for n in walked]
 
 
 def number(text: str) -> Value:
-    """Parse a number, `4k` as 4,000; return any other text unchanged."""
+    """Parse a number, where `4k` means 4,000; return a string that is not a finite number unchanged."""
     is_thousand = text[-1:].lower() == "k"
     try:
         value = float(text[:-1] if is_thousand else text) * (1_000 if is_thousand else 1)
@@ -56,7 +56,7 @@ def number(text: str) -> Value:
 
 
 def label_of(options: Mapping[str, str | int | float | None]) -> str:
-    """Return a setting in words."""
+    """Return a one-line label for a combination of settings."""
     first = {"policy": options.get("policy"), "budget": options.get("budget")}
     rest = {name: value for name, value in options.items() if name not in first and value is not None}
     words = (

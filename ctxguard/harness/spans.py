@@ -1,9 +1,9 @@
-"""Read sessions from OpenTelemetry's GenAI spans: OTLP JSON, a request a line, or the output of the SDK's exporters.
+"""Read sessions from OpenTelemetry GenAI spans: OTLP JSON (one export request per line) or the output of SDK exporters.
 
-The span of a model call contains the whole history that was sent, so a session is the longest of its calls, with the
-response. Calls belong together by `gen_ai.conversation.id`, else by their trace. Supported are the attributes of the
-conventions (`gen_ai.input.messages` and related ones, as JSON texts or as values) and the older events
-(`gen_ai.user.message` and related ones), on spans or as log records.
+The span of a model call contains the whole history that was sent, so a session consists of its longest call and the
+response. Calls with the same `gen_ai.conversation.id` belong to one session; without an id, calls of the same trace do.
+Supported are the attributes of the conventions (`gen_ai.input.messages` and related ones, as JSON strings or as values)
+and the older events (`gen_ai.user.message` and related ones), on spans or as log records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INSIDE: Final = ("stringValue", "intValue", "doubleValue", "boolValue", "bytesV
 
 
 def holds_spans(value: object) -> bool:
-    """Return whether a parsed value contains spans or log records: an export, one span, or a list of them."""
+    """Return whether a parsed value is spans or log records: an export request, a single span, or a list of these."""
     if isinstance(value, list):
         return bool(value) and all(map(holds_spans, value))
     if not isinstance(value, Mapping):
@@ -45,18 +45,18 @@ class _Conversation:
 
 
 class Spans:
-    """Collect the sessions of the spans of one file. Only the longest call of each is kept."""
+    """Collects the sessions in the spans of one file. Of each session, only the longest call is kept."""
 
     def __init__(self) -> None:
         self._conversations: dict[str, _Conversation] = {}
 
     def add(self, value: object, line: int) -> None:
-        """Add the spans of one parsed value."""
+        """Add the spans in one parsed value, found at line number `line`."""
         for span in _spans(value):
             self._take(span, line)
 
     def sessions(self) -> Iterator[tuple[int, Record]]:
-        """Yield the sessions with the line on which each was first seen."""
+        """Yield each session with the line number of its first span."""
         for name, found in self._conversations.items():
             messages = found.messages or found.events
             if messages:
@@ -69,7 +69,7 @@ class Spans:
         messages = list(_history(attributes))
         if len(messages) > len(found.messages):
             found.messages = messages
-            found.tools = _parsed(attributes.get("gen_ai.tool.definitions"))
+            found.tools = _parse(attributes.get("gen_ai.tool.definitions"))
         events: list[object] = list(_events(span, attributes))
         if "body" in span:
             found.events += events
@@ -98,7 +98,7 @@ def _attributes(value: object) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """Return an OTLP value as plain data."""
+    """Convert an OTLP value into plain Python data."""
     if not isinstance(value, Mapping):
         return value
     for key in _INSIDE:
@@ -111,7 +111,7 @@ def _plain(value: object) -> object:
     return dict(value)
 
 
-def _parsed(value: object) -> object:
+def _parse(value: object) -> object:
     with suppress(ValueError):
         return json.loads(value) if isinstance(value, str) else value
     return value
@@ -124,20 +124,20 @@ def _name(span: Record, attributes: Record) -> str:
 
 
 def _history(attributes: Record) -> Iterator[object]:
-    """Yield the messages of a call: its input, and its output."""
-    sent = next((found for key in _INPUT if isinstance(found := _parsed(attributes.get(key)), list)), None)
+    """Yield the input messages of a call, followed by its output message."""
+    sent = next((found for key in _INPUT if isinstance(found := _parse(attributes.get(key)), list)), None)
     if sent is None:
         return
-    system = _parsed(attributes.get("gen_ai.system_instructions"))
+    system = _parse(attributes.get("gen_ai.system_instructions"))
     if isinstance(system, list) and not any(isinstance(m, Mapping) and m.get("role") == "system" for m in sent):
         yield {"role": "system", "parts": system}
     yield from sent
-    came = next((found for key in _OUTPUT if isinstance(found := _parsed(attributes.get(key)), list)), [])
-    yield from came[:1]  # several choices are alternatives
+    came = next((found for key in _OUTPUT if isinstance(found := _parse(attributes.get(key)), list)), [])
+    yield from came[:1]  # further choices are alternatives, not part of the history
 
 
 def _events(span: Record, attributes: Record) -> Iterator[Record]:
-    """Yield the messages of the older events of a span, or of one log record."""
+    """Yield the messages recorded in the older event format of a span, or in one log record."""
     name = attributes.get("event.name") or span.get("eventName") or span.get("event_name")
     if name is not None:
         yield from _event(str(name), {**attributes, **_body(span.get("body"))})
@@ -146,13 +146,13 @@ def _events(span: Record, attributes: Record) -> Iterator[Record]:
 
 
 def _body(value: object) -> dict[str, object]:
-    plain = _parsed(_plain(value))
+    plain = _parse(_plain(value))
     return {str(key): each for key, each in plain.items()} if isinstance(plain, Mapping) else {"content": plain}
 
 
 def _event(name: str, fields: Record) -> Iterator[Record]:
     if name == _CHOICE:
-        inner = _parsed(fields.get("message"))
+        inner = _parse(fields.get("message"))
         fields, role = (inner if isinstance(inner, Mapping) else fields), "assistant"
     elif name in _EVENT_ROLES:
         role = _EVENT_ROLES[name]
@@ -160,7 +160,7 @@ def _event(name: str, fields: Record) -> Iterator[Record]:
         return
     content = fields.get("content")
     message: dict[str, object] = {"role": role, "content": as_text(plain_content(content or ""))}
-    if calls := list(map(_call, records_in(_parsed(fields.get("tool_calls"))))):
+    if calls := list(map(_call, records_in(_parse(fields.get("tool_calls"))))):
         message["tool_calls"] = calls
     if role == "tool":
         message["tool_call_id"] = fields.get("id")

@@ -1,4 +1,4 @@
-"""The summary of a replay for a terminal: a table with units, the violations, and the remedies."""
+"""The summary of a replay for a terminal: a table with units, the findings, and the remedies."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from ctxguard.report.printing import counted
 from ctxguard.settings import install_command
 
 MANY_CUTS: Final = 1 / 3
-"""Share of calls with a cut above which the provider's cache is of little use."""
+"""Share of calls that cut the window above which the provider's cache is of little use."""
 _CHEAPER: Final = 1.005
-"""Ratio of two bills from which on one is called cheaper: below, they look alike."""
+"""Smallest ratio of two bills at which one is called cheaper; below it, the bills look alike in print."""
 
 
 def share(value: float | None) -> str:
-    """Return a share in percent; a dash if it is undefined."""
+    """Format a share as a percentage; a dash if it is undefined."""
     return "–" if value is None else f"{100 * value:.1f}%"
 
 
 def saved_by(own: FiguresModel) -> str:
-    """Return how many tokens each action removed from messages, and which ones were added: together, what was saved.
+    """List the number of tokens that each action removed from messages or added to them.
 
-    For example `bounded 60,000, dropped 900; added: masked 300, trail and other new messages 1,200`.
+    Together these are the saved tokens, for example `bounded 60,000, dropped 900; added: masked 300, trail and other
+    new
+    messages 1,200`.
     """
     rest = own.tokens_before - own.tokens_after - sum(own.saved_by.values())
     changes = {**own.saved_by, "trail and other new messages": rest}
@@ -36,14 +38,14 @@ def saved_by(own: FiguresModel) -> str:
 
 
 def money(value: float, bill: BillModel) -> str:
-    """Return a price with its unit."""
+    """Format a price with its unit."""
     if bill.currency != "USD":
         return f"{value / 1_000:,.1f}k"
     return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
 
 
 def time_left(seconds: float, read: int, size: int | None) -> str:
-    """Return the remaining time of a replay, by the share of its files that was read; empty if unknown."""
+    """Format the remaining time of a replay, based on the share of its bytes that was read; empty if unknown."""
     if not size or not read or seconds < 1:
         return ""
     left = seconds * max(0.0, size / read - 1)
@@ -51,7 +53,7 @@ def time_left(seconds: float, read: int, size: int | None) -> str:
 
 
 def summary(report: ReplayReport) -> str:
-    """Return the figures of a replay as text."""
+    """Format the figures of a replay as text."""
     lines = [report.title, ""]
     for run in report.runs:
         lines += [run.label, *(f"  {name:<26}{value}" for name, value in _rows(run.figures)), ""]
@@ -90,7 +92,7 @@ def _rows(own: FiguresModel) -> Iterator[tuple[str, str]]:
 
 
 def pareto(runs: Sequence[RunModel]) -> list[RunModel]:
-    """Return the runs that are not worse than another in both bill and support, the cheapest first."""
+    """Return the runs that no other run beats in both bill and support, starting with the cheapest."""
     able = sorted((run for run in runs if run.figures.served), key=lambda run: (cost_of_a_call(run), -_held(run)))
     best: list[RunModel] = []
     for run in able:
@@ -100,7 +102,7 @@ def pareto(runs: Sequence[RunModel]) -> list[RunModel]:
 
 
 def cheapest(runs: Sequence[RunModel], support: float = 0.0) -> RunModel | None:
-    """Return the cheapest run without violations and refusals and with the required support; None if there is none."""
+    """Return the cheapest run that has no findings or refusals and reaches `support`; None if there is none."""
     able = [
         r for r in runs if r.figures.served and not r.figures.refused and not r.figures.findings and _held(r) >= support
     ]
@@ -108,7 +110,7 @@ def cheapest(runs: Sequence[RunModel], support: float = 0.0) -> RunModel | None:
 
 
 def cost_of_a_call(run: RunModel) -> float:
-    """Return the price of a served call: refusing calls does not make a run cheaper."""
+    """Return the average price of a served call, so that refusing calls does not make a run cheaper."""
     return run.figures.bill.stabilized / max(run.figures.served, 1)
 
 
@@ -130,7 +132,7 @@ def _picture(runs: Sequence[RunModel]) -> Iterator[str]:
 
 
 def advice(report: ReplayReport) -> Iterator[str]:
-    """Yield the first finding of each law with its call, and the remedy for refused calls and frequent cuts."""
+    """Yield the first finding of each law with its call, and a remedy for refused calls and for frequent cuts."""
     for run in report.runs:
         own = run.figures
         for f in run.findings:

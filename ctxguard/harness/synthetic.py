@@ -1,7 +1,7 @@
 """Invented sessions: the default input of `ctxguard bench`, and the input of the memory benchmark.
 
-They are generated from a seed, the same everywhere. A support agent looks up orders and, turns later, needs numbers
-again that only an earlier tool result contained.
+The sessions are generated from a seed, so they are identical on every machine. A support agent looks up orders and,
+some turns later, needs numbers again that only an earlier tool result contained.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _STATES: Final = ("packed", "shipped", "delayed at customs", "returned", "delive
 
 
 def synthetic_session(seed: int, turns: int = TURNS) -> dict[str, object]:
-    """Return the invented session of a seed as Chat Completions messages."""
-    random = Random(seed)  # noqa: S311 - nothing secret is made of it
+    """Generate an invented session of Chat Completions messages from a seed."""
+    random = Random(seed)  # noqa: S311 - no secret is derived from it
     messages: list[dict[str, object]] = [{"role": "system", "content": _SYSTEM}]
     orders: list[tuple[str, str]] = []
     for turn in range(turns):
@@ -65,6 +65,6 @@ def _tracking(random: Random) -> str:
 
 
 def synthetic_recordings(count: int = SESSIONS, turns: int = TURNS) -> Iterator[Recording]:
-    """Yield invented sessions as recordings, generated as needed."""
+    """Yield `count` invented sessions as recordings, each generated when it is requested."""
     for seed in range(count):
         yield Recording("synthetic", seed + 1, seed, json.dumps(synthetic_session(seed, turns)).encode())

@@ -40,7 +40,7 @@ def tokens(
 
 
 def _request_of(text: str) -> Mapping[str, object] | None:
-    """Return the request body in a text; None if it is anything else, such as a session's record."""
+    """Return the request body in a string; None if the string is anything else, such as a recorded session."""
     from ctxguard.formats.registry import detect_api
 
     with suppress(ValueError, RecursionError, ConfigError):
@@ -68,7 +68,7 @@ def _parts(parts: Mapping[str, int], margin: int) -> Iterator[str]:
     for name, part in sorted(parts.items(), key=lambda item: -item[1]):
         yield f"  {name:<15}{part:>9,}"
     if margin:
-        yield f"  {'margin':<15}{margin:>9,}  that the provider may count beyond this in 99 of 100 requests"
+        yield f"  {'margin':<15}{margin:>9,}  that the provider may count beyond this in 98 of 100 requests"
 
 
 def _of_sessions(text: str, counter: str, model: str | None) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _of_usage(text: str, name: str, counter: str, model: str | None) -> Iterator
 
     rows = compared(usages_in(text.splitlines(), name, model=model), counter=counter)
     if not rows:
-        raise CtxguardError(f"{name} holds no recorded requests")
+        raise CtxguardError(f"{name} contains no recorded requests")
     titles = "".join(f"{title:>7}" for title in ("<=3%", "<=5%", "<=10%", "under"))
     figures = f"{'requests':>9}{titles}{'over margin':>13}{'sum':>7}"
     groups = [(", ".join(key), members) for key, members in grouped(rows).items()]
@@ -115,6 +115,6 @@ def _of_usage(text: str, name: str, counter: str, model: str | None) -> Iterator
 
 
 def _row(label: str, figures: str) -> str:
-    """Return a label and its figures: on one line, or on two if the terminal is too narrow for that."""
+    """Format a label and its figures on one line, or on two lines if the terminal is too narrow."""
     width = terminal_width()
     return f"{label:<38}{figures}" if width is None or width >= 38 + len(figures) else f"{label}\n{figures}"

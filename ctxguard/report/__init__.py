@@ -1,4 +1,4 @@
-"""The report on a stabilization: the data, as text, and as HTML."""
+"""The report on a stabilization: as data, as text, and as HTML."""
 
 from ctxguard.report.data import CheckResult, Finding, ReportData
 from ctxguard.report.decisions import Decision, Step

@@ -1,4 +1,7 @@
-"""The report as data: one decision for each artifact, every check, every number."""
+"""The report as data: one decision for each artifact, the results of all checks, and the token counts.
+
+An artifact is one message, tool result, or instruction of a history (`ctxguard.Artifact`).
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ class Finding:
     """One violation found by a check.
 
     Attributes:
-        message: the violation; never contains a value that a rule would mask.
-        path: its place, such as `artifacts[3].calls[0]`.
+        message: Description of the violation, which never contains a value that a rule would mask.
+        path: Path of the violation, such as `artifacts[3].calls[0]`.
     """
 
     message: str
@@ -34,12 +37,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one check; it holds if there are no findings.
+    """The result of one check, which holds if there are no findings.
 
     Attributes:
-        name: the name of the check.
-        findings: the violations.
-        claim: the statement that the check makes if it holds, limited to what it examined; empty if the name suffices.
+        name: Name of the check.
+        findings: Violations that the check found.
+        claim: Statement of what the check examined, shown if it holds; empty if the name of the check says enough.
     """
 
     name: str
@@ -53,21 +56,22 @@ class CheckResult:
 
 
 class ReportData:
-    """What a stabilizer did to one history. Decisions are computed when first requested.
+    """What a stabilizer did to one history. Decisions are computed when they are first requested.
 
     Attributes:
-        tokens_before: tokens of the whole request with the original history and tools.
-        tokens_after: tokens of the whole request with the result.
-        budget: the budget in tokens.
-        counter: name of the counter.
-        accuracy: how exact the counter is, in words.
-        checks: the result of each check.
-        cut: where the prompt stopped extending the previous one, or that an earlier cut still applies; None if neither.
-        details: figures of stages apart from their decisions, by stage name.
-        session: the name of the conversation, if the guard of a framework knows it: LangChain's session or thread id,
-            PydanticAI's conversation id, the session header on the wire.
-        tool: the name of the tool whose output was bounded as it returned, if the report is about that rather than
-            about a model call.
+        tokens_before: Number of tokens in the whole request with the original history and tools.
+        tokens_after: Number of tokens in the whole request with the stabilized history.
+        budget: Token budget of the request.
+        counter: Name of the token counter.
+        accuracy: How exact the counter is, in words.
+        checks: Result of each check.
+        cut: Where the prompt stopped extending the previous prompt, or the earlier cut that still applies; None if
+            there was no cut.
+        details: Figures of stages that are not decisions, by stage name.
+        session: Name of the conversation, if the guard of a framework knows it: LangChain's session or thread id,
+            PydanticAI's conversation id, or the session header of an HTTP request.
+        tool: Name of the tool whose output was bounded when the tool returned, if the report is about that output
+            rather than about a model call.
     """
 
     def __init__(self, draft: Draft, *, cut: Cut | None, tokens_after: int, checks: tuple[CheckResult, ...]) -> None:
@@ -84,23 +88,23 @@ class ReportData:
 
     @property
     def observed(self) -> bool:
-        """Whether the original was sent, and the report says what would have been done (`mode="observe"`)."""
+        """Whether the original was sent, and the report only states what would have been done (`mode="observe"`)."""
         return self.details.get("mode") == "observe"
 
     @cached_property
     def tokens_before(self) -> int:
-        """Tokens of the whole request with the original history and tools."""
+        """Number of tokens in the whole request with the original history and tools."""
         return self._draft.overhead + self.saved_on_tools + self._draft.counter.artifacts(self._draft.history)
 
     @property
     def saved_on_tools(self) -> int:
-        """Tokens by which descriptions of tools were shortened."""
+        """Number of tokens saved by shortening tool descriptions."""
         tools = cast("Mapping[str, int]", self.details.get("tools", {}))
         return tools.get("tokens_before", 0) - tools.get("tokens_after", 0)
 
     @property
     def fixed(self) -> int:
-        """Tokens that every request of the conversation has: instructions, tools, system prompt, and what is pinned."""
+        """Number of tokens in what every request repeats: instructions, tools, system prompt, pinned messages."""
         fixed = (each for each in self._draft.history if each.pinned or each.kind is Kind.SYSTEM)
         return self._draft.overhead + self._draft.counter.artifacts(fixed)
 
@@ -111,36 +115,36 @@ class ReportData:
 
     @property
     def changed(self) -> bool:
-        """Whether the result differs from the history at all."""
+        """Whether the result differs from the history."""
         return self.first_changed is not None
 
     @property
     def masks(self) -> tuple[Callable[[str], str], ...]:
-        """Functions that mask texts as the masking stages did: methods of a `MaskSession` if there are placeholders."""
+        """Functions that mask a string as the masking stages did; with pseudonyms, methods of a `MaskSession`."""
         return self._draft.masks
 
     def user_names(self, host: str) -> bool:
-        """Return whether a user named a host."""
+        """Return whether a user message mentions a host name."""
         name = re.compile(rf"(?<![\w.-]){re.escape(host)}(?![\w-]|\.\w)", re.IGNORECASE)
         said = (a.text for a in self._draft.history if a.kind is Kind.USER)
         return bool(host) and any(name.search(text) for text in said)
 
     @cached_property
     def masked(self) -> tuple[Artifact, ...]:
-        """The history as the last masking stage gave it, before anything was shortened or left out."""
+        """The history after the last masking stage, before messages were shortened or dropped."""
         changes = self._draft.changes
         last = max((n for n, change in enumerate(changes, 1) if change.stage.startswith("Mask")), default=0)
         return next((change.before for change in changes[last:]), self._draft.artifacts)
 
     @property
     def left(self) -> list[Artifact]:
-        """What of the history is not in the result as it was: masked, in order, and whole."""
+        """The artifacts that are not in the result unchanged: in full, but masked, in the order of the history."""
         sent = {(id(artifact.root), artifact.text) for artifact in self._draft.artifacts}
         return [artifact for artifact in self.masked if (id(artifact.root), artifact.text) not in sent]
 
     @cached_property
     def first_changed(self) -> int | None:
-        """Position of the first artifact of the result that is not the same as in the history; None if all are."""
+        """Position of the first artifact that differs between history and result; None if all are the same."""
         if not self._draft.changes:
             return None
         history, result = self._draft.history, self._draft.artifacts
@@ -151,13 +155,16 @@ class ReportData:
 
     @cached_property
     def unread(self) -> int:
-        """Parts of the result that the adapter cannot read, of unknown kind or sealed: nothing in them is masked."""
+        """Number of parts in the result that the adapter cannot read, because they are unknown or encrypted.
+
+        Nothing in these parts is masked.
+        """
         contents = (artifact.content for artifact in self._draft.artifacts)
         return sum(part.kind == "opaque" for parts in contents if not isinstance(parts, str) for part in parts)
 
     @property
     def cut_told(self) -> str:
-        """The description of the cut for text and HTML; empty if nothing was changed."""
+        """One line on the cut, for text and HTML; empty if nothing was changed."""
         if self.cut is not None and self.cut.fresh:
             return (
                 f"cut: the prompt changes from position {self.cut.position} on, {self.cut.rebilled:,} tokens re-billed"
@@ -173,17 +180,17 @@ class ReportData:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """Problems that cost more or lose more than they should, each with its remedy."""
+        """Problems that cost or lose more than they should, each with its remedy."""
         return tuple(filter(None, (warn(self.details) for warn in (_cuts_in_a_row, _bounded_people, _assumed_window))))
 
     @property
     def unread_told(self) -> str:
-        """The description of the unread parts for text and HTML."""
+        """One line on the unread parts, for text and HTML."""
         return f"unread: parts that the adapter does not know, or that are sealed, passed on unmasked: {self.unread}"
 
     @cached_property
     def decisions(self) -> list[Decision]:
-        """One decision for each artifact of the history, in its order, then those that stages added."""
+        """One decision for each artifact in the history, in order, followed by the artifacts that stages added."""
         return decisions_of(self._draft)
 
     def counts(self) -> dict[str, int]:
@@ -193,8 +200,8 @@ class ReportData:
     def brief(self) -> dict[str, int]:
         """Return the figures that are cheap even for a long history, because they need no decisions.
 
-        `masked` counts the artifacts in which something was masked, `dropped` those of the history that are not sent,
-        and `cut` is 1 if this call made a cut.
+        `masked` is the number of artifacts in which something was masked, `dropped` is the number of history artifacts
+        that are not sent, and `cut` is 1 if this call made a cut.
         """
         masked = (change for change in self._draft.changes if change.action == "masked")
         own = set(map(id, self._draft.history))
@@ -207,7 +214,7 @@ class ReportData:
         }
 
     def tokens_by_kind(self) -> dict[str, tuple[int, int]]:
-        """Return the tokens of each kind of artifact before and after."""
+        """Return the number of tokens in each kind of artifact, before and after stabilizing."""
         count, tokens = self._draft.counter.artifact, dict[str, tuple[int, int]]()
         for place, artifacts in enumerate((self._draft.history, self._draft.artifacts)):
             for artifact in artifacts:
@@ -217,7 +224,7 @@ class ReportData:
         return tokens
 
     def to_dict(self) -> dict[str, object]:
-        """Return the report as JSON values. They contain no text of any artifact."""
+        """Return the report as JSON values, which contain no text of any artifact."""
         return {
             **({} if self.session is None else {"session": self.session}),
             **({} if self.tool is None else {"tool": self.tool}),
@@ -246,22 +253,22 @@ class ReportData:
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Return `to_dict` as a JSON text."""
+        """Return the report of `to_dict` as a JSON string."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
 
     def original(self, position: int, *, masked: bool = True) -> Artifact:
         """Return an artifact of the history in its original form.
 
         Args:
-            position: position in the history.
-            masked: mask what the masking stages of the chain mask.
+            position: Position in the history.
+            masked: Whether to mask what the chain's masking stages mask.
         """
         artifact = self._draft.history[position]
         return masked_artifact(self._draft, artifact) if masked else artifact
 
 
 _IN_A_ROW: Final = 3
-"""Calls cut, of the latest four, from which on the report warns."""
+"""Number of calls with a cut, among the latest four, from which on the report warns."""
 
 
 def _cuts_in_a_row(details: Mapping[str, object]) -> str:
@@ -275,7 +282,7 @@ def _cuts_in_a_row(details: Mapping[str, object]) -> str:
 
 
 def _assumed_window(details: Mapping[str, object]) -> str:
-    """Warn that a budget is a share of a window that nobody knows."""
+    """Warn if a budget is a share of the model's window, but the window is unknown."""
     window = details.get("window")
     if not isinstance(window, Mapping) or window["resolved"]:
         return ""
@@ -283,7 +290,7 @@ def _assumed_window(details: Mapping[str, object]) -> str:
 
 
 def _bounded_people(details: Mapping[str, object]) -> str:
-    """Warn that messages of people are sent shortened."""
+    """Warn if messages written by people are sent shortened."""
     bounded = details.get("bounded_messages")
     if not isinstance(bounded, Sequence) or not bounded:
         return ""

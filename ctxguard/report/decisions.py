@@ -1,4 +1,7 @@
-"""The decisions of a report: the actions of each stage on each artifact, traced through all changes of a draft."""
+"""The decisions of a report: what became of each artifact, traced through all changes of a draft.
+
+A draft (`ctxguard.draft.Draft`) is the context while stages work on it; it records every change.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ class Step:
     """One action on an artifact.
 
     Attributes:
-        action: what was done, such as `masked` or `dropped`.
-        stage: the stage that took it.
-        reason: the reason.
+        action: What was done, such as `masked` or `dropped`.
+        stage: Stage that took the action.
+        reason: Reason for the action.
     """
 
     action: Action
@@ -37,14 +40,14 @@ class Decision:
     """The outcome for one artifact.
 
     Attributes:
-        action: the final action.
-        artifact: the last form of the artifact, masked if masking is part of the chain.
-        stage: the stage that decided; empty for unchanged artifacts.
-        reason: the reason.
-        tokens_before: tokens of the original; 0 for an artifact that a stage added.
-        tokens_after: tokens in the result; 0 for a dropped artifact.
-        position: position in the history; None for an artifact that a stage added.
-        steps: all actions on it, in order.
+        action: Final action, such as `kept` or `dropped`.
+        artifact: Last form of the artifact, masked if masking is part of the chain.
+        stage: Stage that took the final action; empty for an unchanged artifact.
+        reason: Reason for the final action.
+        tokens_before: Number of tokens in the original; 0 for an artifact that a stage added.
+        tokens_after: Number of tokens in the result; 0 for a dropped artifact.
+        position: Position in the history; None for an artifact that a stage added.
+        steps: All actions on the artifact, in order.
     """
 
     action: Action
@@ -57,7 +60,7 @@ class Decision:
     steps: tuple[Step, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as JSON values; the text of the artifact is left out."""
+        """Return the decision as JSON values, without the text of the artifact."""
         return {
             "position": self.position,
             "kind": self.artifact.kind.value,
@@ -74,7 +77,7 @@ class Decision:
 
 
 def decisions_of(draft: Draft) -> list[Decision]:
-    """Return one decision for each artifact of the history, in its order, then those that stages added."""
+    """Return one decision for each artifact in the history, in order, followed by the artifacts that stages added."""
     tracing = _Tracing(draft, {id(artifact.root): artifact for artifact in draft.artifacts})
     for change in draft.changes:
         tracing.take(change)
@@ -87,15 +90,15 @@ def decisions_of(draft: Draft) -> list[Decision]:
 
 @dataclass(frozen=True, slots=True)
 class _Tracing:
-    """Trace artifacts through the changes of a draft, each by the `id()` of its original.
+    """Traces artifacts through the changes of a draft. Mappings are keyed by the `id()` of the original artifact.
 
     Attributes:
-        draft: the finished draft.
-        final: the artifacts in the result.
-        steps: the actions on each.
-        latest: the last form of each.
-        added: the artifacts that stages added.
-        gone: the step that dropped each.
+        draft: Finished draft.
+        final: Artifacts in the result.
+        steps: Actions on each artifact.
+        latest: Last form of each artifact.
+        added: Artifacts that stages added.
+        gone: Step that dropped each dropped artifact.
     """
 
     draft: Draft
@@ -137,11 +140,11 @@ class _Tracing:
         if result is None:
             last = self.gone.get(key, last)
         elif last.action == "repaired" and position is not None and result is draft.history[position]:
-            # It was split and joined again: it is the same message as in the input.
+            # The message was split and joined again, so it is the same object as in the history.
             last, steps = Step("kept", "", ""), ()
         return Decision(
             action=last.action,
-            artifact=masked_artifact(draft, self.latest.get(key, root)) if result is None else _named(draft, result),
+            artifact=masked_artifact(draft, self.latest.get(key, root)) if result is None else _mask_ids(draft, result),
             stage=last.stage,
             reason=last.reason,
             tokens_before=tokens_before,
@@ -152,13 +155,13 @@ class _Tracing:
 
 
 def masked_artifact(draft: Draft, artifact: Artifact) -> Artifact:
-    """Mask an artifact that was dropped before its masking stage: a report must not contain personal data."""
-    masked = artifact.edit_together(partial(_together, draft), draft.mask) if draft.masks else artifact
-    masked = _named(draft, masked)
+    """Mask an artifact that was dropped before a masking stage ran, because a report must not contain personal data."""
+    masked = artifact.edit_together(partial(_mask_all, draft), draft.mask) if draft.masks else artifact
+    masked = _mask_ids(draft, masked)
     return replace(masked, origin=None, source=None) if masked.origin is not None else replace(masked, source=None)
 
 
-def _together(draft: Draft, texts: Sequence[str]) -> list[str]:
+def _mask_all(draft: Draft, texts: Sequence[str]) -> list[str]:
     from ctxguard.pii.mask.together import mask_together
 
     def find(text: str) -> Sequence[Span]:
@@ -167,8 +170,8 @@ def _together(draft: Draft, texts: Sequence[str]) -> list[str]:
     return mask_together(texts, find, draft.mask, lambda label, _: f"[REDACTED_{label}]")
 
 
-def _named(draft: Draft, artifact: Artifact) -> Artifact:
-    """Return an artifact in whose names, ids and fields no rule matches. They are never masked in requests."""
+def _mask_ids(draft: Draft, artifact: Artifact) -> Artifact:
+    """Mask names, ids, and extra fields in which a rule matches. Only reports do this; requests keep them."""
 
     def shown(text: str) -> str:
         return draft.mask(text) if is_found_in(text, draft.detectors) else text
@@ -178,7 +181,7 @@ def _named(draft: Draft, artifact: Artifact) -> Artifact:
 
     own = (artifact.id, artifact.name, artifact.role, artifact.answers)
     inner = (*((call.name, call.id) for call in artifact.calls), *((one.place, one.text) for one in artifact.fields))
-    # looked at in each artifact of each report, and next to never found
+    # fast path: this runs for each artifact of each report, and a match is very rare
     if not draft.masks or not any(text and is_found_in(text, draft.detectors) for text in chain(own, *inner)):
         return artifact
     named = replace(
@@ -195,17 +198,17 @@ def _named(draft: Draft, artifact: Artifact) -> Artifact:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRun:
-    """Consecutive decisions that are equal in action, stage and reason, and in the unknown role, if any.
+    """Consecutive decisions with the same action, stage, and reason, and with the same role if that role is unknown.
 
     Attributes:
-        decisions: one or more, in the order of the history.
+        decisions: One or more decisions, in the order of the history.
     """
 
     decisions: tuple[Decision, ...]
 
     @property
     def place(self) -> str:
-        """Their positions in the history, such as `7` or `7-12`; `+` for added artifacts."""
+        """Positions of the artifacts in the history, such as `7` or `7-12`; `+` for added artifacts."""
         first, last = self.decisions[0].position, self.decisions[-1].position
         if first is None:
             return "+"
@@ -213,28 +216,28 @@ class DecisionRun:
 
     @property
     def kinds(self) -> str:
-        """Their kinds, each once with its count."""
+        """Kinds of the artifacts, each with its count if it is greater than one."""
         found = Counter(decision.artifact.kind.value for decision in self.decisions)
         kinds = ", ".join(kind if times == 1 else f"{times} {kind}" for kind, times in found.items())
         return kinds if self.role is None else f"{kinds} (role {self.role!r:.40})"
 
     @property
     def role(self) -> str | None:
-        """Their native role, if it corresponds to no kind."""
+        """Native role of the artifacts if it corresponds to no kind; otherwise None."""
         return self.decisions[0].artifact.role
 
     @property
     def tokens_before(self) -> int:
-        """Tokens of the originals."""
+        """Number of tokens in the originals."""
         return sum(decision.tokens_before for decision in self.decisions)
 
     @property
     def tokens_after(self) -> int:
-        """Tokens they take in the result."""
+        """Number of tokens in the result."""
         return sum(decision.tokens_after for decision in self.decisions)
 
 
 def decision_runs(decisions: Iterable[Decision]) -> list[DecisionRun]:
-    """Return decisions with equal neighbors combined, for people to read."""
+    """Group decisions that are equal to their neighbors, for people to read."""
     alike = groupby(decisions, key=lambda d: (d.action, d.stage, d.reason, d.artifact.role, d.position is None))
     return [DecisionRun(tuple(members)) for _, members in alike]

@@ -1,4 +1,4 @@
-"""HTML pages: self-contained, without network access or required scripts, every value escaped by the template engine.
+"""HTML pages that are self-contained: no network access, no required scripts, and every value escaped by the template.
 
 The templates are in `report/templates`. They need Jinja2, which the extra `html` installs.
 """
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 MOST_TEXT: Final = 3_000
-"""Characters of a text that a page shows. Longer texts are shown by their beginning and end."""
-_HEAD: Final = 2_000  # characters of a long text that are shown from its start
+"""Maximum number of characters of a text that a page shows. The middle of a longer text is left out."""
+_HEAD: Final = 2_000  # number of characters shown from the start of a long text
 _PLACEHOLDER: Final = re.compile(r"\[REDACTED[A-Z_]*\]|&lt;[A-Z][A-Z_]*_\d+&gt;")
 Row = tuple[Decision, str | None, str | None]
-"""A decision, and what a model reads of the message before and after; None where it is not there."""
+"""A decision, and a message's text before and after stabilizing: None before if it was added, after if dropped."""
 
 
 def render(template: str, filters: Mapping[str, Callable[..., object]] | None = None, **values: object) -> Markup:
-    """Return a template of `report/templates` filled with these values, each escaped.
+    """Render a template of `report/templates` with the given values, each of them escaped.
 
     Args:
-        template: the name of its file.
-        filters: further functions that format values, by name.
-        **values: the values of the template's variables.
+        template: File name of the template.
+        filters: Further functions that format values, by name.
+        **values: Values of the template's variables.
 
     Raises:
-        ImportError: Jinja2 is not installed.
+        ImportError: If Jinja2 is not installed.
     """
     from markupsafe import Markup
 
@@ -58,30 +58,33 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(number=lambda value: f"{value:,}", marked=_marked)
+    made.filters.update(number=lambda value: f"{value:,}", marked=_highlight)
     made.globals["release"] = sys.modules["ctxguard"].__version__  # an import would be circular
     return made
 
 
-def _marked(text: str) -> Markup:
-    """Return a text, its middle left out if it is long, with placeholders marked."""
+def _highlight(text: str) -> Markup:
+    """Escape a text, shorten it if it is long, and highlight the placeholders of masked values."""
     from markupsafe import Markup, escape
 
     if len(text) > MOST_TEXT:
         left_out = len(text) - MOST_TEXT
         text = f"{text[:_HEAD]}\n… {left_out:,} characters are not shown here …\n{text[_HEAD - MOST_TEXT :]}"
-    return Markup(_PLACEHOLDER.sub(r"<mark>\g<0></mark>", str(escape(text))))  # noqa: S704 - escaped just now
+    return Markup(_PLACEHOLDER.sub(r"<mark>\g<0></mark>", str(escape(text))))  # noqa: S704 - escaped in the same expression
 
 
 def calls_page(reports: Sequence[ReportData], *, title: str = "", show_originals: bool = False) -> str:
-    """Return the page of one model call or of several; `show_originals` shows personal data, too."""
+    """Return the HTML page of one or more model calls; with `show_originals`, the page contains personal data."""
     several = f"{len(reports):,} model calls" if len(reports) > 1 else "One model call"
     calls = [(report, list(message_rows(report, show_originals=show_originals))) for report in reports]
     return str(render("calls.html", title=title or f"{several}, before and after", calls=calls))
 
 
 def notebook_html(report: ReportData, artifacts: Sequence[Artifact] = ()) -> str | None:
-    """Return a report as a fragment for notebooks; None if Jinja2 is not installed, so that the plain text is shown."""
+    """Return a report as an HTML fragment for notebooks.
+
+    Return None if Jinja2 is not installed; a notebook then shows the plain text.
+    """
     try:
         return str(render("notebook.html", report=report, runs=decision_runs(report.decisions), artifacts=artifacts))
     except ImportError:
@@ -89,7 +92,7 @@ def notebook_html(report: ReportData, artifacts: Sequence[Artifact] = ()) -> str
 
 
 def message_rows(report: ReportData, *, show_originals: bool = False) -> Iterator[Row]:
-    """Yield the messages of a call with their texts before and after; `show_originals` shows personal data, too."""
+    """Yield each message of a call before and after stabilizing; `show_originals` disables masking of the former."""
     for decision in report.decisions:
         position = decision.position
         before = None if position is None else shown_text(report.original(position, masked=not show_originals))
@@ -97,23 +100,23 @@ def message_rows(report: ReportData, *, show_originals: bool = False) -> Iterato
 
 
 def shown_text(artifact: Artifact) -> str:
-    """Return the text of an artifact as a model reads it, and its calls with their arguments."""
+    """Return what a model reads of an artifact: its text, and its calls with their arguments."""
     calls = (f"{call.name}({call.arguments})" for call in artifact.calls)
     return "\n".join(part for part in (artifact.text, *calls) if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A line chart over the calls of a session, in a square of 100 by 100.
+    """A line chart over the calls of a session, in a coordinate system of 100 by 100.
 
     Attributes:
-        title: of the chart.
-        count: number of calls.
-        top: the largest figure, with its unit.
-        keys: the legend: a class of the style sheet and a name.
-        paths: a class, and the line as an SVG path.
-        cuts: horizontal positions of the calls with a cut.
-        level: vertical position of the budget line; None if it is far above all figures.
+        title: Title of the chart.
+        count: Number of calls.
+        top: Largest figure, with its unit.
+        keys: Legend: a CSS class and a name for each line.
+        paths: A CSS class and an SVG path for each line.
+        cuts: Horizontal positions of the calls with a cut.
+        level: Vertical position of the budget line; None if the budget is far above all figures.
     """
 
     title: str
@@ -133,18 +136,18 @@ def chart(
     cuts: Sequence[int] = (),
     top: str = "",
 ) -> Chart:
-    """Return a chart of figures over the calls of a session.
+    """Build a chart of figures over the calls of a session.
 
     Args:
-        title: of the chart.
-        lines: a name, a class of the style sheet, and one figure for each call.
-        level: the budget, drawn as a horizontal line.
-        cuts: numbers of the calls with a cut, from 1.
-        top: the largest figure, with its unit.
+        title: Title of the chart.
+        lines: For each line, its name, its CSS class, and one figure for each call.
+        level: Budget, drawn as a horizontal line; None draws no line.
+        cuts: Numbers of the calls with a cut, from 1.
+        top: Largest figure, with its unit.
     """
     count = max((len(figures) for _, _, figures in lines), default=0)
     largest = max((f for _, _, figures in lines for f in figures), default=0)
-    if level is not None and level > 3 * largest:  # it would flatten the lines
+    if level is not None and level > 3 * largest:  # a budget line this high would flatten the other lines
         level = None
     most = max(largest, level or 0, 1e-12)
     keys = [(style, name) for name, style, _ in lines]

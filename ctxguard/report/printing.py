@@ -1,4 +1,4 @@
-"""Output of the command line: to standard output, a file, or a page; and the current activity on a terminal."""
+"""Output of the command line: results, notes on standard error, and the current activity on a terminal."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\
 
 
 _FIRST_COLUMN: Final = re.compile(r" *\S+(?: \S+)*  +(?=\S)")
-"""The first column of a line, and the space after it."""
+"""The first column of a line, and the spaces that separate it from the next column."""
 
 
 def printable(text: str) -> str:
-    """Return a text that is safe to print: control and text-direction characters are escaped as in JSON.
+    """Escape control characters and text-direction characters, as in JSON, so that a string is safe to print.
 
-    Untrusted text may contain sequences that rename windows, fill the clipboard or hide lines.
+    Untrusted text may contain sequences that rename the terminal's window, fill the clipboard, or hide lines.
     """
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def counted(count: int, what: str, plural: str = "") -> str:
-    """Return a number of things: `1 session`, `2,000 sessions`."""
+    """Format a count with its noun, such as `1 session` or `2,000 sessions`."""
     return f"{count:,} {what if count == 1 else plural or what + 's'}"
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal on standard output; None if it is a file or a pipe."""
+    """Return the width of the terminal in columns; None if standard output is a file or a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def fitted(text: str) -> str:
-    """Return a text for people with lines that fit the terminal; unchanged if it goes to a file or a pipe.
+    """Wrap lines to the width of the terminal; return the text unchanged if it goes to a file or a pipe.
 
-    A line that does not fit continues below its second column, or indented.
+    The continuation of a line is aligned with its second column if it has columns; otherwise it is indented.
     """
     width = terminal_width()
     if width is None:
         return text
-    return "\n".join(part for line in text.split("\n") for part in _folded(line, width))
+    return "\n".join(part for line in text.split("\n") for part in _wrap(line, width))
 
 
-def _folded(line: str, width: int) -> list[str]:
+def _wrap(line: str, width: int) -> list[str]:
     if len(line) <= width:
         return [line]
     first = _FIRST_COLUMN.match(line)
@@ -66,18 +66,18 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def speak_utf8() -> None:
-    """Write UTF-8 to files and pipes, whatever the locale; terminals get escapes for unsupported characters."""
+    """Write UTF-8 to files and pipes, whatever the locale; on terminals, escape characters that are not supported."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="backslashreplace")
 
 
 def out(text: str, output: Path | None = None, *, end: str = "\n") -> None:
-    """Write a text and its ending to standard output, or to a file, gzipped if its name ends in `.gz`."""
+    """Write a text to standard output or to a file; a file whose name ends in `.gz` is compressed."""
     if output is None:
         sys.stdout.write(printable(text) + end)
         return
-    data = (text + end).encode(errors="backslashreplace")  # lone surrogates, which JSON can spell
+    data = (text + end).encode(errors="backslashreplace")  # JSON can contain lone surrogates, which UTF-8 cannot
     try:
         output.write_bytes(gzip.compress(data, mtime=0) if output.suffix == ".gz" else data)
     except OSError as error:
@@ -87,20 +87,21 @@ def out(text: str, output: Path | None = None, *, end: str = "\n") -> None:
 
 
 def refuse_overwriting(output: Path | None, sources: Sequence[str | Path]) -> None:
-    """Raise an error if the output would overwrite an input."""
+    """Raise an error if writing the output would overwrite an input."""
     if output is not None and output.exists() and any(Path(s).exists() and output.samefile(s) for s in sources):
         raise ConfigError(f"{output} is read here and would be lost; name another file for --output", setting="output")
 
 
 def note(line: str) -> None:
-    """Write a line to standard error."""
+    """Write one line to standard error."""
     sys.stderr.write(f"ctxguard: {printable(line)}\n")
 
 
 def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
-    """Return reports in one form: texts one after the other, JSON with a line for each of several, or one page.
+    """Format one or more reports: as texts in sequence, as JSON with one line per report, or as one HTML page.
 
-    Each of several texts, and each part of a page, has a heading with the number of its session, from 0 as in `check`.
+    If there are several reports, each text and each part of the page is headed by its session number, from 0 as in
+    `check`.
     """
     several = len(reports) > 1
     if form == "json":
@@ -114,12 +115,16 @@ def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
 
 @contextmanager
 def working(what: str, *, after: float = 1.0) -> Iterator[Callable[[str], None]]:
-    """Show the current activity and its duration, as one line on standard error that vanishes at the end.
+    """Show the current activity and its duration on standard error, as one line that vanishes at the end.
 
-    Nothing is shown if standard error is not a terminal, or if the activity ends sooner.
+    Nothing is shown if standard error is not a terminal, or if the activity ends within `after` seconds.
+
+    Args:
+        what: Current activity, such as `checking`.
+        after: Number of seconds before the line appears.
 
     Yields:
-        A function that sets the current activity.
+        A function that changes the current activity.
     """
     if not sys.stderr.isatty():
         yield lambda _: None

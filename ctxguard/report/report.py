@@ -1,4 +1,4 @@
-"""The report: its data, and the forms in which it is shown."""
+"""The report: its data, and its representations as text and HTML."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ctxguard.report.decisions import DecisionRun, decision_runs
 
 
 class Report(ReportData):
-    """What a stabilizer did to one history, as data (`to_dict`), as text (`str`) and as a page (`to_html`)."""
+    """What a stabilizer did to one history: as data (`to_dict`), as text (`str`), and as an HTML page (`to_html`)."""
 
     def to_html(self, *, title: str = "", show_originals: bool = False) -> str:
-        """Return one self-contained HTML page: the figures, the checks, and each message before and after.
+        """Return a self-contained HTML page: figures, checks, and each message before and after stabilizing.
 
         Args:
-            title: of the page.
-            show_originals: also show the original values; the page then contains personal data.
+            title: Title of the page; empty means a default title.
+            show_originals: Whether to show the original values. The page then contains personal data.
 
         Raises:
-            ImportError: Jinja2 is not installed, which the extra `html` brings.
+            ImportError: If Jinja2, which the extra `html` installs, is missing.
         """
         from ctxguard.report.page import calls_page
 
@@ -39,7 +39,7 @@ class Report(ReportData):
 
 
 def figure_lines(report: ReportData) -> list[str]:
-    """Return the figures and the checks of a report as text, a line each."""
+    """Format the figures and the checks of a report, one line each."""
     saved = report.tokens_before - report.tokens_after
     share = f"{100 * abs(saved) / max(report.tokens_before, 1):.0f}% {'added' if saved < 0 else 'saved'}"
     counted = ", ".join(f"{n} {action}" for action, n in report.counts().items()) or "nothing came in"
@@ -63,7 +63,7 @@ def figure_lines(report: ReportData) -> list[str]:
 
 
 def _decision_lines(report: ReportData, most: int = 40) -> list[str]:
-    """Return the decisions that changed something as text, a line each."""
+    """Format the decisions that changed something, one line each, at most `most` lines."""
     told = [run for run in decision_runs(report.decisions) if run.decisions[0].action != "kept" or run.role is not None]
     lines = list(map(_decision_line, told[:most]))
     return [*lines, f"  … and {sum(len(r.decisions) for r in told[most:])} more"] if len(told) > most else lines

@@ -1,7 +1,7 @@
-"""Telemetry for operators: a log without any content, and OpenTelemetry if the application uses it.
+"""Telemetry for operators: a log without any message content, and OpenTelemetry if the application uses it.
 
 OpenTelemetry is never imported here. If the application has imported it, each stabilization is a span
-`ctxguard.stabilize` and adds to metrics. Names follow the GenAI conventions if these define one.
+`ctxguard.stabilize` and updates metrics. Attributes are named as in the GenAI conventions where these define a name.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ _LOG: Final = logging.getLogger("ctxguard")
 _LOG.addHandler(logging.NullHandler())  # applications decide what is shown
 _SCOPE: Final = "ctxguard"
 _COUNTED_BY_CALL: Final = "cuts"
-"""The counter that each stabilization exports by itself."""
+"""A counter that `_count` exports for each stabilization, so that `Metrics` must not export it again."""
 _MOST_SUMS: Final = 1_000
-"""Sums from which on new ones are only kept by their last label: credentials that are renewed would add up."""
+"""Maximum number of counters; beyond it, new ones keep only their last label, since renewed credentials add up."""
 _POSITION: Final = re.compile(r"artifacts\[\d+\]")
 
 
 class Watch:
-    """Time one stabilization, and report its outcome."""
+    """Measures the time of one stabilization and reports its outcome."""
 
     def __init__(self) -> None:
         self._began = time.time_ns()
 
     def ended(self, report: Report) -> None:
-        """Report the result."""
+        """Report that the stabilization succeeded."""
         _log(report)
         self._span(lambda: _attributes(report))
         if _metrics_are_read():
             _count(report, (time.time_ns() - self._began) / 1e9)
 
     def failed(self, error: CtxguardError) -> None:
-        """Report that nothing was sent."""
+        """Report that the stabilization failed, so that nothing was sent."""
         name = type(error).__name__
         _LOG.warning("stabilization failed: %s", name)
         self._span(lambda: {"error.type": name}, failed=True)
@@ -69,7 +69,7 @@ class Watch:
 
 
 def _metrics_are_read() -> bool:
-    """Return whether the application has set up metrics: the API alone has providers that do nothing."""
+    """Return whether the application has set up metrics; the API of OpenTelemetry alone does nothing."""
     metrics = sys.modules.get("opentelemetry.metrics")
     return metrics is not None and not type(metrics.get_meter_provider()).__module__.startswith("opentelemetry.metrics")
 
@@ -107,7 +107,7 @@ def _attributes(report: Report) -> dict[str, Any]:
 
 
 def _count(report: Report, seconds: float) -> None:
-    """Count one stabilization."""
+    """Export the metrics of one stabilization."""
     export("stabilizations", 1, {"ok": report.ok, "observed": report.observed})
     export("cuts", int(report.cut is not None and report.cut.fresh))
     for check in report.checks:
@@ -121,13 +121,13 @@ def _count(report: Report, seconds: float) -> None:
 def export(
     name: str, amount: float, attributes: Mapping[str, str | bool] | None = None, *, meter: Meter | None = None
 ) -> None:
-    """Add to a figure of OpenTelemetry, if the application has set up metrics or a meter is given.
+    """Add to a metric of OpenTelemetry, if the application has set up metrics or a meter is given.
 
     Args:
-        name: the name of a counter or a histogram, without the prefix `ctxguard.`.
-        amount: the amount to add, or to record.
-        attributes: the attributes of the figure.
-        meter: the meter to use; None means that of the application's provider.
+        name: Name of a counter or a histogram, without the prefix `ctxguard.`.
+        amount: Amount to add to the counter, or to record in the histogram.
+        attributes: Attributes of the metric.
+        meter: Meter to use; None means the meter of the application's provider.
     """
     if meter is not None or _metrics_are_read():
         _instrument(meter or _meter(), name)(amount, attributes)
@@ -141,11 +141,11 @@ def _meter() -> Meter:
 
 @lru_cache(maxsize=1)
 def _figures() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-    """Return the figures of `data/figures.toml` with their units and descriptions: sums and histograms."""
+    """Return the metrics of `data/figures.toml`, counters under `sums`, with their units and descriptions."""
     return tomllib.loads(resources.files("ctxguard").joinpath("data/figures.toml").read_text(encoding="utf-8"))
 
 
-# the SDK warns if an instrument is created twice
+# cached, because the SDK warns if an instrument is created twice
 @lru_cache(maxsize=64)
 def _instrument(meter: Meter, name: str) -> Callable[..., None]:
     figures = _figures()
@@ -155,12 +155,12 @@ def _instrument(meter: Meter, name: str) -> Callable[..., None]:
 
 
 class Metrics:
-    """Sums of what happened, which also go to OpenTelemetry. Thread-safe, in bounded memory.
+    """Counters of events, which are also exported to OpenTelemetry. Thread-safe, with bounded memory.
 
-    The names are those of OpenTelemetry, without the prefix `ctxguard.`. A sum of another name is only kept here.
+    The names are those of OpenTelemetry without the prefix `ctxguard.`. A counter of any other name is not exported.
 
     Args:
-        meter: the OpenTelemetry meter to export by; None means that of the application's provider, if it has one.
+        meter: OpenTelemetry meter; None means the meter of the application's provider, if it has one.
     """
 
     def __init__(self, meter: Meter | None = None) -> None:
@@ -169,7 +169,7 @@ class Metrics:
         self._lock = Lock()
 
     def add(self, name: str, amount: int = 1, /, **labels: str) -> None:
-        """Add to the sum of these labels."""
+        """Add to the counter with this name and these labels."""
         key = name, tuple(labels.items())
         with self._lock:
             if key not in self._sums and len(self._sums) >= _MOST_SUMS:
@@ -179,19 +179,19 @@ class Metrics:
             export(name, amount, dict(key[1]), meter=self.meter)
 
     def get(self, name: str, /, **labels: str) -> int:
-        """Return a sum: over all that have these labels."""
+        """Return the sum of all counters with this name that have these labels, among others."""
         with self._lock:
             found = ((has, amount) for (known, has), amount in self._sums.items() if known == name)
             return sum(amount for has, amount in found if labels.items() <= {*has})
 
     def by(self, name: str, label: str) -> dict[str, int]:
-        """Return sums by the values of a label, the largest first."""
+        """Return the sums of a counter by the values of one label, in descending order."""
         with self._lock:
             values = {dict(labels).get(label, "") for known, labels in self._sums if known == name} - {""}
         return dict(sorted(((v, self.get(name, **{label: v})) for v in values), key=lambda one: (-one[1], one[0])))
 
     def text(self) -> str:
-        """Return the sums in Prometheus' text format."""
+        """Return the counters in the Prometheus text format."""
         with self._lock:
             sums = sorted(self._sums.items())
         lines: list[str] = []
@@ -199,10 +199,10 @@ class Metrics:
             if "help" in figure:
                 full = f"ctxguard_{name.replace('.', '_')}_total"
                 lines += [f"# HELP {full} {figure['help']}", f"# TYPE {full} counter"]
-                lines += [f"{full}{_shown(labels)} {amount}" for (known, labels), amount in sums if known == name]
+                lines += [f"{full}{_labels(labels)} {amount}" for (known, labels), amount in sums if known == name]
         return "\n".join(lines) + "\n"
 
 
-def _shown(labels: Iterable[tuple[str, str]]) -> str:
+def _labels(labels: Iterable[tuple[str, str]]) -> str:
     shown = ",".join(f'{name}="{value}"' for name, value in labels)
     return f"{{{shown}}}" if shown else ""

@@ -1,4 +1,4 @@
-"""Count the tokens that a provider will bill: by the model's own vocabulary if installed, never over the network."""
+"""Count the tokens that a provider bills: with the model's own tokenizer if it is installed, never over the network."""
 
 from ctxguard.settings import names_in_stub
 

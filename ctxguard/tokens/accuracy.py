@@ -1,10 +1,10 @@
-"""The measured error of our counts for each model family, and the headroom that follows from it.
+"""The measured counting error for each model family, and the headroom that follows from it.
 
-`python benchmarks/usage.py --measured` prints the table `measured` of `data/models.toml` from the requests whose
-reported input tokens were recorded; a test holds the table to them. The margin of a family is what covers 99 of 100 of
-its recorded requests, media and tools of the provider left out, but never less than what 100 requests could show
-(`_LEAST`). Where requests of more than 10,000 tokens were recorded, it covers 95 of 100 of them as well (`LONG` in the
-benchmark).
+`python benchmarks/usage.py --measured` computes the table `measured` of `data/models.toml` from recorded requests whose
+input tokens the provider reported; a test compares the table with these requests. Requests with media, or with tools
+that the provider runs, are left out. The margin of a family covers the error of 98% of its recorded requests, but has
+at least a minimum share (`LEAST` in the benchmark), since few requests cannot show that an error is rare. If requests
+of more than 10,000 tokens were recorded, the margin also covers 95% of these (`LONG` in the benchmark).
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from ctxguard.errors import ConfigError
 from ctxguard.tokens.families import FACTS, Family
 
 Headroom: TypeAlias = int | float | Literal["measured"]
-"""The part of a budget to keep free: tokens, a share of it, or the measured error for the model's family."""
+"""The part of a budget to keep free: a number of tokens, a share, or the measured error for the model's family."""
 
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The headroom for an estimated count: a share of it, and a fixed number of tokens."""
+    """The headroom for an estimated count: a share of the count, and a fixed number of tokens."""
 
     share: float = 0.0
     flat: int = 0
 
     def tokens(self, counted: int) -> int:
-        """Return the tokens to keep free in addition to so many counted ones."""
+        """Return the number of tokens to keep free in addition to `counted` counted tokens."""
         return math.ceil(self.share * counted) + self.flat if counted else 0
 
     def narrowed(self) -> Margin:
-        """Return the part that is still needed once the provider's own counts are known: a third."""
+        """Return a third of the margin, which is enough once the provider's own counts are known."""
         return Margin(self.share / 3, self.flat // 3)
 
     def within(self, budget: int) -> int:
-        """Return the tokens of a budget to keep free, so that the rest plus its margin fits the budget."""
+        """Return the number of tokens of a budget to keep free, so that the rest plus its margin fits the budget."""
         return math.ceil((self.share * budget + self.flat) / (1 + self.share)) if self.share or self.flat else 0
 
 
@@ -45,11 +45,11 @@ class Measured:
     """The measured error of the counts for a family.
 
     Attributes:
-        requests: number of recorded requests, without those with media or the provider's own tools.
-        within: share of them within 5% or 10 tokens of the reported count.
-        under: share of them whose count was too low by more than 5% and 20 tokens.
-        bias: the sum of our counts, divided by the sum of the reported ones.
-        margin: the headroom that covers 99 of 100 of them.
+        requests: Number of recorded requests, without those that contain media or the provider's own tools.
+        within: Share of the requests whose count is within 5% or 10 tokens of the reported count.
+        under: Share of the requests whose count is too low by more than 5% and 20 tokens.
+        bias: Sum of our counts, divided by the sum of the reported counts.
+        margin: Headroom that covers the error of 98% of the requests.
     """
 
     requests: int
@@ -72,18 +72,18 @@ MEASURED: Final = {
 """The measured error by family, from `data/models.toml`."""
 NO_MODEL: Final = "no model is named, so this is no provider's count"
 _FEW: Final = 20
-"""Recorded requests of a family below which its margin is widened."""
+"""Number of recorded requests of a family below which its margin is widened."""
 _ESTIMATED: Final = 0.12
-"""Share that the estimate by byte classes adds to a margin: its error against o200k_base on prose, code and JSON."""
+"""Share that an estimate by byte classes adds to a margin: its error against o200k_base on prose, code, and JSON."""
 _WIDE: Final = Margin(0.15, 30)
-"""The headroom if nothing was recorded."""
+"""The headroom for a family without recorded requests."""
 
 
 def valid_headroom(headroom: object) -> Headroom:
-    """Return a valid headroom: `measured`, tokens, or a share below 1.
+    """Validate and return a headroom, which is `measured`, a number of tokens, or a share below 1.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: If `headroom` is none of these.
     """
     if headroom == "measured":
         return "measured"
@@ -98,17 +98,18 @@ def valid_headroom(headroom: object) -> Headroom:
 
 
 def kept_free(counter: object, headroom: Headroom, budget: int) -> tuple[int, int]:
-    """Return the tokens of a budget to keep free, and how many of them a window may use later.
+    """Return the number of tokens of a budget to keep free, and how many of these a window may use later.
 
-    It may use them once the history contains the provider's counts: then only new messages are uncertain.
+    The window may use the latter once the history contains the provider's counts, because then only new messages are
+    uncertain.
 
     Args:
-        counter: counts the texts; it knows the model's family if a model was named.
-        headroom: see `Headroom`; fixed tokens and shares stay free whatever the history contains.
-        budget: tokens that the whole request may take.
+        counter: Token counter, which knows the model's family if a model was named.
+        headroom: Headroom (see `Headroom`). A number of tokens or a share stays free whatever the history contains.
+        budget: Token budget of the whole request.
 
     Raises:
-        ConfigError: the headroom is as large as the budget.
+        ConfigError: If the headroom is as large as the budget.
     """
     if headroom == "measured":
         margin = margin_of(counter)
@@ -122,7 +123,12 @@ def kept_free(counter: object, headroom: Headroom, budget: int) -> tuple[int, in
 
 
 def accuracy_of(family: Family, *, is_measured: bool) -> str:
-    """Return a phrase for the error of counts; `is_measured` if a vocabulary counts, not an estimate by bytes."""
+    """Return a phrase that describes the counting error of a family.
+
+    Args:
+        family: Family of the model.
+        is_measured: Whether a tokenizer counts, as in the measurements, rather than an estimate by bytes.
+    """
     measured = MEASURED.get(family.kin or family.name)
     if measured is not None:
         said = str(measured) if is_measured else f"by byte classes, which adds about 12%; with a vocabulary {measured}"
@@ -133,7 +139,7 @@ def accuracy_of(family: Family, *, is_measured: bool) -> str:
 
 
 def margin_of(counter: object) -> Margin:
-    """Return the margin of a counter: none if no model is named or the provider itself counts."""
+    """Return the margin of a counter, which is empty if no model is named."""
     given = getattr(counter, "margin", None)
     if isinstance(given, Margin):
         return given

@@ -1,4 +1,7 @@
-"""Count artifacts, tools and requests: texts by a counter, everything else by the figures of the model's family."""
+"""Count the tokens of artifacts, tools, and requests: text with a counter, all else with figures of the model's family.
+
+An artifact is one message, tool result, or instruction of a history (`ctxguard.Artifact`).
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,20 @@ from ctxguard.tokens.schemas import Function, brings_in, functions_of, sent_tool
 from ctxguard.tokens.text_cache import TextCache
 
 MESSAGE_TOKENS: Final = GENERIC.message
-"""Tokens of framing for a message, including its role, if no model is named."""
+"""Number of framing tokens of a message, including its role, if no model is named."""
 REPLY_TOKENS: Final = GENERIC.reply
-"""Tokens that open the reply, once per request, if no model is named."""
+"""Number of tokens that open the reply, once per request, if no model is named."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCount:
-    """The token cost of tools.
+    """The number of tokens that tools take.
 
     Attributes:
-        schemas: the functions in the form that the model sees.
-        hidden: the prompts that the provider adds for them.
-        uncounted: unknown tools, and tools that the provider runs and whose results it bills with the same request.
+        schemas: Number of tokens in the functions as the model sees them.
+        hidden: Number of tokens in the prompts that the provider adds for tools.
+        uncounted: Types of tools that cannot be counted: unknown tools, and tools that the provider runs and whose
+            results it bills with the same request.
     """
 
     schemas: int = 0
@@ -42,16 +46,18 @@ _SHARED: WeakKeyDictionary[TokenCounter, TextCache[int]] = WeakKeyDictionary()
 def _shared_cache(counter: TokenCounter) -> TextCache[int]:
     try:
         return _SHARED.setdefault(counter, TextCache())
-    except TypeError:  # a counter of the caller that cannot be hashed or weakly referenced
+    except TypeError:  # a caller's counter that cannot be hashed or weakly referenced
         return TextCache()
 
 
 class ArtifactCounter:
-    """Count artifacts: text, tool-call arguments, names and framing, media by the provider's rule. Cached by text.
+    """Counts tokens of artifacts: text, tool-call arguments, names, framing, and media by the provider's rule.
+
+    Counts are cached by text.
 
     Args:
-        counter: counts texts.
-        cache: the cache of counts; None means one that all users of the same counter share.
+        counter: Token counter for text.
+        cache: Cache of counts; None means a cache that all users of the same counter share.
     """
 
     def __init__(self, counter: TokenCounter, *, cache: TextCache[int] | None = None) -> None:
@@ -63,7 +69,7 @@ class ArtifactCounter:
         self.cache: TextCache[int] = _shared_cache(counter) if cache is None else cache
 
     def text(self, text: str) -> int:
-        """Return the tokens of a text, without framing."""
+        """Return the number of tokens in a text, without framing."""
         if not text:
             return 0
         if not self._remembers:
@@ -77,13 +83,13 @@ class ArtifactCounter:
         return count
 
     def artifact(self, artifact: Artifact) -> int:
-        """Return the tokens of an artifact: its own `token_count` if it has one, else counted with its framing.
+        """Return the number of tokens in an artifact: its own `token_count`, or else a count that includes framing.
 
-        A changed copy of one with its own count is counted in proportion to that.
+        The count of a changed copy is scaled by the `token_count` of its original, if the original has one.
         """
         if artifact.token_count is not None:
             return artifact.token_count
-        tokens: int | None = artifact.memo.get(self.counter) if self._remembers else None  # type: ignore[assignment]  # only counts stand there
+        tokens: int | None = artifact.memo.get(self.counter) if self._remembers else None  # type: ignore[assignment]  # only counts are stored under a counter
         if tokens is None:
             origin = artifact.origin
             tokens = self.measured(artifact)
@@ -94,12 +100,12 @@ class ArtifactCounter:
         return tokens
 
     def measured(self, artifact: Artifact) -> int:
-        """Return the tokens of an artifact as counted, with its framing, ignoring its own `token_count`."""
+        """Count the tokens of an artifact, including its framing, ignoring its own `token_count`."""
         costs = self.costs
         total = self._framing.get(artifact.kind, costs.message)
         content = artifact.content
         if artifact.kind is Kind.TOOL and costs.quotes_results:
-            content = tuple(map(_quoted, (Part("text", content),) if isinstance(content, str) else content))
+            content = tuple(map(_quote, (Part("text", content),) if isinstance(content, str) else content))
         total += self.text(content) if isinstance(content, str) else sum(map(self.part, content))
         if content and artifact.kind is Kind.ASSISTANT:
             total += costs.channel
@@ -107,14 +113,14 @@ class ArtifactCounter:
             total += costs.call + (1 + costs.call_names) * self.text(call.name) + self.text(call.arguments)
         if len(artifact.calls) > 1:
             total += costs.parallel * len(artifact.calls)
-        if artifact.name is not None and (artifact.kind is not Kind.TOOL or artifact.answers == BY_POSITION):  # no id
+        if artifact.name is not None and (artifact.kind is not Kind.TOOL or artifact.answers == BY_POSITION):
             total += costs.name + self.text(artifact.name)
         for field in artifact.fields:
             total += self.text(field.text) if field.tokens is None else field.tokens
-        return max(total, 0)  # the framing of a result is negative if its punctuation costs nothing
+        return max(total, 0)  # the framing of a tool result may be negative
 
     def part(self, part: Part) -> int:
-        """Return the tokens of one part; media by the rule of the model's provider, if the model is known."""
+        """Return the number of tokens in one content part; media are counted by the rule of the model's provider."""
         if part.media is not None:
             return media_tokens(part.media, self.costs)
         if part.tokens is not None:
@@ -122,32 +128,32 @@ class ArtifactCounter:
         return 0 if part.text is None else self.text(part.text)
 
     def artifacts(self, artifacts: Iterable[Artifact]) -> int:
-        """Return the tokens of a list of artifacts, without the reply's opening."""
+        """Return the number of tokens in several artifacts, without the tokens that open the reply."""
         counter, total = self.counter, 0
         for artifact in artifacts:
-            # nearly all artifacts of a history were counted before: looking them up here saves a function call for each
+            # nearly all artifacts of a history were counted before; this lookup saves a function call for each of them
             tokens = artifact.token_count
             if tokens is None:
-                tokens = artifact.memo.get(counter) if self._remembers else None  # type: ignore[assignment]  # only counts stand there
+                tokens = artifact.memo.get(counter) if self._remembers else None  # type: ignore[assignment]  # only counts are stored under a counter
             total += self.artifact(artifact) if tokens is None else tokens
         return total
 
     def beside(self, instructions: str | None = None) -> int:
-        """Return the tokens of a request apart from its messages and tools.
+        """Return the number of tokens in a request besides its messages and tools.
 
         Args:
-            instructions: a system prompt that is sent outside the messages.
+            instructions: System prompt that is sent in a separate field; None or empty means that there is none.
         """
         return self.costs.reply + (self.costs.system + self.text(instructions) if instructions else 0)
 
     def tools(self, tools: Sequence[Mapping[str, object]] | None) -> int:
-        """Return the tokens of tools: their schemas as the model sees them, and the hidden prompts for them.
+        """Return the number of tokens that tools take: their schemas as the model sees them, and hidden prompts.
 
         Args:
-            tools: in the form in which they are sent to any API. None and an empty list cost nothing.
+            tools: Tools in the format of any API. None and an empty list cost nothing.
 
         Raises:
-            ConfigError: `tools` is not a list, or one of them is not a schema or cannot be written as JSON.
+            ConfigError: If `tools` is not a list, or an item is not a schema or cannot be written as JSON.
         """
         counted = self.count_tools(tools)
         return counted.schemas + counted.hidden
@@ -155,20 +161,20 @@ class ArtifactCounter:
     def count_tools(
         self, tools: object, *, choice: str = "auto", found: frozenset[str] = frozenset(), has_system: bool = False
     ) -> ToolCount:
-        """Return the token cost of tools, see `tools`.
+        """Return the number of tokens that tools take, by purpose.
 
         Args:
-            tools: in the form in which they are sent.
-            choice: the `tool_choice`: `auto`, `none`, `required` or `named`.
-            found: names of deferred functions that a search has added.
-            has_system: whether a system prompt is sent as well, which saves a few tokens for some models.
+            tools: Tools in the format of any API.
+            choice: `tool_choice` of the request as one word: `auto`, `none`, `required`, or `named`.
+            found: Names of deferred functions that a tool search has already loaded.
+            has_system: Whether the request has a system prompt, which for some models changes the hidden prompt.
         """
         sent = sent_tools(tools)
         by_provider = getattr(self.counter, "tool_tokens", None)
         known = by_provider(sent) if sent and by_provider is not None else None
         if isinstance(known, int):
             return ToolCount(schemas=known)
-        functions = [_found(function, found) for tool in sent for function in functions_of(tool)]
+        functions = [_load_if_found(function, found) for tool in sent for function in functions_of(tool)]
         costs = self._tool_costs(sent)
         if choice == "none" and not costs.seen_if_none:
             functions = []
@@ -181,28 +187,28 @@ class ArtifactCounter:
         )
 
     def brought_tools(self, tools: Sequence[Mapping[str, object]]) -> ToolCount:
-        """Return the token cost of tools that are defined among the messages, including their hidden prompt."""
+        """Return the number of tokens that tools defined inside messages take, including their hidden prompt."""
         counted = self.count_tools(tools)
         late = self.costs.tools.late
         return counted if late is None or not counted.schemas else replace(counted, hidden=late)
 
     def _tool_costs(self, tools: Sequence[Mapping[str, object]]) -> ToolCosts:
-        """Return the tool costs; if no model is named, the form of the tools identifies the provider."""
+        """Return the cost figures for tools; if no model is named, the format of the tools identifies the provider."""
         if not self._knows_model and any("input_schema" in tool for tool in tools):
             return ANY_CLAUDE.tools
         return self.costs.tools
 
     def schema(self, schema: Mapping[str, object] | None) -> int:
-        """Return the tokens of the schema that the reply must follow; None costs nothing."""
+        """Return the number of tokens in the schema that the reply must follow; 0 for None."""
         return self.costs.schema.schema(schema, self.text) if schema else 0
 
 
-def _quoted(part: Part) -> Part:
-    """Return the text of a result as the JSON object in which it is sent."""
+def _quote(part: Part) -> Part:
+    """Wrap the text of a tool result in the JSON object in which it is sent."""
     if part.media is not None or not part.text or part.text.startswith("{"):
         return part
     return replace(part, text=json.dumps({"output": part.text}, ensure_ascii=False, separators=(",", ":")), tokens=None)
 
 
-def _found(function: Function, found: frozenset[str]) -> Function:
+def _load_if_found(function: Function, found: frozenset[str]) -> Function:
     return replace(function, deferred=False) if function.deferred and function.name in found else function

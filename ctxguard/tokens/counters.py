@@ -1,9 +1,10 @@
-"""Count tokens: with the model's own vocabulary if it is installed, otherwise by an estimate. Never over the network.
+"""Count tokens with the model's own tokenizer if it is installed, otherwise by an estimate. Never over the network.
 
-The byte-class weights and their errors were fitted against o200k_base on prose, code, JSON, logs and a dozen scripts.
+The weights of the byte classes, and their errors, were fitted against o200k_base on prose, code, JSON, logs, and a
+dozen scripts.
 
-The tiktoken cache layout (SHA-1 of the download address as file name) is that of tiktoken's `load.py`; the layout of
-Mistral's files is that of `mistral_common.tokens.tokenizers.tekken`.
+The layout of the tiktoken cache (the SHA-1 of the download address as file name) is that of tiktoken's `load.py`; the
+layout of Mistral's files is that of `mistral_common.tokens.tokenizers.tekken`.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ _CHUNK: Final = 65_536  # characters, see `_pieces`
 
 
 class TiktokenCounter:
-    """Count with tiktoken, from a vocabulary that is already on this machine.
+    """Counts with tiktoken, using a vocabulary that is already on this machine.
 
     Args:
-        encoding: name of the vocabulary.
+        encoding: Name of the vocabulary.
 
     Raises:
-        TokenizerError: the vocabulary is not on this machine.
+        TokenizerError: If the vocabulary is not on this machine.
     """
 
     exact = True
@@ -50,16 +51,16 @@ class TiktokenCounter:
         self.accuracy = f"the text exactly by {encoding}; {NO_MODEL}"
 
     def count(self, text: str) -> int:
-        """Return the tokens; special-token spellings in the text count as ordinary text."""
+        """Return the number of tokens in a text; spellings of special tokens count as ordinary text."""
         return sum(len(self._encoding(piece)) for piece in _pieces(text))
 
 
 _NEVER: Final = 1 << 31
-"""More tokens than any text has, so that nothing is cut off."""
+"""A limit above the number of tokens in any text, so that nothing is truncated."""
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Split long texts: o200k_base overflows its regex stack at about a million spaces; 64 K adds 0.005% tokens."""
+    """Split long text, because o200k_base overflows its regex stack at a million spaces; this adds 0.005% tokens."""
     if len(text) <= _CHUNK:
         yield text
     else:
@@ -78,9 +79,9 @@ _TEKKEN_FILE: Final = "tekken_240911.json"
 
 
 def find_vocabulary(encoding: str) -> Path | None:
-    """Return the vocabulary file of an encoding, if tiktoken's cache or an installed package contains it.
+    """Return the vocabulary file of an encoding, or None if no cache of tiktoken and no installed package has it.
 
-    Packages are searched without importing them. The file's SHA-256 is checked when it is loaded.
+    Packages are searched without importing them. The SHA-256 of the file is checked when it is loaded.
     """
     if encoding == TEKKEN:
         return next((path for folder in _folders(_MISTRAL) if (path := folder / _TEKKEN_FILE).is_file()), None)
@@ -97,7 +98,7 @@ def find_vocabulary(encoding: str) -> Path | None:
 
 
 def _folders(carrier: tuple[str, str]) -> Iterator[Path]:
-    """Yield the vocabulary folders of installed packages, without importing them."""
+    """Yield the vocabulary folders of an installed package, without importing the package."""
     package, inside = carrier
     top, _, rest = package.partition(".")
     spec = importlib.util.find_spec(top)
@@ -127,7 +128,7 @@ def _load_tiktoken(encoding: str) -> Callable[[str], Sequence[int]]:
     if hashlib.sha256(data).hexdigest() != _VOCABULARY_SHA256[encoding]:
         raise TokenizerError(f"{path} is damaged (its SHA-256 is not that of {encoding}); delete it")
     settings = _without_download(getattr(openai_public, encoding), path)
-    return tiktoken.Encoding(**settings).encode_ordinary  # type: ignore[arg-type]  # tiktoken's own constructor made them
+    return tiktoken.Encoding(**settings).encode_ordinary  # type: ignore[arg-type]  # from tiktoken's own constructor
 
 
 def _load_tekken(data: bytes) -> Callable[[str], Sequence[int]]:
@@ -142,7 +143,7 @@ def _load_tekken(data: bytes) -> Callable[[str], Sequence[int]]:
 
 
 def _without_download(constructor: FunctionType, path: Path) -> dict[str, object]:
-    """Build an encoding's settings from our file instead of the download, leaving tiktoken's module as it is."""
+    """Build the settings of an encoding from a local file instead of a download, without changing tiktoken's module."""
     scope = dict(constructor.__globals__, load_tiktoken_bpe=lambda *_args, **_kwargs: _read_ranks(path))
     settings: dict[str, object] = FunctionType(constructor.__code__, scope)()
     return settings
@@ -154,13 +155,13 @@ def _read_ranks(path: Path) -> dict[bytes, int]:
 
 
 class ToktokCounter:
-    """Count with toktok-rs: exact, several times faster than tiktoken, its vocabularies compiled in.
+    """Counts with toktok-rs, which is exact, several times faster than tiktoken, and contains its vocabularies.
 
     Args:
-        encoding: name of the vocabulary.
+        encoding: Name of the vocabulary.
 
     Raises:
-        TokenizerError: the package is not installed, or has no such vocabulary.
+        TokenizerError: If the package is not installed or does not contain the vocabulary.
     """
 
     exact = True
@@ -177,7 +178,7 @@ class ToktokCounter:
         self._encoding = encoding
         self.name = f"toktok {encoding}"
         self.accuracy = f"the text exactly by {encoding}; {NO_MODEL}"
-        if encoding in ENCODINGS:  # compiled in; loading one takes as long as all imports, so the first count does it
+        if encoding in ENCODINGS:  # compiled in, and loaded at the first count: loading takes as long as all imports
             return
         try:
             self.count("probe")
@@ -185,9 +186,9 @@ class ToktokCounter:
             raise TokenizerError(f"toktok-rs has no vocabulary {encoding!r}: {error}") from error
 
     def count(self, text: str) -> int:
-        """Return the tokens; a lone surrogate counts as the replacement character."""
+        """Return the number of tokens in a text; a lone surrogate counts as the replacement character."""
         try:
-            # a batch starts threads first, which takes ten times as long as counting a message
+            # a batch starts threads, which takes ten times as long as counting one message
             if len(text) <= _CHUNK:
                 return self._truncate(text, _NEVER, self._encoding)[1]
             return sum(self._batch(list(_pieces(text)), self._encoding))
@@ -196,10 +197,10 @@ class ToktokCounter:
 
 
 def exact_counter(encoding: str) -> ToktokCounter | TiktokenCounter:
-    """Return a counter for an encoding, from the fastest installed package.
+    """Return a counter for an encoding, using the fastest installed package.
 
     Raises:
-        TokenizerError: no installed package contains the vocabulary.
+        TokenizerError: If no installed package contains the vocabulary.
     """
     if encoding == TEKKEN:
         return TiktokenCounter(TEKKEN)
@@ -211,14 +212,14 @@ def exact_counter(encoding: str) -> ToktokCounter | TiktokenCounter:
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """Count the tokens of a text. Any `Callable[[str], int]` is accepted as well.
+    """Interface of token counters. Any function from a string to a number of tokens is accepted as well.
+
+    A counter that knows its model also has an attribute `family` (see `FamilyCounter`).
 
     Attributes:
-        name: the counter's name in reports.
-        exact: whether it is the tokenizer of the model family itself.
-        accuracy: a phrase for the error of its counts.
-
-    One that knows its model also has a `family`: see `FamilyCounter`.
+        name: Name of the counter in reports.
+        exact: Whether the counter uses an actual vocabulary rather than an estimate.
+        accuracy: Phrase that describes the error of its counts.
     """
 
     name: str
@@ -226,7 +227,7 @@ class TokenCounter(Protocol):
     accuracy: str
 
     def count(self, text: str) -> int:
-        """Return the tokens of `text`; never raises on any `str`, lone surrogates included."""
+        """Return the number of tokens in a text; never raise, even if the text has lone surrogates."""
         ...
 
 
@@ -256,14 +257,14 @@ _BASE64_TOKENS: Final = 0.67  # tokens per character, fitted with the other weig
 
 
 class EstimateCounter:
-    """Estimate tokens from the classes of the UTF-8 bytes: pure, deterministic, instant, for any script."""
+    """Estimates the number of tokens from classes of UTF-8 bytes: deterministic and instant, for any script."""
 
     exact = False
     name = "estimate"
     accuracy = f"estimated by byte classes: within about 10% on prose, code and JSON, 20% on CSV; {NO_MODEL}"
 
     def count(self, text: str) -> int:
-        """Return the estimate, at least 1 for a text that is not empty."""
+        """Return the estimated number of tokens, which is at least 1 unless the text is empty."""
         if not text:
             return 0
         data = text.encode("utf-8", "replace")
@@ -277,12 +278,12 @@ class EstimateCounter:
 
 
 def _is_dense(run: bytes) -> bool:
-    """Return whether a text is base64 rather than a long word: it mixes cases and digits."""
+    """Return whether a run of characters is base64 rather than a long word: it mixes letter cases and digits."""
     return not run.isalpha() and not run.isdigit() and run.lower() != run and run.upper() != run
 
 
 class _CallableCounter:
-    """Adapt a plain function, or a counter that cannot be hashed, to `TokenCounter`."""
+    """Adapts a plain function, or a counter that cannot be hashed, to `TokenCounter`."""
 
     def __init__(self, function: Callable[[str], int], face: TokenCounter | None = None) -> None:
         self._function = function
@@ -301,19 +302,23 @@ class _CallableCounter:
 
 
 def valid_count(count: object, counter: str) -> int:
-    """Return the result of a counter, which must be a number of tokens, because a budget depends on it."""
+    """Return the result of a counter as an integer, after checking that it is a finite number of tokens.
+
+    Raises:
+        TokenizerError: If the result is not a number, is negative, or is infinite.
+    """
     if isinstance(count, bool) or not isinstance(count, (int, float)) or not 0 <= count < math.inf:
         raise TokenizerError(f"the counter {counter} gave {count!r} for a text; it must give a number of tokens")
     return int(count)
 
 
 class FamilyCounter:
-    """Count texts as a model family does, with the costs of the family besides the text.
+    """Counts text as a model family does, and provides the family's other token costs.
 
     Args:
-        base: counts texts in the vocabulary with which the family was measured.
-        family: the family of the model.
-        scale: tokens of the family for each token of `base`; None means the family's own figure.
+        base: Counter for text that uses the vocabulary with which the family was measured.
+        family: Family of the model.
+        scale: Number of the family's tokens for each token of `base`; None means the family's own figure.
     """
 
     def __init__(self, base: TokenCounter, family: Family, *, scale: float | None = None) -> None:
@@ -326,11 +331,11 @@ class FamilyCounter:
 
     @property
     def costs(self) -> Costs:
-        """The token costs of the model family, apart from those of the text."""
+        """The family's token costs besides the text."""
         return self.family.costs
 
     def count(self, text: str) -> int:
-        """Return the tokens; an estimate is rounded up, so that a text that is not empty has at least one."""
+        """Return the number of tokens; a scaled count is rounded up, so that a text has at least one token."""
         count = self.base.count(text)
         return count if self.scale == 1 else math.ceil(count * self.scale)
 
@@ -338,18 +343,19 @@ class FamilyCounter:
 def find_counter(
     counter: str | TokenCounter | Callable[[str], int] = "auto", *, model: str | None = None
 ) -> TokenCounter:
-    """Return the requested counter.
+    """Return a token counter.
 
     Args:
-        counter: `auto` (the model's own vocabulary if an installed package contains it, else the nearest installed one,
-            scaled by the measured ratio of the model's family), `estimate` (byte classes), the name of an encoding
-            (`o200k_base`, `cl100k_base`: exact or an error), a `TokenCounter`, or any function.
-        model: name of the model; the framing, tools and hidden prompts of its family are counted too. None means
+        counter: `auto`, `estimate` (by byte classes), the name of an encoding (`o200k_base` or `cl100k_base`, which is
+            exact or an error), a `TokenCounter`, or any function. `auto` uses the model's own vocabulary, or the
+            nearest public one scaled by the measured ratio of the model's family, if an installed package contains it;
+            otherwise it estimates.
+        model: Name of the model. The framing, tools, and hidden prompts of its family are counted too. None means
             o200k_base and OpenAI's framing, which is not the count of any particular provider.
 
     Raises:
-        TokenizerError: the named encoding is not on this machine.
-        ConfigError: `counter` is none of these.
+        TokenizerError: If the named encoding is not on this machine.
+        ConfigError: If `counter` is none of the accepted values.
     """
     family = None if model is None else family_of(model)
     if isinstance(counter, str):
@@ -363,14 +369,14 @@ def find_counter(
         own = _CallableCounter(counter)
     else:
         raise ConfigError(
-            f"a counter is 'auto', 'estimate', an encoding, a TokenCounter or a function, not {counter!r}",
+            f"a counter must be 'auto', 'estimate', an encoding, a TokenCounter, or a function, not {counter!r}",
             setting="counter",
         )
     return own if family is None or hasattr(own, "family") else FamilyCounter(own, family, scale=1.0)
 
 
 def _is_hashable(counter: object) -> bool:
-    """Return whether counts can be cached by their counter; a dataclass that compares by value has no hash."""
+    """Return whether a counter can be a cache key; a dataclass that compares by value, for example, has no hash."""
     try:
         hash(counter)
     except TypeError:
@@ -380,7 +386,7 @@ def _is_hashable(counter: object) -> bool:
 
 @lru_cache(maxsize=64)
 def _named_counter(name: str, family: Family | None) -> TokenCounter:
-    """Return the one counter for a name and a family, so that all its users share their counts."""
+    """Return the counter for a name and a family, always the same object, so that its users share cached counts."""
     if family is None:
         return _plain_counter(name)
     if name == "auto" and family.encoding == TEKKEN and find_vocabulary(TEKKEN) is None:
@@ -390,12 +396,12 @@ def _named_counter(name: str, family: Family | None) -> TokenCounter:
 
 
 _TEKKEN_SCALE: Final = 1.15
-"""Tokens of Mistral's vocabulary for each of o200k_base, if mistral-common is not installed."""
+"""Number of tokens in Mistral's vocabulary for each token of o200k_base; used if mistral-common is not installed."""
 
 
 @lru_cache(maxsize=8)
 def _plain_counter(name: str, nearest: str = "o200k_base") -> TokenCounter:
-    """Return a counter that knows no model: `auto` counts by the encoding `nearest`, or estimates without it."""
+    """Return a counter without a model; `auto` means the encoding `nearest` if installed, or else the estimate."""
     if name == "auto":
         with suppress(TokenizerError):
             return exact_counter(nearest)
@@ -409,7 +415,10 @@ def _plain_counter(name: str, nearest: str = "o200k_base") -> TokenCounter:
 
 
 def encoding_of(model: str | None) -> str | None:
-    """Return the encoding of a model by its name; o200k_base for no name, None for a family with no public one."""
+    """Return the name of a model's encoding; None if its family has no public encoding.
+
+    Without a model, return o200k_base.
+    """
     if model is None:
         return "o200k_base"
     family = family_of(model)

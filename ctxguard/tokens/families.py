@@ -1,7 +1,7 @@
-"""Which model belongs to which family, and what that family charges: the table of facts in `data/models.toml`.
+"""The families of models, and what each of them bills: the table of facts in `data/models.toml`.
 
-A family charges for framing, tools, schemas, hidden prompts, and media beside the text itself. Both ways of counting
-use its figures from here: `ArtifactCounter`, which the adapters use, and `count_request`.
+Besides the text itself, a family bills framing, tools, schemas, hidden prompts, and media. Both ways of counting use
+the figures of this module: `ArtifactCounter`, which the adapters use, and `count_request`.
 """
 
 from __future__ import annotations
@@ -22,38 +22,40 @@ TEKKEN: Final = "tekken"
 
 CountText: TypeAlias = Callable[[str], int]
 Rendering: TypeAlias = Literal["typescript", "json", "sparse", "words"]
-"""How the model sees a function: as TypeScript, as JSON, as JSON without empty parameters, or as its words alone."""
+"""How the model sees a function: as TypeScript, as JSON, as JSON without empty parameters, or as bare words."""
 
 CACHES: Final[Mapping[str, tuple[int, int, float]]] = {
     "openai": (1_024, 128, 600.0),
     "anthropic": (1_024, 1, 300.0),
     "google": (1_024, 1, 300.0),
 }
-"""Tokens that a prefix needs to be cached, the step by which it grows, and the seconds for which it is cached.
+"""Minimum number of tokens in a cached prefix, the step by which it grows, and the seconds for which it is cached.
 
-As the providers document it, November 2026: OpenAI keeps a prefix for 5 to 10 minutes, Anthropic for 5; Google names no
-time.
+As the providers document it, as of November 2026: OpenAI keeps a prefix for 5 to 10 minutes, Anthropic for 5. Google
+states no time.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCosts:
-    """The token cost of tools.
+    """The token costs of tools. Numbers are tokens unless noted otherwise.
+
+    A flat function is one in the format of the Responses API, which is not inside a key `function`.
 
     Attributes:
-        rendering: how the model sees a function.
-        share: factor for the tokens of the rendered functions.
-        once: the hidden prompt that is added if there is any function.
-        once_flat: the same for functions in the form of the Responses API; None means `once`.
-        once_forced: the same if `tool_choice` requires a call; None means `once`.
-        late: the same for functions that are added among the messages; None means `once`.
-        search: added for each search for functions.
-        namespace: how often the namespace of a called function is written if it is not the usual one.
-        beside_system: added if there is also a system prompt.
-        beside_system_flat: the same for functions in the form of the Responses API.
-        each: added for every function.
-        seen_if_none: whether functions are sent to the model when `tool_choice` is `none`.
-        server: hidden prompts for tools that the provider runs, by the prefix of their type.
+        rendering: How the model sees a function.
+        share: Factor for the number of tokens in the rendered functions.
+        once: Hidden prompt that is added if there is any function.
+        once_flat: Hidden prompt if all functions are flat; None means `once`.
+        once_forced: Hidden prompt if `tool_choice` requires a call; None means `once`.
+        late: Hidden prompt for functions defined inside messages; None means `once`.
+        search: Added for each search for functions.
+        namespace: Number of times that the namespace of a called function is written, unless it is the default one.
+        beside_system: Added if there is also a system prompt.
+        beside_system_flat: Added if there is also a system prompt and all functions are flat.
+        each: Added for every function.
+        seen_if_none: Whether the model sees functions even if `tool_choice` is `none`.
+        server: Hidden prompts for tools that the provider runs, by the prefix of their type.
     """
 
     rendering: Rendering = "json"
@@ -71,7 +73,7 @@ class ToolCosts:
     server: Mapping[str, int] = field(default_factory=dict)
 
     def functions(self, functions: Iterable[Function], count: CountText) -> int:
-        """Return the tokens of the functions' schemas; deferred ones are not sent to the model."""
+        """Return the number of tokens in the schemas of functions; deferred functions are not sent to the model."""
         seen = [function for function in functions if not function.deferred]
         if not seen:
             return 0
@@ -85,7 +87,7 @@ class ToolCosts:
         return max(0, round(tokens * self.share) + self.each * len(seen))
 
     def hidden(self, functions: Iterable[Function], choice: str, *, has_system: bool = False) -> int:
-        """Return the tokens of the prompt that the provider adds if there is any function."""
+        """Return the number of tokens in the prompt that the provider adds if there is any function."""
         seen = [function for function in functions if not function.deferred]
         if not seen:
             return 0
@@ -96,29 +98,39 @@ class ToolCosts:
         return self.once + self.beside_system * has_system
 
     def calls(self, namespaces: Iterable[str], count: CountText) -> int:
-        """Return the tokens of the namespaces of called functions, beyond the single token of the usual one."""
+        """Return the number of tokens that namespaces of called functions add; the default one takes a single token."""
         return sum(self.namespace * (count(namespace) - 1) for namespace in namespaces)
 
     def server_tool(self, kind: str) -> int | None:
-        """Return the hidden prompt for a tool that the provider runs; None if unknown."""
+        """Return the number of tokens in the hidden prompt for a tool that the provider runs; None if it is unknown."""
         return next((tokens for prefix, tokens in self.server.items() if kind.startswith(prefix)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaCosts:
-    """The cost of the reply's schema: tokens around it, and a factor for its JSON, 0 if it is not billed."""
+    """The token costs of the schema that the reply must follow.
+
+    Attributes:
+        once: Number of tokens around the schema.
+        share: Factor for the number of tokens in its JSON; 0 if the schema is not billed.
+    """
 
     once: int = 0
     share: float = 1.0
 
     def schema(self, schema: Mapping[str, object], count: CountText) -> int:
-        """Return the tokens of an output schema."""
+        """Return the number of tokens that the schema of the reply takes."""
         return self.once + round(self.share * count(compact(schema)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
-    """The cost of a document: tokens of a page as an image, and characters per token of its text, 0 if unbilled."""
+    """The token costs of a document.
+
+    Attributes:
+        each: Number of tokens for a page as an image.
+        characters: Number of characters of text per token; 0 if the text is not billed.
+    """
 
     each: int
     characters: float = 5.0
@@ -129,31 +141,31 @@ ImageRule: TypeAlias = Literal["tiles", "patches", "area", "gemini", "fixed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """The token costs of a model family besides the text.
+    """The token costs of a model family besides the text. Numbers are tokens unless noted otherwise.
 
     Attributes:
-        reply: added to every request: the opening of the reply, and a prompt of the provider's own.
-        message: framing of a user or assistant message, including its role.
-        channel: added for an assistant message with text or thinking.
-        system: framing of a system message.
-        result: framing of a tool's result.
-        quotes_results: whether the text of a result is put into a JSON object, if it is not one itself.
-        call: framing of a tool call.
-        call_names: how often the tool's name is written for a call and its result, in addition to the call itself.
-        parallel: added for each call if a message has several.
-        name: added for a participant's name.
-        thinking: the hidden prompt if the request asks for thinking.
-        document: framing of a document that is sent as text.
-        empty_system: the prompt that the provider adds if the system prompt is an empty text.
-        sealed: tokens for each character of sealed reasoning beyond `sealed_from`.
-        sealed_from: characters of sealed reasoning that represent no reasoning.
-        tools: see `ToolCosts`.
-        schema: see `SchemaCosts`.
-        image: the rule for images, see `ctxguard.tokens.media`.
-        image_scale: the numbers of that rule: base and tile, factor on patches, pixels a token, …
-        pages: see `Pages`.
-        audio: tokens a second of audio.
-        video: tokens a second of video.
+        reply: Added to every request: the opening of the reply, and the provider's own prompt.
+        message: Framing of a user or assistant message, including its role.
+        channel: Added for an assistant message with text or thinking.
+        system: Framing of a system message.
+        result: Framing of a tool result.
+        quotes_results: Whether the text of a tool result is wrapped in a JSON object, unless it is one already.
+        call: Framing of a tool call.
+        call_names: Number of times that the tool's name is written for a call and its result, besides the call itself.
+        parallel: Added for each call if a message has several calls.
+        name: Added for the name of a participant.
+        thinking: Hidden prompt if the request asks for thinking.
+        document: Framing of a document that is sent as text.
+        empty_system: Prompt that the provider adds if the system prompt is an empty string.
+        sealed: Number of tokens for each character of encrypted reasoning beyond `sealed_from`.
+        sealed_from: Number of characters of encrypted reasoning that are overhead.
+        tools: Token costs of tools.
+        schema: Token costs of the schema that the reply must follow.
+        image: Rule for images (see `ctxguard.tokens.media`).
+        image_scale: Parameters of the image rule, such as base and tile, a factor for patches, or pixels per token.
+        pages: Token costs of documents.
+        audio: Number of tokens per second of audio.
+        video: Number of tokens per second of video.
     """
 
     reply: int = 3
@@ -183,7 +195,7 @@ class Costs:
 FACTS: Final[Mapping[str, Any]] = tomllib.loads(
     files("ctxguard").joinpath("data/models.toml").read_text(encoding="utf-8")
 )
-"""The table as it is written."""
+"""The parsed file `data/models.toml`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,15 +203,15 @@ class Family:
     """A family of models, with the facts for counting.
 
     Attributes:
-        name: the family's name in reports.
-        models: matches the beginning of the plain names of its models.
-        costs: its token costs besides the text.
-        encoding: the vocabulary with which its texts are counted.
-        scale: tokens of the family for each token of that vocabulary; 1.0 if it is the family's own.
-        own_vocabulary: whether `encoding` is the family's own.
-        kin: name of the group of families that share its figures, and whose recorded requests determine their error;
-            None if it shares none.
-        inherits: the family whose figures are used, if none of its own requests were recorded.
+        name: Name of the family in reports.
+        models: Regular expression that matches the beginning of a model's plain name.
+        costs: Token costs besides the text.
+        encoding: Vocabulary with which text is counted.
+        scale: Number of the family's tokens for each token of `encoding`; 1.0 if `encoding` is the family's own.
+        own_vocabulary: Whether `encoding` is the family's own vocabulary.
+        kin: Name of the group of families that share cost figures and whose recorded requests determine the counting
+            error; None if the family shares them with no other.
+        inherits: Family whose figures are used if no requests of this family were recorded.
     """
 
     name: str
@@ -214,7 +226,7 @@ class Family:
 
 @lru_cache(maxsize=64)
 def _costs(name: str) -> Costs:
-    """Return costs of the table by their name, on top of those that they are like."""
+    """Return the costs with this name in the table, including those that they inherit through `like`."""
     own: dict[str, Any] = dict(FACTS["costs"][name])
     like = _costs(own.pop("like")) if "like" in own else Costs()
     for part, kind in (("schema", SchemaCosts), ("pages", Pages)):
@@ -236,15 +248,15 @@ def _tools(own: Mapping[str, Any]) -> ToolCosts:
 
 
 GENERIC: Final = _costs("generic")
-"""Where no model is named."""
+"""Costs that are used if no model is named."""
 ANY_CLAUDE: Final = _costs("claude")
-"""Where no model is named and tools come in Anthropic's form."""
+"""Costs that are used if no model is named and tools are in Anthropic's format."""
 *FAMILIES, UNKNOWN = (Family(**{**own, "costs": _costs(own["costs"])}) for own in FACTS["family"])
 _PATTERNS: Final = tuple((re.compile(family.models), family) for family in FAMILIES)
 
 
 def plain_name(model: str) -> str:
-    """Return the name of a model without provider, router and region: `anthropic/claude-…`, `us.openai.gpt-…:0`."""
+    """Return the name of a model without provider, router, and region: `claude-…` for `anthropic/claude-…`."""
     name = model.lower().rpartition("/")[2]
     found = _MODEL_WORD.search(name)
     return name[found.start() :].partition(":")[0] if found else name
@@ -257,10 +269,10 @@ _MODEL_WORD: Final = re.compile(
 
 
 def family_of(model: str) -> Family:
-    """Return the family of a model by its name; `UNKNOWN` if no family matches.
+    """Return the family of a model; `UNKNOWN` if no family matches its name.
 
     Raises:
-        ConfigError: `model` is not a name.
+        ConfigError: If `model` is not a string.
     """
     if not isinstance(model, str):
         raise ConfigError(f"model is the name of a model, not {model!r}", setting="model")

@@ -1,7 +1,7 @@
-"""The token costs of images, audio, files and sealed reasoning, by the providers' published rules.
+"""The token costs of images, audio, files, and encrypted reasoning, by the providers' published rules.
 
-Only the first bytes are decoded, which contain the size of an image, and the page objects and strings of a PDF. For a
-link, a typical size is assumed, and `count_request` says so.
+Only the first bytes of an image are decoded, which contain its size; of a PDF, its page objects and strings. For media
+that are sent as links, a typical size is assumed, and `count_request` reports them as uncounted.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ctxguard.artifacts import Media, Part
 from ctxguard.tokens.families import Costs
 
 UNKNOWN_SIDE: Final = 1024
-"""Assumed side, in pixels, of an image of unknown size (a link)."""
+"""Assumed width and height, in pixels, of an image of unknown size, such as a link."""
 UNKNOWN_SECONDS: Final = 30.0
-"""Assumed length of audio and video of unknown length."""
+"""Assumed length, in seconds, of audio and video of unknown length."""
 UNKNOWN_PAGE: Final = 2_500
-"""Assumed characters of text on a page that cannot be read."""
+"""Assumed number of characters on a page that cannot be read."""
 PAGE_CHARS: Final = 80_000
-"""Characters of base64 that count as a page if pages cannot be counted."""
-MP3_BYTES_PER_SECOND: Final = 16_000  # 128 kbit a second
+"""Number of base64 characters that count as one page if pages cannot be counted."""
+MP3_BYTES_PER_SECOND: Final = 16_000  # 128 kbit per second
 
 
 def media_tokens(media: Media, costs: Costs) -> int:
-    """Return the token cost of media or sealed reasoning by the rule of a model family."""
+    """Return the number of tokens that a model family bills for media or encrypted reasoning."""
     if media.kind == "sealed":
         return max(0, round((media.length - costs.sealed_from) * costs.sealed))
     if media.kind == "image":
@@ -43,7 +43,7 @@ def media_tokens(media: Media, costs: Costs) -> int:
 
 
 def _document(media: Media, costs: Costs) -> int:
-    """Return the tokens of a document: its pages as images, and their text if the provider bills it."""
+    """Return the number of tokens in a document: its pages as images, and their text if the provider bills text."""
     pages = media.pages or max(1, math.ceil(media.length / PAGE_CHARS))
     characters = pages * UNKNOWN_PAGE if media.characters is None else media.characters
     text = characters / costs.pages.characters if costs.pages.characters else 0
@@ -57,7 +57,10 @@ def _seconds(media: Media) -> float:
 
 
 def _image_by_rule(media: Media, costs: Costs) -> int:
-    """Return the tokens of an image: OpenAI's tiles or patches, Anthropic's area, Google's tiles of 768 pixels."""
+    """Return the number of tokens in an image by the rule of the family: tiles, patches, area, or a fixed number.
+
+    OpenAI uses tiles or patches, Anthropic the area, and Google tiles of 768 pixels.
+    """
     width, height = media.size or (UNKNOWN_SIDE, UNKNOWN_SIDE)
     if costs.image == "tiles":
         return _tiles(width, height, media.detail, *costs.image_scale)
@@ -71,29 +74,29 @@ def _image_by_rule(media: Media, costs: Costs) -> int:
     return tile * math.ceil(width / _GEMINI_TILE) * math.ceil(height / _GEMINI_TILE)
 
 
-_GEMINI_SMALL: Final = 384  # pixels: a smaller image is one tile
-_GEMINI_TILE: Final = 768  # pixels of a tile's side
-_PATCH: Final = 32  # pixels of a patch's side (OpenAI)
-_MOST_PATCHES: Final = 1_536  # of an image, which is scaled down to them (OpenAI)
+_GEMINI_SMALL: Final = 384  # pixels; an image up to this size is one tile
+_GEMINI_TILE: Final = 768  # side of a tile in pixels
+_PATCH: Final = 32  # side of a patch in pixels (OpenAI)
+_MOST_PATCHES: Final = 1_536  # maximum per image; a larger image is scaled down (OpenAI)
 
 
 def _patches(width: int, height: int, factor: float) -> int:
-    """Return the tokens by patches of 32 pixels, at most 1,536 of them, times the model's factor."""
+    """Return the number of 32-pixel patches in an image, at most 1,536, multiplied by the model's factor."""
     patches = math.ceil(width / _PATCH) * math.ceil(height / _PATCH)
     return math.ceil(min(patches, _MOST_PATCHES) * factor)
 
 
 def _area(width: int, height: int, pixels: float, most_side: float, most_tokens: float) -> int:
-    """Return the tokens by area, after scaling to the longest side that the provider allows."""
+    """Return the number of tokens by area, after scaling the image to the longest side that the provider allows."""
     fit = min(1.0, most_side / max(width, height, 1))
     return min(int(most_tokens), math.ceil(width * fit * height * fit / pixels))
 
 
 def _tiles(width: int, height: int, detail: str, base: float, tile: float) -> int:
-    """Return the tokens by OpenAI's tile rule: `base` tokens, and `tile` for each tile of 512 pixels.
+    """Return the number of tokens by OpenAI's tile rule: `base`, plus `tile` for each tile of 512 by 512 pixels.
 
-    Images are scaled to fit 2048 x 2048, then to a shortest side of 768 ("Images and vision" in OpenAI's guide). `low`
-    detail costs `base`.
+    Images are first scaled to fit 2048 by 2048 pixels, then to a shortest side of 768 ("Images and vision" in OpenAI's
+    guide). An image of `low` detail costs `base`.
     """
     if detail == "low" or width < 1 or height < 1:
         return int(base)
@@ -116,7 +119,10 @@ def _size_of_header(header: str) -> tuple[int, int] | None:
 
 
 def image_size(url: str) -> tuple[int, int] | None:
-    """Return width and height in pixels of a `data:` URL by its first bytes; None for links and unreadable data."""
+    """Return the width and height of an image in pixels, from the first bytes of its `data:` URL.
+
+    Return None for links and unreadable data.
+    """
     if not url.startswith("data:"):
         return None
     _, _, payload = url.partition(",")
@@ -128,24 +134,24 @@ def image_size(url: str) -> tuple[int, int] | None:
 
 
 def image_media(url: str, *, detail: str = "auto") -> Media:
-    """Return the cost-relevant properties of an image, read from the first bytes of its `data:` URL."""
+    """Return the properties of an image that determine its cost, from the first bytes of its `data:` URL."""
     length = len(url) - url.find(",") - 1 if url.startswith("data:") else 0
     return Media("image", size=image_size(url), detail=detail, length=length)
 
 
 def audio_media(data: str) -> Media:
-    """Return the cost-relevant properties of base64 audio."""
+    """Return the properties of base64 audio that determine its cost."""
     return Media("audio", length=len(data), seconds=_wav_seconds(data))
 
 
 def document_part(url: str) -> Part:
-    """Return a document as a part: text documents, by their media type or their data, as their text; others by pages.
+    """Convert a document to a content part: a text document to its text, any other to its number of pages.
 
     Args:
-        url: a `data:` URL, or base64; data that is not base64 is a text itself.
+        url: A `data:` URL, or base64. A string that is not base64 is itself the text of the document.
     """
     head, _, payload = url.partition(",") if url.startswith("data:") else ("", "", url)
-    data = _decoded(payload)
+    data = _decode(payload)
     if head.startswith(("data:text/", "data:application/json")):
         return Part("text", data.decode("utf-8", "replace"))
     text = None if data.startswith(_PDF) else _text_of(data) or (None if _BASE64.match(payload) else payload)
@@ -157,13 +163,13 @@ def document_part(url: str) -> Part:
 
 _PDF: Final = b"%PDF"
 _BASE64: Final = re.compile(r"[\w+/\r\n-]{64}", re.ASCII)
-"""The beginning of base64; shorter data is of no document."""
+"""The beginning of base64; no document is shorter than this."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-"""Characters of no text; the escape of colored logs is not among them."""
+"""Control characters that do not occur in text. The escape character does, in colored logs."""
 
 
 def _text_of(data: bytes) -> str | None:
-    """Return data as a text if it is one in UTF-8, without control characters; None if it is not."""
+    """Return data as text if it is valid UTF-8 without control characters; otherwise None."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -172,7 +178,7 @@ def _text_of(data: bytes) -> str | None:
 
 
 def inner_media(text: str) -> Part | None:
-    """Return the media in a text that is a `data:` URL or the base64 of an image or PDF; None for other texts."""
+    """Return the media in a string that is a `data:` URL or a base64 image or PDF; None for any other string."""
     if text.startswith("data:"):
         return url_part(text) if ";base64," in text[:100] else None
     kind = next((kind for start, kind in _STARTS if text.startswith(start)), None)
@@ -186,11 +192,11 @@ _STARTS: Final = (
     ("UklGR", "image/webp"),
     ("JVBERi0", "application/pdf"),
 )
-"""Prefixes of the base64 of images and PDFs."""
+"""The characters with which base64 images and PDFs begin, and their media types."""
 
 
 def url_part(url: str) -> Part:
-    """Return the part for a `data:` URL, by the media type that it names."""
+    """Convert a `data:` URL to a content part, depending on its media type."""
     kind = url[5:].partition("/")[0]
     if kind == "image":
         return Part("image", media=image_media(url))
@@ -203,13 +209,13 @@ def url_part(url: str) -> Part:
 _PAGE_OBJECT: Final = re.compile(rb"/Type\s*/Page\b")
 _STREAM: Final = re.compile(rb"stream\r?\n(.*?)endstream", re.DOTALL)
 _SHOWN: Final = re.compile(rb"\((?:[^()\\]|\\.)*\)|<([0-9A-Fa-f\s]+)>")
-_MOST_BYTES: Final = 20_000_000  # of a PDF that are searched
+_MOST_BYTES: Final = 20_000_000  # maximum number of bytes of a PDF that are searched
 
 
 def _pdf(data: bytes) -> tuple[int | None, int | None]:
-    """Return pages and characters of a PDF by its page objects and the strings in its contents.
+    """Return the number of pages and the number of characters in a PDF, from its page objects and strings.
 
-    Both are None if it is not a PDF; if objects are compressed, only the pages are None.
+    Both are None if the data is not a PDF. If page objects are compressed, only the number of pages is None.
     """
     if not data.startswith(_PDF):
         return None, None
@@ -219,7 +225,7 @@ def _pdf(data: bytes) -> tuple[int | None, int | None]:
 
 
 def _shown_characters(stream: bytes) -> int:
-    """Return the number of characters in a content stream; hexadecimal strings have two bytes a character."""
+    """Return the number of characters in a content stream; hexadecimal strings have two bytes per character."""
     try:
         contents = zlib.decompressobj().decompress(stream, _MOST_BYTES)
     except zlib.error:
@@ -231,15 +237,15 @@ def _shown_characters(stream: bytes) -> int:
 
 
 def _wav_seconds(data: str) -> float | None:
-    """Return the length of WAV sound by its header's data rate."""
-    header = _decoded(data[:64])
+    """Return the length of WAV audio in seconds, from the data rate in its header; None for other formats."""
+    header = _decode(data[:64])
     if header[:4] != b"RIFF" or len(header) < 32:
         return None
     rate = int.from_bytes(header[28:32], "little")
     return len(data) * 3 / 4 / rate if rate else None
 
 
-def _decoded(payload: str) -> bytes:
+def _decode(payload: str) -> bytes:
     try:
         return base64.b64decode(payload + "=" * (-len(payload) % 4))
     except (binascii.Error, ValueError):
@@ -247,5 +253,5 @@ def _decoded(payload: str) -> bytes:
 
 
 def encrypted_tokens(data: object) -> int:
-    """Return the approximate tokens of encrypted or signed base64 data, at four bytes a token."""
+    """Return the approximate number of tokens in encrypted or signed base64 data, at four bytes per token."""
     return len(data) * 3 // 16 if isinstance(data, str) else 0

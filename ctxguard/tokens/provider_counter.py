@@ -1,7 +1,7 @@
-"""Let the provider count: `count_tokens` of Anthropic and of Google, requested for new texts only, and only if chosen.
+"""Let the provider count: call `count_tokens` of Anthropic or Google for new texts. Used only if it is chosen.
 
-Nothing here does I/O by itself. The stabilizer calls `ProviderCounter.unknown` for the texts without a count, and its
-driver calls `fetch` before the first stage; from then on counts are looked up, so that stages stay pure.
+This module does no I/O by itself. The stabilizer calls `ProviderCounter.unknown` to find texts without a count, and its
+driver calls `fetch` before the first stage runs. From then on counts are looked up, so that stages stay pure.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from ctxguard.artifacts import Artifact
     from ctxguard.tokens.families import Costs, Family
 
-_AT_ONCE: Final = 8  # requests in parallel
+_AT_ONCE: Final = 8  # maximum number of parallel requests
 _PROBE: Final = "."
-"""The shortest message, relative to which everything else is counted."""
+"""The shortest message. Its count is subtracted from other counts, to leave out the framing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The texts that the provider has not counted yet, and the tools in their sent form if these are new."""
+    """Texts that the provider has not counted yet, and the tools as they are sent, if these have not been counted."""
 
     texts: tuple[str, ...]
     tools: tuple[Mapping[str, object], ...] = ()
@@ -44,9 +44,9 @@ class _CountApi:
     """The request and response format of a provider's count API.
 
     Attributes:
-        question: creates the fields of a request from the model's name, a text, and tools.
-        tokens: name of the response field with the count.
-        counts_tools: whether it can count tools.
+        question: Function that creates the fields of a request from the model's name, a text, and tools.
+        tokens: Name of the response field that contains the count.
+        counts_tools: Whether the API can count tools.
     """
 
     question: Callable[[str, str, Sequence[Mapping[str, object]]], dict[str, object]]
@@ -56,28 +56,28 @@ class _CountApi:
     def read(self, answer: object) -> int:
         tokens = getattr(answer, self.tokens, None)
         if not isinstance(tokens, int):
-            raise ConfigError(f"count_tokens answered {type(answer).__name__} without {self.tokens}", setting="counter")
+            raise ConfigError(f"count_tokens returned {type(answer).__name__} without {self.tokens}", setting="counter")
         return tokens
 
 
 class ProviderCounter:
-    """Count texts and tools with the provider's counts; until these are known, by the estimate of the model's family.
+    """Counts text and tools with the provider's count API, and estimates them until its counts are known.
 
-    Texts below `least` characters are estimated: a request for each would cost more than it gains. Framing is counted
-    by the family's figures. Copies for another model share nothing.
+    Texts shorter than `least` characters are always estimated, because a request for each would cost more than it
+    gains. Framing is counted with the figures of the model's family. Counters for different models share no counts.
 
     Args:
-        ask: takes the fields of a `count_tokens` request and returns its response, or an awaitable of it.
-        api: the provider of `count_tokens`.
-        is_async: whether `ask` returns an awaitable.
-        model: name of the model; `Stabilizer(model=…)` names it too.
-        timeout: seconds that all requests of one call may take together.
-        least: minimum characters of a text that is sent for counting.
+        ask: Function that takes the fields of a `count_tokens` request and returns the response or an awaitable.
+        api: Format of the provider's count API.
+        is_async: Whether `ask` returns an awaitable.
+        model: Name of the model; None means the model of the stabilizer (`Stabilizer(model=…)`).
+        timeout: Maximum number of seconds for all requests of one call together.
+        least: Minimum number of characters in a text that is sent for counting.
     """
 
     exact = False
     learns = True
-    """Its counts change as responses arrive, so they must not be cached elsewhere."""
+    """Marks a counter whose counts change as responses arrive, so that they must not be cached elsewhere."""
     margin = Margin(0.02, 20)
 
     def __init__(
@@ -108,7 +108,11 @@ class ProviderCounter:
         )
 
     def for_model(self, model: str) -> ProviderCounter:
-        """Return this counter for a model; itself if it already has this model."""
+        """Return a counter for a model: this one if it is for that model, otherwise a copy.
+
+        Raises:
+            ConfigError: If this counter is for another model.
+        """
         if model == self.model:
             return self
         if self.model is not None:
@@ -119,16 +123,16 @@ class ProviderCounter:
 
     @property
     def family(self) -> Family | None:
-        """The family of the model."""
+        """The family of the model; None if no model is named."""
         return getattr(self._fallback, "family", None)
 
     @property
     def costs(self) -> Costs:
-        """The token costs of the model family, apart from those of the text."""
+        """The family's token costs besides the text."""
         return getattr(self._fallback, "costs", GENERIC)
 
     def count(self, text: str) -> int:
-        """Return the provider's count for a text, or the estimate."""
+        """Return the provider's count of the tokens in a text if it is known, or else an estimate."""
         found = self._texts.get(text) if len(text) >= self.least else None
         return self._estimate(text) if found is None else found
 
@@ -140,11 +144,11 @@ class ProviderCounter:
         return count
 
     def tool_tokens(self, tools: Iterable[Mapping[str, object]]) -> int | None:
-        """Return the provider's count for tools, hidden prompts included; None if there is none."""
+        """Return the provider's count of the tokens in tools, including hidden prompts; None if it is unknown."""
         return self._texts.get(_tools_key(tools))
 
     def unknown(self, artifacts: Iterable[Artifact], tools: Sequence[Mapping[str, object]] | None) -> Unknown:
-        """Return the parts of a history that the provider has not counted yet."""
+        """Return the texts and tools of a history that the provider has not counted yet."""
         texts = {text: None for artifact in artifacts for _, text in artifact.texts() if len(text) >= self.least}
         unknown = tuple(text for text in texts if not text.isspace() and self._texts.get(text) is None)
         is_new = self._api.counts_tools and bool(tools) and self.tool_tokens(tools or ()) is None
@@ -152,7 +156,7 @@ class ProviderCounter:
 
     @property
     def fetch(self) -> Callable[[Unknown], object]:
-        """The function that requests the counts; a coroutine function if the client is async."""
+        """The function that requests counts, which is a coroutine function if the client is async."""
         return self._afetch if self._is_async else self._fetch
 
     def _fetch(self, unknown: Unknown) -> None:
@@ -167,20 +171,20 @@ class ProviderCounter:
     async def _afetch(self, unknown: Unknown) -> None:
         import asyncio
 
-        self._probe = self._api.read(await self._awaited(self._question(_PROBE)))
+        self._probe = self._api.read(await self._await_response(self._question(_PROBE)))
         jobs = list(self._questions(unknown))
         for start in range(0, len(jobs), _AT_ONCE):
             batch = jobs[start : start + _AT_ONCE]
-            answers = await asyncio.gather(*(self._awaited(fields) for _, fields in batch))
+            answers = await asyncio.gather(*(self._await_response(fields) for _, fields in batch))
             for (key, _), answer in zip(batch, answers, strict=True):
                 self._keep(key, answer)
 
-    async def _awaited(self, fields: Mapping[str, object]) -> object:
+    async def _await_response(self, fields: Mapping[str, object]) -> object:
         answer = self._ask(**fields)
         return await answer if isinstance(answer, Awaitable) else answer
 
     def give_up(self, unknown: Unknown) -> None:
-        """Keep the estimates for missing responses: a late response must not change a count that was used."""
+        """Store estimates for missing responses, because a late response must not change a count that was used."""
         for text in unknown.texts:
             if self._texts.get(text) is None:
                 self._texts.put(text, self._estimate(text))
@@ -197,7 +201,7 @@ class ProviderCounter:
         return self._api.question(self.model, text, tools)
 
     def _keep(self, key: str, answer: object) -> None:
-        """Store a count without the framing of the message that was sent; the first count is kept."""
+        """Store the count in a response, without the framing of the message that was sent. A known count is kept."""
         if self._texts.get(key) is None:
             own = 0 if key.startswith(_TOOLS) else 1
             self._texts.put(key, max(1, self._api.read(answer) - (self._probe or 0) + own))
@@ -211,7 +215,7 @@ def _tools_key(tools: Iterable[Mapping[str, object]]) -> str:
 
 
 def _as_anthropic(tool: Mapping[str, object]) -> Mapping[str, object]:
-    """Return a tool of another API in Anthropic's form."""
+    """Convert a tool in the format of another API to Anthropic's format."""
     functions = [] if "input_schema" in tool else list(functions_of(tool))
     if len(functions) != 1:
         return tool
@@ -238,17 +242,17 @@ def anthropic_counter(
 ) -> ProviderCounter:
     """Return a counter that calls Anthropic's `count_tokens` for every new text.
 
-    It is free, but a network request for each new text of a conversation, so it is only used if given as
-    `Stabilizer(counter=…)`. If a request takes too long, the estimate is used, and the report says so.
+    The API is free, but each new text of a conversation takes a network request, so this counter is used only if it is
+    passed as `Stabilizer(counter=…)`. If requests take too long, estimates are used, and the report says so.
 
     Args:
-        client: an `anthropic.Anthropic`, or an `anthropic.AsyncAnthropic` for `astabilize`.
-        model: name of the model; None means that of the stabilizer.
-        timeout: seconds that all requests of one call may take together.
-        least: minimum characters of a text that is sent for counting; shorter ones are estimated.
+        client: An `anthropic.Anthropic`, or an `anthropic.AsyncAnthropic` for `astabilize`.
+        model: Name of the model; None means the model of the stabilizer.
+        timeout: Maximum number of seconds for all requests of one call together.
+        least: Minimum number of characters in a text that is sent for counting; shorter texts are estimated.
 
     Raises:
-        ConfigError: the client has no `messages.count_tokens`.
+        ConfigError: If the client has no method `messages.count_tokens`.
     """
     ask = getattr(getattr(client, "messages", None), "count_tokens", None)
     return _counter(ask, _ANTHROPIC, client, "an anthropic.Anthropic or AsyncAnthropic", model, timeout, least)
@@ -259,16 +263,16 @@ def google_counter(
 ) -> ProviderCounter:
     """Return a counter that calls Google's `count_tokens` for every new text.
 
-    The same as `anthropic_counter`, but tools are estimated: the Gemini API does not count them.
+    It works like `anthropic_counter`, except that tools are estimated, because the Gemini API does not count them.
 
     Args:
-        client: a `google.genai.Client`, or its `aio` for `astabilize`.
-        model: name of the model; None means that of the stabilizer.
-        timeout: seconds that all requests of one call may take together.
-        least: minimum characters of a text that is sent for counting; shorter ones are estimated.
+        client: A `google.genai.Client`, or its attribute `aio` for `astabilize`.
+        model: Name of the model; None means the model of the stabilizer.
+        timeout: Maximum number of seconds for all requests of one call together.
+        least: Minimum number of characters in a text that is sent for counting; shorter texts are estimated.
 
     Raises:
-        ConfigError: the client has no `models.count_tokens`.
+        ConfigError: If the client has no method `models.count_tokens`.
     """
     ask = getattr(getattr(client, "models", None), "count_tokens", None)
     return _counter(ask, _GOOGLE, client, "a google.genai.Client or its aio", model, timeout, least)

@@ -1,7 +1,7 @@
-"""Render tools in the form in which the model sees them, so that they can be counted.
+"""Render tools as the model sees them, so that their tokens can be counted.
 
-OpenAI shows functions as TypeScript declarations in namespaces (its cookbook's `num_tokens_for_tools`, and the Harmony
-format of the open gpt-oss models); the others show approximately the JSON that was sent.
+OpenAI shows functions as TypeScript declarations in namespaces (see `num_tokens_for_tools` in its cookbook, and the
+Harmony format of the open gpt-oss models). Other providers show approximately the JSON that was sent.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ PARAMETERS: Final = (
 )
 DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
 WRAPPED: Final = ("function", "custom", "toolSpec")
-"""Keys under which a tool contains its function: in Chat Completions, and in Bedrock Converse."""
+"""Keys under which a tool contains its function in Chat Completions and in Bedrock Converse."""
 _RUN_BY_CLIENT: Final = ("bash_", "text_editor_", "computer_2", "memory_")
-"""Tools that Anthropic defines and the client runs: they add the same hidden prompt as functions."""
-_MOST_NESTED: Final = 8  # levels of a schema that are rendered
+"""Tools that Anthropic defines and the client runs. They add the same hidden prompt as functions."""
+_MOST_NESTED: Final = 8  # maximum number of nesting levels of a schema that are rendered
 FUNCTIONS: Final = "functions"
-"""The namespace of functions without one of their own."""
+"""The namespace of functions that name no other namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function among the tools of any API.
+    """One function that a tool of any API declares.
 
     Attributes:
-        name: its name.
-        description: the description of the function.
-        parameters: the JSON schema of its arguments.
-        deferred: whether the model sees it only after a search has found it (`defer_loading`).
-        is_flat: whether it is not inside a `function` key, as in the Responses API.
-        namespace: its namespace for OpenAI's models.
-        about: the description of the namespace.
+        name: Name of the function.
+        description: Description of the function.
+        parameters: JSON Schema of the arguments.
+        deferred: Whether the model sees the function only after a tool search has found it (`defer_loading`).
+        is_flat: Whether the function is not inside a key `function`, as in the Responses API.
+        namespace: Namespace of the function, which only OpenAI's models see.
+        about: Description of the namespace.
     """
 
     name: str
@@ -59,7 +59,7 @@ def sent_tools(tools: object) -> list[Native]:
     """Return tools as the dicts that are sent.
 
     Raises:
-        ConfigError: they are not a list, or one of them is not a schema or cannot be written as JSON.
+        ConfigError: If `tools` is not a list, or an item is not a schema or cannot be written as JSON.
     """
     if not tools:
         return []
@@ -88,7 +88,7 @@ def _ensure_json(tool: Native, number: int) -> None:
 
 
 def functions_of(tool: Native) -> Iterator[Function]:
-    """Yield the functions that a tool of any API declares; none for a tool of the provider's own."""
+    """Yield the functions that a tool of any API declares; a tool that the provider itself runs declares none."""
     declared = next((tool[key] for key in DECLARATIONS if key in tool), None)
     if declared is None and tool.get("type") == "namespace":
         declared = tool.get("tools")
@@ -99,7 +99,7 @@ def functions_of(tool: Native) -> Iterator[Function]:
             if isinstance(function, Mapping):
                 yield replace(_function(function, is_flat=True, namespace=namespace), about=about)
     elif inner := next((tool[key] for key in WRAPPED if isinstance(tool.get(key), Mapping)), None):
-        yield _function(inner, is_flat=False)  # type: ignore[arg-type]  # a mapping, by the line above
+        yield _function(inner, is_flat=False)  # type: ignore[arg-type]  # the condition ensures a mapping
     elif tool and ((kind := server_tool_of(tool)) is None or kind.startswith(_RUN_BY_CLIENT)):
         namespace = "tool_search" if tool.get("type") == "tool_search" else FUNCTIONS
         is_flat = tool.get("type") in ("function", "custom", "tool_search")
@@ -107,7 +107,7 @@ def functions_of(tool: Native) -> Iterator[Function]:
 
 
 def is_any_deferred(tools: Iterable[Native], loaded: Container[str] = ()) -> bool:
-    """Return whether a search can find a function that is not loaded yet; otherwise the search itself is not sent."""
+    """Return whether a tool search can still find a function; otherwise the search tool itself is not sent."""
     functions = (function for tool in tools for function in functions_of(tool))
     return any(function.deferred and function.name not in loaded for function in functions)
 
@@ -118,7 +118,7 @@ def _function(native: Native, *, is_flat: bool, namespace: str = FUNCTIONS) -> F
     return Function(
         str(native.get("name") or native.get("type") or ""),
         "\n".join([str(native.get("description") or ""), *_grammar(native.get("format"))]).strip(),
-        inner if isinstance(inner, Mapping) and len(parameters) == 1 else parameters,  # Converse has one more level
+        inner if isinstance(inner, Mapping) and len(parameters) == 1 else parameters,  # Converse nests it once more
         deferred=native.get("defer_loading") is True,
         is_flat=is_flat,
         namespace=namespace,
@@ -126,7 +126,7 @@ def _function(native: Native, *, is_flat: bool, namespace: str = FUNCTIONS) -> F
 
 
 def _grammar(form: object) -> Iterator[str]:
-    """Yield the grammar for the input of a custom tool, in the form of either of OpenAI's APIs."""
+    """Yield the grammar for the input of a custom tool, in the format of either of OpenAI's APIs."""
     if isinstance(form, Mapping):
         if isinstance(definition := form.get("definition"), str):
             yield definition
@@ -134,9 +134,9 @@ def _grammar(form: object) -> Iterator[str]:
 
 
 def server_tool_of(tool: Native) -> str | None:
-    """Return the name of a tool that the provider runs itself, such as `web_search`; None for a function."""
+    """Return the type of a tool that the provider defines, such as `web_search`; None for a user's function."""
     kind = tool.get("type")
-    if kind == "tool_search" and "parameters" in tool:  # the client runs it, and the model sees it as a function
+    if kind == "tool_search" and "parameters" in tool:  # run by the client, so a function to the model
         return None
     if isinstance(kind, str) and kind not in ("function", "custom", "namespace", "object"):
         return kind
@@ -146,7 +146,7 @@ def server_tool_of(tool: Native) -> str | None:
 
 
 def as_typescript(functions: Sequence[Function]) -> str:
-    """Return functions as OpenAI's models see them: declarations in TypeScript namespaces."""
+    """Render functions as OpenAI's models see them: as declarations in TypeScript namespaces."""
     spaces: dict[str, list[Function]] = {}
     for function in functions:
         spaces.setdefault(function.namespace, []).append(function)
@@ -172,7 +172,7 @@ def _declaration(function: Function) -> str:
 
 
 def _comment(text: object) -> str:
-    """Return a text as comments; the API removes the indentation of its lines."""
+    """Render a text as comment lines without indentation, which the API removes."""
     return "\n".join(f"// {line.strip()}".rstrip() for line in str(text).splitlines())
 
 
@@ -193,7 +193,7 @@ def _fields(schema: Native, definitions: Native, depth: int) -> list[str]:
 
 
 def _type(schema: object, definitions: Native, depth: int) -> str:
-    """Return a JSON schema as a TypeScript type; `any` if it has no counterpart."""
+    """Render a JSON Schema as a TypeScript type; `any` if there is no corresponding type."""
     if not isinstance(schema, Mapping) or depth > _MOST_NESTED:
         return "any"
     if isinstance(reference := schema.get("$ref"), str):
@@ -207,7 +207,7 @@ def _type(schema: object, definitions: Native, depth: int) -> str:
 
 
 def _choices(schema: Native) -> list[object] | None:
-    """Return the alternative schemas; None if there is no choice."""
+    """Return the alternatives of a JSON Schema; None if it has no alternatives."""
     for key in ("anyOf", "oneOf"):
         if isinstance(choices := schema.get(key), list):
             return choices
@@ -225,7 +225,7 @@ def _plain_type(schema: Native, definitions: Native, depth: int) -> str:
 
 
 def as_json(function: Function, *, is_sparse: bool = False) -> str:
-    """Return a function as JSON; with `is_sparse`, without the parameters of a function that has none."""
+    """Render a function as JSON; with `is_sparse`, leave out `parameters` if the function has none."""
     shown: dict[str, object] = {"name": function.name, "description": function.description}
     if function.parameters.get("properties") or not is_sparse:
         shown["parameters"] = function.parameters
@@ -233,7 +233,7 @@ def as_json(function: Function, *, is_sparse: bool = False) -> str:
 
 
 def as_words(function: Function) -> str:
-    """Return the name, the descriptions, the fields and their types of a function, a line each."""
+    """Render a function as bare words, one per line: its name, description, and the names and types of its fields."""
     return "\n".join([function.name, function.description, *_words(function.parameters)])
 
 

@@ -1,4 +1,4 @@
-"""A cache of values by text, in bounded memory."""
+"""A cache with strings as keys, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import Final, Generic, TypeVar
 V = TypeVar("V")
 
 _MOST_CHARS: Final = 4_000_000
-"""Characters of keys in one generation of a cache: enough for the latest messages of 200 conversations of 20 kB.
-With a quarter of it, a proxy for these takes half as long again per request; with four times as much, it only takes
+"""Characters in the keys of one generation: enough for the latest messages of 200 conversations of 20 kB.
+With a quarter of it, a proxy for these takes 50% more time per request; with four times as much, it only takes
 more memory."""
 _PER_ITEM: Final = 8
-"""Size, in characters, of one item of a value for a large text, of which only a hash is stored."""
+"""Assumed size, in characters, of each item of a value whose key is stored as a hash."""
 
 
 class TextCache(Generic[V]):
-    """A cache of values by text, in bounded memory.
+    """A cache with strings as keys, in bounded memory.
 
-    It has two generations: an entry that is found in the old one moves to the new one; when the new one is full, it
-    becomes the old one. Look-ups cost one or two dict accesses; with several threads, a value may be lost, but is never
-    wrong. Copies and pickles start empty. A text of more than half a generation is stored as a hash.
+    The cache has two generations. An entry that is found in the old generation moves to the new one. When the new
+    generation is full, it becomes the old one, and the previous old one is discarded. A lookup takes one or two dict
+    accesses. If several threads use the cache, a value may be lost but is never wrong. Copies and pickles start empty.
+    Of a key longer than half a generation, only a hash is stored.
 
     Args:
-        max_chars: maximum characters of keys in one generation; in total at most twice as many are kept.
+        max_chars: Maximum number of characters in the keys of one generation; both together have at most twice as many.
     """
 
     __slots__ = ("_new", "_old", "_size", "max_chars")
@@ -39,7 +40,7 @@ class TextCache(Generic[V]):
         return TextCache, (self.max_chars,)
 
     def get(self, key: str) -> V | None:
-        """Return the value of a text, or None."""
+        """Return the value of a key; None if the cache does not contain it."""
         known_by = self._known_by(key)
         value = self._new.get(known_by)
         if value is None and self._old:
@@ -49,16 +50,16 @@ class TextCache(Generic[V]):
         return value
 
     def put(self, key: str, value: V) -> None:
-        """Store a value."""
+        """Store the value of a key."""
         self._put(self._known_by(key), value)
 
     def _known_by(self, key: str) -> str | bytes:
-        """Return the text itself, or the hash of a large one."""
+        """Return the key under which a value is stored: the string itself, or its hash if it is long."""
         is_large = len(key) + 64 > self.max_chars // 2
         return blake2b(key.encode("utf-8", "surrogatepass")).digest() if is_large else key
 
     def _put(self, key: str | bytes, value: V) -> None:
-        # the value for a large text may be as large as the text
+        # the value of a long key may be as large as the key
         items = len(value) if isinstance(key, bytes) and isinstance(value, Sized) else 0
         size = len(key) + 64 + items * _PER_ITEM
         if size > self.max_chars:
@@ -73,5 +74,5 @@ class TextCache(Generic[V]):
 
     @property
     def chars(self) -> int:
-        """Characters of its keys, an upper bound."""
+        """Number of characters in all keys; an upper bound, since a key may be in both generations."""
         return sum(map(len, self._new)) + sum(map(len, self._old))

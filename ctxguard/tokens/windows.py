@@ -1,9 +1,9 @@
-"""How many input tokens a model accepts: for budgets that are a share of its window.
+"""The number of input tokens that each model accepts, for budgets that are a share of the model's window.
 
-Libraries disagree on what a window is. genai-prices gives gpt-5 400,000 tokens, of which 128,000 can only be output;
-LangChain gives it 272,000. So the most common models are in a table of our own, which takes precedence over any
-library: the same share is the same budget in every adapter and on the wire. If a provider states a limit of the input,
-the table has that; otherwise the whole window, which input and output share.
+Libraries disagree on what a window is. genai-prices states 400,000 tokens for gpt-5, of which 128,000 can only be
+output; LangChain states 272,000. Therefore `data/models.toml` lists the most common models and takes precedence over
+any library, so that the same share is the same budget in every adapter and in the proxy. If a provider states a limit
+for input, the table contains that limit; otherwise it contains the whole window, which input and output share.
 """
 
 from __future__ import annotations
@@ -16,44 +16,48 @@ from ctxguard.settings import whole_number
 from ctxguard.tokens.families import FACTS, plain_name
 
 AS_OF: Final = "2026-11-23"
-"""Date of the last comparison of the table with the providers' pages, as LangChain's model profiles and genai-prices
-record them; `tests/tokens/test_windows.py` repeats it for the versions that are installed."""
+"""Date on which the table was last compared with the providers' pages, as LangChain's model profiles and genai-prices
+record them. `tests/tokens/test_windows.py` repeats the comparison for the installed versions."""
 FALLBACK: Final = 128_000
-"""The window of an unknown model: that of most models that are hosted by others than their makers."""
+"""The window assumed for an unknown model, which most models have that are not hosted by their makers."""
 _PATTERNS: Final = tuple((re.compile(each["models"]), each["tokens"]) for each in FACTS["window"])
-"""Input tokens by the beginning of a model's plain name; the first that matches counts."""
+"""Number of input tokens by a pattern for the beginning of a model's plain name; the first match counts."""
 
 
 class Window(int):
-    """A number of input tokens, and its source.
+    """A number of input tokens, with its source.
 
     Attributes:
-        source: `caller`, `table`, `framework`, `genai-prices`, or `fallback`, if the model is unknown.
+        source: `caller`, `table`, `framework`, `genai-prices`, or, if the model is unknown, `fallback`.
     """
 
     source: str
 
     def __new__(cls, tokens: int, source: str = "caller") -> Self:
-        """Return the window of a number of tokens.
+        """Create the window.
+
+        Args:
+            tokens: Number of input tokens.
+            source: Source of the number.
 
         Raises:
-            ConfigError: The number is not a number of tokens.
+            ConfigError: If `tokens` is not a positive whole number.
         """
         own = super().__new__(cls, whole_number(tokens, "window", unit="tokens", least=1))
         own.source = source
         return own
 
     def to_dict(self) -> dict[str, object]:
-        """Return the size, its source, and whether the model was recognized, for a report."""
+        """Return the number of tokens, its source, and whether the model was recognized, for a report."""
         return {"tokens": int(self), "source": self.source, "resolved": self.source != "fallback"}
 
 
 def window_of(model: str, known: int | None = None) -> Window:
-    """Return the input window of a model by its name.
+    """Return the input window of a model.
 
     Args:
-        model: The name, with or without provider and region.
-        known: The window that a framework states for the model, for one that is not in our table.
+        model: Name of the model, with or without provider and region.
+        known: Window that a framework states for the model, which is used if the table does not contain the model.
     """
     name = plain_name(model)
     tokens = next((tokens for pattern, tokens in _PATTERNS if pattern.match(name)), None)

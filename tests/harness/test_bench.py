@@ -187,7 +187,7 @@ def test_a_session_is_told_as_soon_as_it_and_those_before_it_were_played(monkeyp
         return [source.line == 1 or taken.wait(10)]
 
     monkeypatch.setattr("ctxguard.harness.bench.ProcessPoolExecutor", lambda n, **_: ThreadPoolExecutor(n))
-    monkeypatch.setattr("ctxguard.harness.bench._played", played)
+    monkeypatch.setattr("ctxguard.harness.bench._play", played)
     told = play([Recording("x", line, 0, b"") for line in (1, 2)], [], [], processes=2)
     next(told)
     taken.set()

@@ -102,7 +102,7 @@ def test_a_responses_input_that_is_a_text_was_said_by_the_user():
 def test_an_adapter_of_objects_reads_no_files_and_says_what_to_do(tmp_path, adapter):
     path = written(tmp_path, json.dumps(MESSAGES))
     with pytest.raises(
-        AdapterError, match=r"no file holds; write them as .*convert_to_openai_messages.*ctxguard\.guard"
+        AdapterError, match=r"a file cannot contain; write them as .*convert_to_openai_messages.*ctxguard\.guard"
     ):
         list(read_sessions(path, adapter=adapter))
 

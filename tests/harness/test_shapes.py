@@ -219,7 +219,7 @@ def test_spans_without_messages_and_a_damaged_line_are_named(tmp_path):
     path.write_text(json.dumps(otlp({"gen_ai.request.model": "x"})) + "\n{half")
     damaged, empty = read(path)
     assert str(damaged).endswith("spans.jsonl:2: not valid JSON")
-    assert "hold no messages" in str(empty)
+    assert "contain no messages" in str(empty)
 
 
 @pytest.mark.parametrize("form", ["lists", "texts", "a message a row"])
