@@ -9,6 +9,7 @@ import pytest
 from ctxguard import Artifact, Stabilizer
 from ctxguard.adapting import unmask_arguments
 from ctxguard.artifacts import ToolCall
+from ctxguard.errors import ConfigError
 from ctxguard.pii import STANDARD, Masker, Vault, new_key
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original
 from ctxguard.pii.mask.unmask import UnmaskStream, gets_values, restore
@@ -389,3 +390,14 @@ def test_fed_back_without_a_vault_a_placeholder_stays_as_it_is():
     session = Masker(STANDARD, strategy="pseudonymize").session()
     again = session.text("Write to <EMAIL_1> and zora@mailhost.org")
     assert session.unmask(again) == "Write to <EMAIL_1> and zora@mailhost.org"
+
+
+@pytest.mark.parametrize("name", ["outwards", "Outward", "outwrad", "outward_", "outwad"])
+def test_a_misspelled_outward_is_refused(name):
+    for make in (
+        lambda tools: Vault(MemoryStore(), key=new_key(), tools=tools),
+        lambda tools: Guard(Stabilizer(9_000), tools=tools),
+    ):
+        with pytest.raises(ConfigError, match=r"did you mean 'outward'\?"):
+            make({name: False})
+        make({"outward": False, "forward": True, "onward": False, "[o]utwards": True, "out*": False})

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
+from ctxguard.errors import ConfigError
 from ctxguard.pii.mask.json_text import JsonNumber, JsonToken, holds_json, is_json, json_tokens, rewrite_json
 from ctxguard.pii.mask.links import LONGEST_LINK, NamesHost, leaks
 from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.placeholders import PSEUDONYM
 from ctxguard.pii.settings import check_text
+from ctxguard.settings import nearest
 
 if TYPE_CHECKING:
     from ctxguard.artifacts import ToolCall
@@ -206,6 +208,21 @@ _OUTWARD: Final = re.compile(
     re.IGNORECASE,
 )
 OUTWARD: Final = "outward"
+_LIKENESS: Final = 0.8
+"""`outwards` and `outwrad` are this similar to `outward`; `forward` and `onward`, which may be tools, are not."""
+
+
+def require_tools(tools: Mapping[str, bool]) -> Mapping[str, bool]:
+    """Return the setting `tools`, and reject names that are almost `outward`, because they would deny nothing.
+
+    Raises:
+        ConfigError: If a name is a likely misspelling of `outward`.
+    """
+    for name in tools:
+        if name != OUTWARD and "[" not in name and (hint := nearest(name, [OUTWARD], likeness=_LIKENESS)):
+            told = f"no tools are meant by {name!r}{hint}; for a tool of this name, write '[{name[:1]}]{name[1:]}'"
+            raise ConfigError(told, setting=f"tools.{name}")
+    return tools
 
 
 def gets_values(tools: Mapping[str, bool], name: str) -> bool:
