@@ -83,11 +83,14 @@ class MaskSession(GivesBack):
 
     @property
     def progress(self) -> tuple[int, int, frozenset[str]]:
-        """How far the session has come, for `back_to`."""
+        """The session's known names, placeholders in memory, and literals so far, to be passed to `back_to` later."""
         return len(self._names), len(self._memory), self._literals
 
     def back_to(self, progress: tuple[int, int, frozenset[str]]) -> None:
-        """Forget what later texts introduced. Placeholders in a vault stay."""
+        """Undo what the texts masked since `progress` introduced: names, placeholders in memory, and literals.
+
+        Placeholders in a vault stay.
+        """
         names, placeholders, self._literals = progress
         self._names.back_to(names)
         self._memory.back_to(placeholders)
