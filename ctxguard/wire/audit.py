@@ -135,7 +135,8 @@ class AuditLog:
             why = "was changed, follows removed lines, or was written with another key"
             raise AuditError(f"{broken[0]}: it {why}; {len(broken)} such lines prove nothing")
         if not number:
-            raise AuditError(f"{self.path}: no record of requests; name the file that --audit wrote, then the body")
+            why = "no record of requests" if self.path.exists() else "no such file"
+            raise AuditError(f"{self.path}: {why}; name the file that --audit wrote, then the body")
 
     def _chain_hash(self, before: bytes, line: bytes) -> bytes:
         return self._hash(b"line", before, line).encode()
