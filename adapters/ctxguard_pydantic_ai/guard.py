@@ -313,13 +313,18 @@ class ContextGuard(AbstractCapability[Any]):
         *,
         call: Any,  # noqa: ANN401, ARG002 - the framework's signature
         tool_def: ToolDefinition,
-        args: Any,  # noqa: ANN401, ARG002
+        args: Any,  # noqa: ANN401
         result: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Mask and shorten a result above `max_result_tokens`, except for results of the framework's own tools."""
-        if self.max_result_tokens is None or is_fixed(tool_def):
+        """Restore masked values in a recalled text; mask and shorten a result above `max_result_tokens`.
+
+        Results of the framework's own tools are not changed.
+        """
+        if (self.max_result_tokens is None and self.vault is None) or is_fixed(tool_def):
             return result
         run = self._per_run.of(ctx)
+        if isinstance(result, str):
+            result = await adrive(run.recalled(result, tool_def.name, args))
         if not run.bounds_outputs:
             return result
         value = result.return_value if isinstance(result, ToolReturn) else result
