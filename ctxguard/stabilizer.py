@@ -402,6 +402,11 @@ class Stabilizer:
         full, kept, _ = self._split_budget(window)
         return full if with_headroom else full - kept
 
+    @property
+    def lacks_window(self) -> bool:
+        """Whether the budget is a share of a window that `model` does not tell, so that each call has to name it."""
+        return isinstance(self.budget, str) and (self._window is None or self._window.source == "fallback")
+
     def _split_budget(self, window: int | None) -> tuple[int, int, int]:
         """Return the budget in tokens, the part kept free as headroom, and the part of the headroom released later.
 
