@@ -154,7 +154,8 @@ def document_part(url: str) -> Part:
     data = _decode(payload)
     if head.startswith(("data:text/", "data:application/json")):
         return Part("text", data.decode("utf-8", "replace"))
-    text = None if data.startswith(_PDF) else _text_of(data) or (None if _BASE64.match(payload) else payload)
+    is_base64 = payload.endswith("=") or _BASE64.match(payload)
+    text = None if data.startswith(_PDF) else _text_of(data) or (None if is_base64 else payload)
     if text:
         return Part("text", text)
     pages, characters = _pdf(data)
@@ -163,7 +164,7 @@ def document_part(url: str) -> Part:
 
 _PDF: Final = b"%PDF"
 _BASE64: Final = re.compile(r"[\w+/\r\n-]{64}", re.ASCII)
-"""The beginning of base64; no document is shorter than this."""
+"""The beginning of base64; shorter data counts as base64 only if it is padded."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 """Control characters that do not occur in text. The escape character does, in colored logs."""
 

@@ -371,7 +371,8 @@ class TestGraphs:
         assert messages[-1].content == "It is blue."
         assert len(model.seen) == 5
         assert all(paired(seen) for seen in model.seen)
-        assert all(len(text) < 2_000 for seen in model.seen for text in contents(seen))
+        # two outputs that the model has not read yet share what is free
+        assert all(len(text) < 3_000 for seen in model.seen for text in contents(seen))
         assert (LONG in contents(messages)) is not persist or contents(messages)[-1] == LONG
 
     @pytest.mark.filterwarnings("ignore:.*(create_react_agent|AgentStatePydantic).*")
