@@ -74,7 +74,7 @@ def restore(
         if original is None:
             return match[0]
         at = len(before) + match.start()
-        if names_host is not None and leaks(whole[max(0, at - LONGEST_LINK - 1) : at], names_host, _SPELLED):
+        if names_host is not None and leaks(whole[max(0, at - LONGEST_LINK - 1) : at], names_host, SPELLED):
             return match[0]
         count += 1
         return json.dumps(original.value)[1:-1] if escaped else original.value
