@@ -20,6 +20,21 @@ PLACEHOLDER: Final = re.compile(
     rf"\[REDACTED(?:_([A-Z_]{{1,40}}))?\]|<([A-Z][A-Z_]{{0,39}})_[g-v]{{16}}>|{PSEUDONYM.pattern}"
 )
 """Matches any placeholder. The label is in one of the first three groups; a pseudonym's number is in the fourth."""
+SIGNS: Final = r"[ \n\xa0\u202f*`]{0,3}"
+"""Matches what models write between a placeholder's number and its closing bracket."""
+_OPENED: Final = (
+    rf"(?:<|&lt;)[*`]{{0,3}}(?P<label>[A-Za-z](?:[A-Za-z_]|[ \n\xa0\u202f](?=[A-Za-z_\d])){{1,42}})\\?_?"
+    rf"(?P<number>\d{{1,2}}(?:_\d\d){{0,3}}){SIGNS}(?:>|&gt;|(?<![*`\s])(?P<open>)(?![\w>]))"
+)
+OPENED: Final = re.compile(_OPENED)
+"""Matches what `SPELLED` matches after an opening bracket. It is much faster, because it begins with few characters."""
+SPELLED: Final = re.compile(
+    rf"{_OPENED}|(?<![\w<&;])(?P<bare>[A-Z][A-Z_]{{0,38}}[A-Z])_(?P<digits>\d{{1,2}}(?:_\d\d){{0,3}})(?:>|&gt;)"
+)
+"""Matches a pseudonym as models spell it: `<email_1>`, `<EMAIL 1>`, `<**EMAIL_1**>`, `&lt;EMAIL_1&gt;`, `<EMAIL_1`.
+
+Restoring and escaping both use this expression, because text that restores to a value must be escaped where a person or
+a tool wrote it. A label has at least two characters with its underscore, so that `<h1>` is no placeholder."""
 Trust: TypeAlias = Callable[[str, str], bool]
 _OPENS: Final = re.compile(r"<[A-Z][A-Z_]{0,39}_[0-9g-v]")
 # The numbers that `pseudonym` writes: never with three digits in a row or a leading zero.
@@ -53,6 +68,13 @@ def pseudonym(label: str, number: int) -> str:
     digits = str(number)
     groups = [digits[max(0, end - 2) : end] for end in range(len(digits), 0, -2)]
     return f"<{label}_{'_'.join(reversed(groups))}>"
+
+
+def pseudonyms_of(match: re.Match[str]) -> dict[str, str]:
+    """Return the pseudonyms that a match of `SPELLED` can mean, by label: `<credit card 1>` can mean two."""
+    label, number = (match["label"] or match["bare"]).upper(), match["number"] or match["digits"]
+    labels = ("".join(label.split()).strip("_"), re.sub(r"[\s_]+", "_", label).strip("_"))
+    return {one: f"<{one}_{number}>" for one in labels}
 
 
 def without_lookalikes(text: str) -> str:

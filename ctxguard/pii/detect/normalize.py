@@ -10,12 +10,21 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from html import unescape
+from itertools import chain
 from typing import Final
 
-from ctxguard.pii.placeholders import PSEUDONYM, Trust, blank_placeholders, without_lookalikes
+from ctxguard.pii.placeholders import (
+    OPENED,
+    PSEUDONYM,
+    SPELLED,
+    Trust,
+    blank_placeholders,
+    pseudonyms_of,
+    without_lookalikes,
+)
 from ctxguard.pii.spans import Span
 
 _INVISIBLE: Final = (
@@ -27,6 +36,8 @@ _DASHES: Final = "\u2012\u2013\u2014\u2015\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _ASCII: Final = bytes(range(128))
 _UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
+# The end of a placeholder whose opening bracket may be missing: `EMAIL_1>`.
+_NUMBER_ENDS: Final = re.compile(r"_\d\d?(?:>|&gt;)")
 _SIGNS: Final = ("\\", "%", "&", "\x1b", "<", "[REDACTED")
 # Escapes of one character. A double backslash and `%25` occur if the escape is escaped again, as in JSON inside JSON.
 # Punctuation that Markdown escapes counts only within a word (also several in a row) and before a number. Elsewhere, it
@@ -209,20 +220,50 @@ def view_of(text: str) -> PlainText:
 
 def may_spell(text: str) -> bool:
     """Return whether a text may contain a placeholder, possibly with escaped characters."""
-    return "<" in text or not text.isascii() or any(sign in text for sign in "\\%&")
+    if not text.isascii() or any(sign in text for sign in "<\\%&"):
+        return True
+    return ">" in text and _NUMBER_ENDS.search(text) is not None
 
 
-def spelled_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
-    r"""Yield each pseudonym in a text with its start and end offset, also if its characters are escaped.
+def spelled_placeholders(text: str, labels: Container[str] | None) -> Iterator[tuple[set[str], int, int]]:
+    r"""Yield the pseudonyms that each placeholder in a text can mean, with its start and end offset.
 
-    A web page contains `&lt;EMAIL_1&gt;` and JSON may contain `\u003cEMAIL_1\u003e`, but a model that repeats them
-    writes `<EMAIL_1>`.
+    Every spelling counts from which a value would be restored, also if its characters are escaped: a web page contains
+    `&lt;EMAIL_1&gt;` and JSON may contain `\u003cEMAIL_1\u003e`, but a model that repeats them writes `<EMAIL_1>`.
+
+    Args:
+        text: The text.
+        labels: The labels of which other spellings than `<EMAIL_1>` count, so that the tag `<name_1>` is none; None
+            means all.
     """
-    if may_spell(text):
-        view = _views(text, lambda _label, _number: False, read=lambda seen: [_plain(seen)])[0]
-        for match in PSEUDONYM.finditer(view.text):
+    if not may_spell(text):
+        return
+    # a spelling may be complete only with its escapes decoded, or only without: `<EMAIL_1%41`
+    view = _views(text, lambda _label, _number: False, read=lambda seen: [_plain(seen)])[0]
+    views = (view,) if view.text == text else (view, PlainText(text))
+    names: set[str] = set()
+    start = end = 0
+    for more, span in sorted((one for each in views for one in _spelled(each, labels)), key=lambda one: one[1].start):
+        if names and span.start >= end:
+            yield names, start, end
+            names = set()
+        start, end = (start, max(end, span.end)) if names else (span.start, span.end)
+        names = names | more
+    if names:
+        yield names, start, end
+
+
+def _spelled(view: PlainText, labels: Container[str] | None) -> Iterator[tuple[set[str], Span]]:
+    exact = (({match[0]}, match) for match in PSEUDONYM.finditer(view.text))
+    spelled = OPENED if _NUMBER_ENDS.search(view.text) is None else SPELLED
+    meant = ((pseudonyms_of(match), match) for match in spelled.finditer(view.text))
+    loose = (
+        ({name for label, name in names.items() if labels is None or label in labels}, match) for names, match in meant
+    )
+    for names, match in chain(exact, loose):
+        if names:
             (span,) = view.originals([Span(*match.span(), "")])
-            yield match[0], span.start, span.end
+            yield names, span
 
 
 def _decoded_views(

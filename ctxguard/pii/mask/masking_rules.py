@@ -12,7 +12,7 @@ from ctxguard.pii.detectors import OnDetectorError, Rules, detectors_of
 from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.mask.strategies import Strategies, Strategy, hashed, known_strategies, partly_shown, strategy_of
 from ctxguard.pii.mask.vault import SessionVault, session_vault
-from ctxguard.pii.placeholders import label_of, redaction
+from ctxguard.pii.placeholders import LITERAL, label_of, redaction
 from ctxguard.pii.rule_sets import LABELS, STANDARD, RuleSet
 from ctxguard.pii.settings import check_text
 from ctxguard.pii.spans import Detector, Span, resolve
@@ -40,6 +40,8 @@ class MaskingRules:
         labels = LABELS.union("*", *(getattr(one, "labels", ()) for one in self.detectors))
         others = not all(isinstance(one, RuleSet) for one in self.detectors)
         self.strategy = known_strategies(strategy, labels, others=others)
+        self.labels = None if others else labels | {LITERAL}
+        """The labels that findings can have; None if detectors other than rules may define further labels."""
         self.echoing = next((one for one in self.detectors if isinstance(one, RuleSet) and one.echoes), None)
         self.vault = session_vault(vault)
         self.escape = escape

@@ -85,16 +85,17 @@ class TextMasking:
     def _holds_placeholder(self, text: str) -> bool:
         if not (self.escapes or self.literals):
             return False
-        return any(self.escapes or name in self.literals for name, _, _ in spelled_placeholders(text))
+        found = spelled_placeholders(text, self.rules.labels)
+        return any(self.escapes or not self.literals.isdisjoint(names) for names, _, _ in found)
 
     def _mask_spelled(self, text: str) -> str:
         """Mask the placeholders in a text that a person or a tool wrote, in this text or an earlier one."""
         pieces: list[str] = []
         done = 0
-        for name, start, end in spelled_placeholders(text):
+        for names, start, end in spelled_placeholders(text, self.rules.labels):
             if self.escapes:
-                self.spelled.add(name)
-            elif name not in self.literals:
+                self.spelled.update(names)
+            elif self.literals.isdisjoint(names):
                 continue
             pieces += (text[done:start], self.pseudonyms.placeholder(LITERAL, Original(text[start:end])))
             done = end

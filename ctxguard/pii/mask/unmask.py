@@ -14,7 +14,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.pii.mask.json_text import JsonNumber, JsonToken, holds_json, is_json, json_tokens, rewrite_json
 from ctxguard.pii.mask.links import LONGEST_LINK, NamesHost, leaks
 from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
-from ctxguard.pii.placeholders import PSEUDONYM
+from ctxguard.pii.placeholders import PSEUDONYM, SIGNS, SPELLED, pseudonyms_of
 from ctxguard.pii.settings import check_text
 from ctxguard.settings import nearest
 
@@ -24,15 +24,8 @@ if TYPE_CHECKING:
 LONGEST: Final = 64
 """Maximum length of a placeholder in characters, including quotes."""
 _LOOSELY: Final = re.compile(r"<[A-Za-z][A-Za-z_ ]{0,40}[ _#-]?\d{1,6}(?:_\d\d){0,3}>")
-_SIGNS: Final = r"[ \n\xa0\u202f*`]{0,3}"
-# Spellings of placeholders by models: `<email_1>`, `<EMAIL 1>`, `<**EMAIL_1**>`, `&lt;EMAIL_1&gt;`, `<EMAIL_1`.
-_SPELLED: Final = re.compile(
-    rf"(?:<|&lt;)[*`]{{0,3}}(?P<label>[A-Za-z](?:[A-Za-z_]|[ \n\xa0\u202f](?=[A-Za-z_\d])){{0,42}})\\?_?"
-    rf"(?P<number>\d{{1,2}}(?:_\d\d){{0,3}}){_SIGNS}(?:>|&gt;|(?<![*`\s])(?P<open>)(?![\w>]))"
-    r"|(?<![\w<&;])(?P<bare>[A-Z][A-Z_]{0,38}[A-Z])_(?P<digits>\d{1,2}(?:_\d\d){0,3})(?:>|&gt;)"
-)
 _START: Final = (
-    rf"(?:(?:<|&lt;)[*`]{{0,3}}(?:[A-Za-z][A-Za-z_ \n\xa0\u202f\\]{{0,42}}(?:\d[\d_]{{0,10}}{_SIGNS}(?:&g?t?)?)?)?"
+    rf"(?:(?:<|&lt;)[*`]{{0,3}}(?:[A-Za-z][A-Za-z_ \n\xa0\u202f\\]{{0,42}}(?:\d[\d_]{{0,10}}{SIGNS}(?:&g?t?)?)?)?"
     r"|&l?t?|(?<![\w<&;])[A-Z][A-Z_]{0,40}(?:\d[\d_]{0,10}(?:&g?t?)?)?)"
 )
 _OPEN_TEXT: Final = re.compile(rf"{_START}\Z")
@@ -81,12 +74,12 @@ def restore(
         if original is None:
             return match[0]
         at = len(before) + match.start()
-        if names_host is not None and leaks(whole[max(0, at - LONGEST_LINK - 1) : at], names_host, _SPELLED):
+        if names_host is not None and leaks(whole[max(0, at - LONGEST_LINK - 1) : at], names_host, SPELLED):
             return match[0]
         count += 1
         return json.dumps(original.value)[1:-1] if escaped else original.value
 
-    plain = _SPELLED.sub(replaced, text)
+    plain = SPELLED.sub(replaced, text)
     return Restored(plain, count, tuple(_unknown(text, pseudonyms)))
 
 
@@ -95,22 +88,20 @@ def _look_up(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
     exact = pseudonyms.original(match[0])
     if exact is not None:
         return exact
-    label, number = (match["label"] or match["bare"]).upper(), match["number"] or match["digits"]
-    names = {"".join(label.split()).strip("_"), re.sub(r"[\s_]+", "_", label).strip("_")}
-    found = [name for name in names if pseudonyms.original(f"<{name}_{number}>") is not None]
+    found = [name for name in pseudonyms_of(match).values() if pseudonyms.original(name) is not None]
     if len(found) != 1:
         return None
     is_cut = match["open"] is not None and match.end() == len(match.string)
-    longer = (f"<{found[0]}_{number}{rest}>" for rest in ("_00", *"0123456789"))
+    longer = (f"{found[0][:-1]}{rest}>" for rest in ("_00", *"0123456789"))
     if is_cut and any(pseudonyms.original(name) is not None for name in longer if PSEUDONYM.fullmatch(name)):
         return None
-    return pseudonyms.original(f"<{found[0]}_{number}>")
+    return pseudonyms.original(found[0])
 
 
 def _unknown(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
     """Yield each substring that looks like a placeholder but has no value."""
     for match in _LOOSELY.finditer(text):
-        spelled = _SPELLED.fullmatch(match[0])
+        spelled = SPELLED.fullmatch(match[0])
         if spelled is None or _look_up(spelled, pseudonyms) is None:
             yield match[0]
 
