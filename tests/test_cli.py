@@ -713,7 +713,7 @@ def test_a_named_configuration_comes_in_place_of_the_one_found(configured, tmp_p
     own.write_text("stabilizer: {budget: 900}\nmax_tokens_per_file: 40\n")
     assert "tokens of 900" in cli("stabilize", configured, "-r", "text", "--config", own).stdout
     assert "exceed the budget of 900" in cli("check", configured, "--config", own).stdout
-    assert "of a budget of 2,900" in cli("demo", "--config", own, "--budget", 2_900).stdout
+    assert "tokens of 2,900" in cli("demo", "--config", own, "--budget", 2_900).stdout
     assert len(cli("read", configured, "--config", own).stdout) < 400 < len(cli("read", configured).stdout)
     assert cli("check", configured, "--config", "none.yaml").returncode == 2
 
@@ -724,7 +724,7 @@ def test_a_share_as_budget_needs_the_window(configured, tmp_path):
     assert "tokens of 500" in cli("stabilize", configured, "-r", "text", "--window", 1_000, "-b", "50%").stdout
     assert "exceed the budget of 800" in cli("check", configured, "--window", 1_000).stdout
     assert replayed("replay", configured, "--window", 1_000)["calls"] == 21
-    assert "of a budget of 3,000" in cli("demo", "--budget", "50%", "--window", 6_000).stdout
+    assert "tokens of 3,000" in cli("demo", "--budget", "50%", "--window", 6_000).stdout
     for command in ("stabilize", "check", "replay"):
         run = cli(command, configured)
         assert run.returncode == 2
