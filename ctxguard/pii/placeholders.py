@@ -22,14 +22,18 @@ PLACEHOLDER: Final = re.compile(
 """Matches any placeholder. The label is in one of the first three groups; a pseudonym's number is in the fourth."""
 SIGNS: Final = r"[ \n\xa0\u202f*`]{0,3}"
 """Matches what models write between a placeholder's number and its closing bracket."""
+# JSON encoders may escape the brackets: as `\u003c` and `\u003e`, and with more backslashes in JSON within JSON.
+ESCAPES: Final = r"(?<!\\)\\{1,16}"
+LESS: Final = rf"(?:<|&lt;|{ESCAPES}u(?:003[cC]|0026lt;))"
+GREATER: Final = rf"(?:>|&gt;|{ESCAPES}u(?:003[eE]|0026gt;))"
 _OPENED: Final = (
-    rf"(?:<|&lt;)[*`]{{0,3}}(?P<label>[A-Za-z](?:[A-Za-z_]|[ \n\xa0\u202f](?=[A-Za-z_\d])){{1,42}})\\?_?"
-    rf"(?P<number>\d{{1,2}}(?:_\d\d){{0,3}}){SIGNS}(?:>|&gt;|(?<![*`\s])(?P<open>)(?![\w>]))"
+    rf"{LESS}[*`]{{0,3}}(?P<label>[A-Za-z](?:[A-Za-z_]|[ \n\xa0\u202f](?=[A-Za-z_\d])){{1,42}})\\?_?"
+    rf"(?P<number>\d{{1,2}}(?:_\d\d){{0,3}}){SIGNS}(?:{GREATER}|(?<![*`\s])(?P<open>)(?![\w>]))"
 )
 OPENED: Final = re.compile(_OPENED)
 """Matches what `SPELLED` matches after an opening bracket. It is much faster, because it begins with few characters."""
 SPELLED: Final = re.compile(
-    rf"{_OPENED}|(?<![\w<&;])(?P<bare>[A-Z][A-Z_]{{0,38}}[A-Z])_(?P<digits>\d{{1,2}}(?:_\d\d){{0,3}})(?:>|&gt;)"
+    rf"{_OPENED}|(?<![\w<&;])(?P<bare>[A-Z][A-Z_]{{0,38}}[A-Z])_(?P<digits>\d{{1,2}}(?:_\d\d){{0,3}}){GREATER}"
 )
 """Matches a pseudonym as models spell it: `<email_1>`, `<EMAIL 1>`, `<**EMAIL_1**>`, `&lt;EMAIL_1&gt;`, `<EMAIL_1`.
 

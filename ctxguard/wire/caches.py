@@ -65,6 +65,8 @@ class Caches:
         self.metrics = metrics
         self.answered: Recent[bytes, AnsweredRequest] = Recent(_REMEMBERED)
         self.sent: Recent[bytes, bool] = Recent(_REMEMBERED)
+        self.serves: Recent[str, bool] = Recent(_REMEMBERED)
+        """Whether a model's cache has ever served tokens; False once a message has said that it served fewer."""
         self._values = Values()
 
     def opening(self, kind: Format, body: Body, owner: Owner) -> bytes:
@@ -93,7 +95,7 @@ class Prompt:
     """
 
     def __init__(self, caches: Caches, kind: Format, body: Body, model: str, opened: bytes) -> None:
-        self._caches, self._kind, self._opened = caches, kind, opened
+        self._caches, self._kind, self._opened, self._model = caches, kind, opened, model
         members, opening = _opening_of(kind, body)
         fixed = {key: body.get(key) for key in (*kind.taken, *kind.system, *kind.billed)}
         chain = blake2b(caches.bytes([model, fixed, members[:opening]]), digest_size=16)
@@ -143,12 +145,18 @@ class Prompt:
     def note_usage(self, usage: Mapping[str, int]) -> None:
         """Compare the reported token counts with the expected ones, and record what the provider's cache contains."""
         cached = usage.get("cached", 0)
+        if cached:
+            self._caches.serves.put(self._model, value=True)
         missed = 0 if self._before is None else self._before.cached - cached
         if missed >= CACHES["openai"][0]:
             reason = self._reason()
             self._caches.metrics.add("cache.misses", reason=reason)
             self._caches.metrics.add("cache.missed.tokens", missed, reason=reason)
-            _LOG.info("the provider's cache served %d tokens less than before: %s", missed, reason)
+            serves = self._caches.serves.get(self._model)
+            if serves is None:
+                self._caches.serves.put(self._model, value=False)
+            if serves is not False:  # only one message for a provider that reports 0 cached tokens each time
+                _LOG.info("the provider's cache served %d tokens less than before: %s", missed, reason)
         held = cached + usage["written"] if self._kind.api in _MARKED else usage["input"] if "cached" in usage else 0
         now = AnsweredRequest(monotonic(), usage["input"], held, self._fixed)
         if self._continued is not None:

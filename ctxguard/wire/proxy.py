@@ -237,6 +237,10 @@ class _Forward:
             return 504, "upstream_timeout", "the provider did not answer in time"
         host = asked.copy_with(userinfo=None, path="/", query=None)
         told = f"cannot reach {host} ({type(error).__name__}): is it up, and is this its address?"
+        if isinstance(error, httpx.ReadError | httpx.WriteError) or "disconnected" in str(error):
+            told = f"{host} closed the connection without an answer"
+        elif isinstance(error, httpx.RemoteProtocolError):
+            told = f"{host} sent an answer that is incomplete or not HTTP"
         return 502, "upstream_unreachable", told
 
     async def _pass_on(self, answer: httpx.Response, client: _Client, request: httpx.Request) -> None:

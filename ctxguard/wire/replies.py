@@ -36,7 +36,7 @@ _OBJECTS: Final = ("input", "args")
 """Keys of tool call arguments that are an object: `input` for Anthropic and Amazon, `args` for Gemini."""
 
 
-_MAY_HOLD: Final = re.compile(r"[<>]|&lt;|\\u003[ce]", re.IGNORECASE)
+_MAY_HOLD: Final = re.compile(r"[<>]|&lt;|\\u00(?:3[ce]|26[lg]t;)", re.IGNORECASE)
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,6 @@
 """Restore masked values in a streamed response, whose chunks may split a placeholder.
 
-Text that may be the beginning of a placeholder is held back, up to 64 characters. If a text ends while something is
+Text that may be the beginning of a placeholder is held back, up to 80 characters. If a text ends while something is
 held back, this rest is sent in an additional event, which is a copy of the text's last event.
 """
 

@@ -12,7 +12,7 @@ from ctxguard.artifacts import ToolCall
 from ctxguard.errors import ConfigError
 from ctxguard.pii import STANDARD, Masker, Vault, new_key
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original
-from ctxguard.pii.mask.unmask import UnmaskStream, gets_values, restore
+from ctxguard.pii.mask.unmask import UnmaskStream, gets_values, restore, restore_arguments
 from ctxguard.stores import MemoryStore
 from ctxguard.wire import Guard
 from ctxguard.wire.guard import WireRequest
@@ -106,6 +106,65 @@ def test_a_stream_holds_back_no_more_than_a_placeholder_takes():
     stream = UnmaskStream(known())
     assert stream.feed("a < b, x <y, <b>HELLO</b> ") == "a < b, x <y, <b>HELLO</b> "
     assert len(stream.feed("<" + "A" * 500)) >= 500 - 64
+
+
+# -- escaped brackets
+
+
+ESCAPED = {
+    "as Go writes it": r'{"to": "\u003cEMAIL_1\u003e"}',
+    "capitals": r'{"to": "x \u003CEMAIL_1\u003E y"}',
+    "only the first": r'{"to": "\u003cEMAIL_1>"}',
+    "only the last": r'{"to": "<EMAIL_1\u003e"}',
+    "without the first": r'{"to": "EMAIL_1\u003e"}',
+    "small letters": r'{"to": "\u003cemail 1\u003e, \u003c**EMAIL_1**\u003e"}',
+    "entities": r'{"to": "\u0026lt;EMAIL_1\u0026gt;"}',
+    "after a backslash": r'{"to": "a\\\u003cEMAIL_1\u003e"}',
+    "after escapes": r'{"to": "\n\t\"\u0041\u003cEMAIL_1\u003e\n"}',
+    "JSON within JSON": r'{"text": "{\"to\": \"\\u003cEMAIL_1\\u003e\"}"}',
+    "JSON within JSON, one bracket": r'{"text": "{\"to\": \"<EMAIL_1\\u003e\"}"}',
+    "three times": r'{"text": "{\"a\": \"[\\\"\\\\u003cEMAIL_1\\\\u003e\\\"]\"}"}',
+    "code": r'{"code": "print(\"\\u003cEMAIL_1\\u003e\")"}',
+    "two": r'{"to": "\u003cEMAIL_1\u003e\u003cEMAIL_2\u003e"}',
+    "a long label": r'{"to": "\u003cEMAIL_OF_SOMEBODY_WHOSE_NAME_IS_LONG_1\u003e"}',
+}
+
+
+@pytest.mark.parametrize("text", ESCAPED.values(), ids=ESCAPED)
+def test_escaped_brackets_in_arguments_are_brackets_wherever_a_stream_is_split(text):
+    names = known('o"ann\\x@example.com')
+    names.placeholder("EMAIL_OF_SOMEBODY_WHOSE_NAME_IS_LONG", Original("Zoë"))
+    whole = json.loads(restore_arguments(text, names).text)
+    assert "EMAIL" not in json.dumps(whole).upper()
+    for size in range(1, len(text) + 1):
+        assert json.loads(in_pieces(text, size, names, arguments=True)) == whole
+    for at in range(len(text)):
+        assert json.loads("".join(UnmaskStream(names, arguments=True).over([text[:at], text[at:]]))) == whole
+
+
+def test_numbers_between_escaped_brackets_lose_their_quotes():
+    names = known()
+    names.placeholder("PHONE", Original("4915112345678", is_number=True))
+    text = r'{"phone": "\u003cPHONE_1\u003e" , "to": "\u003cPHONE_1\u003e."}'
+    whole = json.loads(restore_arguments(text, names).text)
+    assert whole == {"phone": 4915112345678, "to": "4915112345678."}
+    for size in range(1, len(text) + 1):
+        assert json.loads(in_pieces(text, size, names, arguments=True)) == whole
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"a": "\u003cEMAIL_9\u003e \u003cdiv\u003e \u003c"}',
+        r'{"a": "C:\\users\\u0041 \\"}',
+        r'{"a": "\u0026 \u0026lt; \u00e9 \u003f"}',
+        "\\" * 99,
+    ],
+)
+def test_other_escapes_keep_their_bytes(text):
+    for size in range(1, len(text) + 1):
+        assert in_pieces(text, size, known(), arguments=True) == text
+    assert restore(text, known()).text == text
 
 
 # -- links

@@ -148,6 +148,19 @@ def test_conversations_with_the_same_opening_do_not_disturb_each_other(monkeypat
     assert talk.misses() == {}
 
 
+def test_a_provider_that_never_serves_from_its_cache_is_reported_once(monkeypatch, caplog):
+    caplog.set_level("INFO", logger="ctxguard.wire")
+    talk = Talk("chat", monkeypatch)
+    talk.cache.lifetime = 0
+    talk.say(8)
+    assert caplog.text.count("tokens less than before") == 1
+    talk.cache.lifetime = 200
+    talk.say(2)
+    talk.cache.held.clear()
+    talk.say(2)
+    assert caplog.text.count("tokens less than before") == 2
+
+
 def test_a_server_without_a_cache_is_not_accused():
     answer = {"choices": [{"message": {"role": "assistant", "content": "Yes."}}], "usage": {"prompt_tokens": 9_000}}
     guard = Guard(Stabilizer(60_000))

@@ -275,6 +275,23 @@ def test_an_answer_that_cannot_be_passed_on_has_a_name(pieces, status, code):
         assert guard.metrics.get("failures", cause=code) == 1
 
 
+@pytest.mark.usefixtures("no_traceback")
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        ([], "closed the connection without an answer"),
+        ([answer(SAID)[:-5]], "sent an answer that is incomplete or not HTTP"),
+        ([b"hello\r\n\r\n"], "sent an answer that is incomplete or not HTTP"),
+    ],
+    ids=["nothing", "half", "no HTTP"],
+)
+def test_a_provider_that_was_reached_is_not_called_unreachable(pieces, told):
+    with answering(*pieces) as (client, _):
+        message = client.post(CHAT, content=RAW).json()["error"]["message"]
+    assert told in message
+    assert "cannot reach" not in message
+
+
 def test_placeholders_that_stay_in_an_answer_are_counted():
     with answering(answer(b"\x0b\x02\x80abc\x03", "Content-Encoding: compress")) as (client, guard):
         assert client.post(CHAT, content=RAW, headers={"accept-encoding": "identity"}).status_code == 200

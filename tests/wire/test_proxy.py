@@ -344,6 +344,7 @@ def test_a_provider_that_is_not_there():
     with proxy_at(proxy_app(guard, "http://127.0.0.1:9")) as address:
         answer = httpx.post(f"{address}/v1/chat/completions", json=BODY, trust_env=False)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
+    assert "cannot reach http://127.0.0.1:9" in answer.json()["error"]["message"]
 
 
 def test_a_provider_that_does_not_answer():

@@ -24,11 +24,17 @@ def prepared(api, text="Find ann@example.com.", **settings):
     return Guard(Stabilizer(4_000)).prepare(WireRequest("POST", PATHS[api], {}, json.dumps(body).encode()))
 
 
-def scripted(api, *, steps=0, parallel=1, piece=3, says="Done, {}. Yes {}!", newline="\n"):
+ARGUMENT = '{{"query": "<EMAIL_1>", "to": ["<EMAIL_1>", "x"]}}'
+
+
+def scripted(api, *, steps=0, parallel=1, piece=3, says="Done, {}. Yes {}!", newline="\n", argument=ARGUMENT, less="<"):
     """Return the bytes of a streamed answer that holds placeholders."""
     provider = WireProvider(steps=steps, parallel=parallel, piece=piece)
     provider.says = says.replace("{}", "<EMAIL_1>").replace("{", "{{").replace("}", "}}")
-    provider.argument = '{{"query": "<EMAIL_1>", "to": ["<EMAIL_1>", "x"]}}'
+    provider.argument = argument
+    if argument != ARGUMENT:  # this provider parses the arguments of Anthropic, and writes them without escapes
+        split = provider.pieces
+        provider.pieces = lambda text: split(text.replace("<", less).replace(">", "\\u003e"))
     body = {KEYS[api]: [{"role": "user", "content": "Find <EMAIL_1>."}], "stream": True}
     answer = provider.handle(PATHS[api], body)
     return "".join(provider.events(PATHS[api], answer)).replace("\n", newline).encode()
@@ -72,6 +78,20 @@ def test_values_come_back_across_the_borders_of_pieces(api, piece):
     )
     calls = texts_of(api, through(ready, scripted(api, steps=1, parallel=2, piece=piece), 7))[1]
     assert calls == [{"query": "ann@example.com", "to": ["ann@example.com", "x"]}] * 2
+
+
+@pytest.mark.parametrize("opened", ["\\u003c", "\\u003C", "<"])
+@pytest.mark.parametrize("api", PATHS)
+def test_escaped_brackets_in_arguments_are_restored_at_every_border(api, opened):
+    ready = prepared(api)
+    argument = f'{{{{"to": "{opened}EMAIL_1\\u003e", "text": "{{{{\\"to\\": \\"\\\\u003cEMAIL_1\\\\u003e\\"}}}}"}}}}'
+    for piece in (*range(1, 24), 1_000):
+        restored = through(ready, scripted(api, steps=1, piece=piece, argument=argument, less=opened), 1_000)
+        told = {"to": "ann@example.com", "text": '{"to": "ann@example.com"}'}
+        assert texts_of(api, restored)[1] == [told]
+        for event in filter(None, map(data_of, EventSplitter(10**6).feed(restored))):
+            if event.get("type") == "response.function_call_arguments.done":
+                assert json.loads(event["arguments"]) == told
 
 
 @pytest.mark.parametrize("api", PATHS)

@@ -14,23 +14,27 @@ from ctxguard.errors import ConfigError
 from ctxguard.pii.mask.json_text import JsonNumber, JsonToken, holds_json, is_json, json_tokens, rewrite_json
 from ctxguard.pii.mask.links import LONGEST_LINK, NamesHost, leaks
 from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
-from ctxguard.pii.placeholders import PSEUDONYM, SIGNS, SPELLED, pseudonyms_of
+from ctxguard.pii.placeholders import ESCAPES, GREATER, LESS, PSEUDONYM, SIGNS, SPELLED, pseudonyms_of
 from ctxguard.pii.settings import check_text
 from ctxguard.settings import nearest
 
 if TYPE_CHECKING:
     from ctxguard.artifacts import ToolCall
 
-LONGEST: Final = 64
-"""Maximum length of a placeholder in characters, including quotes."""
+LONGEST: Final = 80
+"""Maximum length of a placeholder in characters, including quotes and escaped brackets."""
 _LOOSELY: Final = re.compile(r"<[A-Za-z][A-Za-z_ ]{0,40}[ _#-]?\d{1,6}(?:_\d\d){0,3}>")
+_CLOSING: Final = re.compile(r"(\\+)u00(?:3[eE]|26gt;)\Z")
+# The beginning of an escaped bracket, at the end of a text.
+_OPEN_ESCAPE: Final = rf"{ESCAPES}(?:u(?:0{{1,2}}|003|002|0026[lg]?t?)?)?"
+_OPEN_GREATER: Final = rf"(?:&g?t?|{_OPEN_ESCAPE})?"
 _START: Final = (
-    rf"(?:(?:<|&lt;)[*`]{{0,3}}(?:[A-Za-z][A-Za-z_ \n\xa0\u202f\\]{{0,42}}(?:\d[\d_]{{0,10}}{SIGNS}(?:&g?t?)?)?)?"
-    r"|&l?t?|(?<![\w<&;])[A-Z][A-Z_]{0,40}(?:\d[\d_]{0,10}(?:&g?t?)?)?)"
+    rf"(?:{LESS}[*`]{{0,3}}(?:[A-Za-z][A-Za-z_ \n\xa0\u202f\\]{{0,42}}(?:\d[\d_]{{0,10}}{SIGNS}{_OPEN_GREATER})?)?"
+    rf"|&l?t?|{_OPEN_ESCAPE}|(?<![\w<&;])[A-Z][A-Z_]{{0,40}}(?:\d[\d_]{{0,10}}{_OPEN_GREATER})?)"
 )
 _OPEN_TEXT: Final = re.compile(rf"{_START}\Z")
-_OPEN_ARGUMENTS: Final = re.compile(rf'"(?:{_START}(?:>(?:"\s{{0,8}})?)?)?\Z|{_START}\Z')
-_QUOTED: Final = re.compile(rf'"({PSEUDONYM.pattern})"(?!\s*:)')
+_OPEN_ARGUMENTS: Final = re.compile(rf'"(?:{_START}(?:{GREATER}(?:"\s{{0,8}})?)?)?\Z|{_START}\Z')
+_QUOTED: Final = re.compile(rf'"{LESS}({PSEUDONYM.pattern[1:-1]}){GREATER}"(?!\s*:)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,20 @@ def restore(
         if names_host is not None and leaks(whole[max(0, at - LONGEST_LINK - 1) : at], names_host, SPELLED):
             return match[0]
         count += 1
-        return json.dumps(original.value)[1:-1] if escaped else original.value
+        return _write(original.value, match[0], escaped=escaped)
 
     plain = SPELLED.sub(replaced, text)
     return Restored(plain, count, tuple(_unknown(text, pseudonyms)))
+
+
+def _write(value: str, spelled: str, *, escaped: bool) -> str:
+    """Return a value as it replaces a placeholder, escaped as often as the placeholder's brackets are."""
+    slashes, closing = len(spelled) - len(spelled.lstrip("\\")), _CLOSING.search(spelled)
+    # `\\u003c` is a bracket that is escaped twice, but `\\\u003c` is a backslash, and a bracket that is escaped once.
+    own, last = (number & -number for number in (slashes, 0 if closing is None else len(closing[1])))
+    for _ in range(max(int(escaped), own.bit_length(), last.bit_length())):
+        value = json.dumps(value)[1:-1]
+    return spelled[: slashes - own] + value
 
 
 def _look_up(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
@@ -235,7 +249,7 @@ class UnmaskStream:
     """Restores values in a stream: call `feed` with each chunk, and `close` at the end.
 
     Each text and each tool call in a stream needs its own object. Only text that may be the beginning of a placeholder
-    is held back, at most 64 characters.
+    is held back, at most 80 characters.
 
     Args:
         pseudonyms: The placeholders and their values.
@@ -308,5 +322,5 @@ class UnmaskStream:
         self._open = text[opened:] if is_open else ""
 
     def _number(self, match: re.Match[str]) -> str:
-        original: Original | None = self._pseudonyms.original(match[1])
+        original: Original | None = self._pseudonyms.original(f"<{match[1]}>")
         return original.value if original is not None and original.is_number else match[0]
