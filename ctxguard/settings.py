@@ -125,11 +125,17 @@ class OfOneProcess:
         )
 
 
-def nearest(name: object, known: Iterable[str]) -> str:
-    """Return a hint such as ` (did you mean 'budget'?)` for an unknown name, or an empty string if none is similar."""
+def nearest(name: object, known: Iterable[str], *, likeness: float = 0.6) -> str:
+    """Return a hint such as ` (did you mean 'budget'?)` for an unknown name, or an empty string if none is similar.
+
+    Args:
+        name: The unknown name.
+        known: The known names.
+        likeness: The least similarity of a known name, from 0 to 1, as `difflib` measures it.
+    """
     from difflib import get_close_matches  # imported here because only errors need it
 
-    found = get_close_matches(str(name).lower(), known, n=1)
+    found = get_close_matches(str(name).lower(), known, n=1, cutoff=likeness)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 

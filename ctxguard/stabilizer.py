@@ -88,10 +88,11 @@ class Stabilizer:
         shorten_tools: Whether to shorten the descriptions of tools if their schemas take more than a quarter of the
             budget, see `docs/tokens.md`. This applies where ctxguard handles the whole request; the argument `tools` of
             `stabilize` is only counted.
-        **window: Settings of the window in the default chain, see `ctxguard.stages.WindowSettings`.
+        **window: Settings of the window in the default chain, see `ctxguard.stages.WindowSettings`. With `stages`, give
+            them to your own chain, as in `agent_stages(on_overflow="bound")`.
 
     Raises:
-        ConfigError: If a setting is unknown or out of range.
+        ConfigError: If a setting is unknown or out of range, or if `stages` and settings of the window are given.
         TokenizerError: If the tokenizer of the named counter is not installed.
     """
 
@@ -117,6 +118,13 @@ class Stabilizer:
         untaken = [name for name in window if name not in WINDOW_SETTINGS]
         if untaken:
             raise not_taken(untaken[0], _settings_of(Stabilizer))
+        if window and stages is not None:
+            name, value = next(iter(window.items()))
+            raise ConfigError(
+                f"{name} is a setting of the default chain, which stages=… replaces; "
+                f"give it to your own chain: stages=agent_stages({name}={value!r})",
+                setting=name,
+            )
         self.budget: int | str = valid_budget(budget)
         self.on_failure: OnFailure = one_of(on_failure, OnFailure, "on_failure")
         self.mode: Mode = one_of(mode, Mode, "mode")
@@ -393,6 +401,11 @@ class Stabilizer:
         """
         full, kept, _ = self._split_budget(window)
         return full if with_headroom else full - kept
+
+    @property
+    def lacks_window(self) -> bool:
+        """Whether the budget is a share of a window that `model` does not tell, so that each call has to name it."""
+        return isinstance(self.budget, str) and (self._window is None or self._window.source == "fallback")
 
     def _split_budget(self, window: int | None) -> tuple[int, int, int]:
         """Return the budget in tokens, the part kept free as headroom, and the part of the headroom released later.

@@ -8,6 +8,7 @@ from builders import chat_call
 from ctxguard import Artifact, BudgetExceededError, Stabilizer, guard
 from ctxguard.content import context_result
 from ctxguard.errors import CheckFailedError, ConfigError, CtxguardError, HistoryError, PairingError
+from ctxguard.policies import agent_stages
 from ctxguard.stages import (
     BoundToolOutput,
     ExpireLifetimes,
@@ -78,6 +79,12 @@ def test_an_unknown_policy_or_setting_is_refused_with_the_known_ones():
         (lambda: Stabilizer.from_policy("agnet", 100), "unknown policy 'agnet' (did you mean 'agent'?); known are"),
         (lambda: Stabilizer(100, policy="chat"), "Stabilizer takes no setting 'policy'; write Stabilizer.from_policy"),
         (lambda: Stabilizer.from_policy("agent", 100, tarhet=1), "no setting 'tarhet' (did you mean 'target'?)"),
+        (
+            lambda: Stabilizer(500, stages=agent_stages(), on_overflow="bound"),
+            "on_overflow is a setting of the default chain, which stages=… replaces; "
+            "give it to your own chain: stages=agent_stages(on_overflow='bound')",
+        ),
+        (lambda: Stabilizer(500, stages=[], target=7), "stages=agent_stages(target=7)"),
         (lambda: Stabilizer(100, tarhet=1), "Stabilizer takes no setting 'tarhet' (did you mean 'target'?)"),
         (lambda: Stabilizer(100, rules=()), "policies do: write Stabilizer.from_policy('default', budget=…, rules=…)"),
         (lambda: Stabilizer(100, level="low"), "write Stabilizer.from_policy('browser', budget=…, level=…)"),

@@ -22,6 +22,7 @@ from ctxguard.cli import main
 from ctxguard.cli.options import words as words_of_options
 from ctxguard.cli.program import COMMANDS as COMMAND_TABLE
 from ctxguard.cli.program import app
+from ctxguard.pii.rule_sets import _warn_of_people
 from ctxguard.policies import POLICIES
 from ctxguard.report.printing import working
 from ctxguard.settings import install_command
@@ -552,6 +553,15 @@ def test_pii_scan_finds_names_by_the_rules_that_look_for_them():
     assert (run.returncode, run.stdout) == (1, "-:1:12: PERSON\n1 finding in 1 file: 1 PERSON\n")
 
 
+def test_people_alone_is_said_to_find_no_addresses_of_mail():
+    for rules, warns in (("standard,people", False), ("people", True), ("people", False)):
+        if warns:
+            _warn_of_people.cache_clear()
+        run = cli("pii", "scan", "-", "--rules", rules, stdin="ann@velo.example")
+        assert run.stderr.count("alone finds only names and postal addresses") == warns
+        assert len(run.stderr.splitlines()) == warns
+
+
 def test_reports_fit_a_narrow_terminal_and_files_get_whole_lines(session, tmp_path):
     usage = tmp_path / "usage.jsonl"
     body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]}
@@ -713,7 +723,7 @@ def test_a_named_configuration_comes_in_place_of_the_one_found(configured, tmp_p
     own.write_text("stabilizer: {budget: 900}\nmax_tokens_per_file: 40\n")
     assert "tokens of 900" in cli("stabilize", configured, "-r", "text", "--config", own).stdout
     assert "exceed the budget of 900" in cli("check", configured, "--config", own).stdout
-    assert "of a budget of 2,900" in cli("demo", "--config", own, "--budget", 2_900).stdout
+    assert "tokens of 2,900" in cli("demo", "--config", own, "--budget", 2_900).stdout
     assert len(cli("read", configured, "--config", own).stdout) < 400 < len(cli("read", configured).stdout)
     assert cli("check", configured, "--config", "none.yaml").returncode == 2
 
@@ -724,7 +734,7 @@ def test_a_share_as_budget_needs_the_window(configured, tmp_path):
     assert "tokens of 500" in cli("stabilize", configured, "-r", "text", "--window", 1_000, "-b", "50%").stdout
     assert "exceed the budget of 800" in cli("check", configured, "--window", 1_000).stdout
     assert replayed("replay", configured, "--window", 1_000)["calls"] == 21
-    assert "of a budget of 3,000" in cli("demo", "--budget", "50%", "--window", 6_000).stdout
+    assert "tokens of 3,000" in cli("demo", "--budget", "50%", "--window", 6_000).stdout
     for command in ("stabilize", "check", "replay"):
         run = cli(command, configured)
         assert run.returncode == 2

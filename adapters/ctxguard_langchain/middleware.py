@@ -142,13 +142,19 @@ class ContextGuardMiddleware(_Middleware):
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], object]
     ) -> Generator[Ask, object, Any]:
-        """Restore masked values in the arguments of a tool; shorten its output if it exceeds `max_result_tokens`."""
+        """Restore masked values for a tool and in a recalled text; shorten an output above `max_result_tokens`."""
         # the runtime in `request` has another type than the run's
         run = self.per_run.of(cast("Any", get_runtime() if self.per_run.depends_on_run else None))
         output = yield Ask(handler, (_unmask(request, run),))
-        if not isinstance(output, ToolMessage) or not run.bounds_outputs:
+        if not isinstance(output, ToolMessage):
             return output
-        artifact = yield from run.bounded(ADAPTER.read([output])[0], request.tool_call["name"], session=_thread())
+        content, call = output.content, request.tool_call
+        if isinstance(content, str):
+            recalled = yield from run.recalled(content, call["name"], call["args"])
+            output = output if recalled == content else output.model_copy(update={"content": recalled})
+        if not run.bounds_outputs:
+            return output
+        artifact = yield from run.bounded(ADAPTER.read([output])[0], call["name"], session=_thread())
         if artifact is None:
             return output
         (bounded,) = ADAPTER.write([output], [artifact])

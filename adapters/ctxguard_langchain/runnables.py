@@ -80,6 +80,9 @@ StabilizerChoice: TypeAlias = "Stabilizer | Callable[[str | None], Stabilizer]"
 """A stabilizer for all sessions, or a function that returns one for the id of a session."""
 
 ADAPTER = LangChainAdapter()
+_NOT_A_DICT: Final = (
+    "in a chain, the guard goes between prompt and model; the hook of a graph is pre_model_hook(stabilizer)"
+)
 _BEFORE_THE_MODEL: Final = "the guard goes before the model: ContextGuard(stabilizer) | model"
 
 
@@ -192,7 +195,7 @@ def as_messages(given: object) -> list[BaseMessage]:
     if isinstance(given, str):
         return [HumanMessage(given)]
     if isinstance(given, (dict, BaseMessage)) or not isinstance(given, Sequence):
-        place = "the hook of a graph is pre_model_hook(stabilizer)" if isinstance(given, dict) else _BEFORE_THE_MODEL
+        place = _NOT_A_DICT if isinstance(given, dict) else _BEFORE_THE_MODEL
         raise HistoryError(f"expected messages, a prompt value or a string, got {type(given).__name__}; {place}")
     try:
         return convert_to_messages(given)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ctxguard.settings import extra
 
@@ -24,9 +24,10 @@ with extra("openai-agents", "ctxguard_openai_agents needs the Agents SDK"):
     )
     from agents.run import CallModelData, ModelInputData
 
+from ctxguard.adapting.fields import parse_json
 from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions, is_function
 from ctxguard.adapting.request import Request
-from ctxguard.adapting.tools import RecallToolFactory, require_vault, unmask_arguments
+from ctxguard.adapting.tools import RecallToolFactory, recalled, require_vault, unmask_arguments
 from ctxguard.draft import adrive
 from ctxguard.errors import ConfigError
 from ctxguard_openai import ResponsesAdapter
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ctxguard.adapting.registry import Adapter
     from ctxguard.pii import SessionVault
     from ctxguard.stabilizer import Stabilizer
+    from ctxguard.stores import Store
 
 recall_tool = RecallToolFactory(function_tool)
 """Create the recall tool, for `Agent(tools=[…])`.
@@ -45,6 +47,8 @@ recall_tool = RecallToolFactory(function_tool)
 Call it as `recall_tool(store, max_tokens=2_000)`. The parameters are those of `ctxguard.content.recall_tool`.
 """
 
+VaultChoice: TypeAlias = "SessionVault | Callable[[RunContextWrapper[Any]], SessionVault]"
+"""The vault of a session, or a function that returns one for the run's `RunContextWrapper`."""
 Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
 
 
@@ -55,7 +59,7 @@ def call_model_input_filter(
     window: int | None = None,
     keep_thinking: bool = False,
     on_report: OnReport | None = None,
-    vault: SessionVault | Callable[[RunContextWrapper[Any]], SessionVault] | None = None,
+    vault: VaultChoice | None = None,
 ) -> Filter:
     """Return a filter for `RunConfig(call_model_input_filter=…)`.
 
@@ -119,9 +123,7 @@ def _schema(name: str, description: object, parameters: object) -> Mapping[str, 
     return {"type": "function", "name": name, "description": description, "parameters": parameters}
 
 
-def with_vault(
-    tools: Iterable[Any], vault: SessionVault | Callable[[RunContextWrapper[Any]], SessionVault]
-) -> list[Any]:
+def with_vault(tools: Iterable[Any], vault: VaultChoice, *, store: Store | None = None) -> list[Any]:
     """Return tools for an `Agent` that receive arguments with masked values restored.
 
     The session keeps the arguments as the model wrote them. The stabilizer's `MaskPII` stage has to use the same vault,
@@ -131,6 +133,8 @@ def with_vault(
     Args:
         tools: The tools, as for `Agent(tools=…)`. They are not changed.
         vault: The vault of a session, or a function that returns one for the run's `RunContextWrapper`.
+        store: The store of the stabilizer's stages. Texts that `recall_tool(store)` reads from it are masked, so they
+            get their values back, like the rest of the session. Give `context_result` another store.
 
     Raises:
         ConfigError: If `vault` is not the vault of a session, or `tools` is not a list.
@@ -139,14 +143,15 @@ def with_vault(
         require_vault(vault)
     if isinstance(tools, (str, FunctionTool)) or not isinstance(tools, Iterable):
         raise ConfigError(f"tools are a list of an agent's tools, not {type(tools).__name__}", setting="tools")
-    return [_unmasking(tool, vault) if isinstance(tool, FunctionTool) else tool for tool in tools]
+    return [_unmasking(tool, vault, store) if isinstance(tool, FunctionTool) else tool for tool in tools]
 
 
-def _unmasking(
-    tool: FunctionTool, vault: SessionVault | Callable[[RunContextWrapper[Any]], SessionVault]
-) -> FunctionTool:
+def _unmasking(tool: FunctionTool, vault: VaultChoice, store: Store | None) -> FunctionTool:
     async def invoke(context: ToolContext[Any], arguments: str) -> object:
         values = require_vault(vault(context) if callable(vault) else vault)
-        return await tool.on_invoke_tool(context, unmask_arguments(arguments, values, tool=tool.name))
+        output = await tool.on_invoke_tool(context, unmask_arguments(arguments, values, tool=tool.name))
+        if store is None or not isinstance(output, str):
+            return output
+        return await adrive(recalled(output, tool.name, parse_json(arguments), values, [store]))
 
     return replace(tool, on_invoke_tool=invoke)

@@ -137,13 +137,14 @@ def history_processor(
 
     Args:
         stabilizer: The stabilizer, or a function that returns one for the run's `RunContext`.
-        window: The model's context window in tokens. None means the window in the model's profile.
+        window: The model's context window in tokens, used if the budget is a share of it. None means the window of the
+            stabilizer's `model`, or else the one that the profile of the agent's model states, or else the one that is
+            known by the model's name. If there is none, 128,000 tokens are assumed, and the report warns.
         keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
         on_report: Function called with the report on each request. `report.session` is the id of the conversation.
 
     Raises:
-        ConfigError: If `stabilizer` has another type, or `on_report` is not a function; or (when called) if the budget
-            is a share of the window and the window is unknown.
+        ConfigError: If `stabilizer` has another type, or `on_report` is not a function.
         BudgetExceededError: (when called) If the mandatory messages exceed the budget.
     """
     options = RunOptions(window=window, keep_thinking=keep_thinking, on_report=on_report)
@@ -184,8 +185,9 @@ class ContextGuard(AbstractCapability[Any]):
 
     Attributes:
         stabilizer: The stabilizer, or a function that returns one for the run's `RunContext`.
-        window: The model's context window in tokens; needed if the budget is a share of the window. None means the
-            window in the model's profile.
+        window: The model's context window in tokens, used if the budget is a share of it. None means the window of the
+            stabilizer's `model`, or else the one that the profile of the agent's model states, or else the one that is
+            known by the model's name. If there is none, 128,000 tokens are assumed, and the report warns.
         keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
         max_result_tokens: Number of tokens above which a tool result is masked and shortened when the tool returns, in
             the history that the run stores. Its complete, unmasked value is stored in the metadata of the part under
@@ -198,8 +200,7 @@ class ContextGuard(AbstractCapability[Any]):
 
     Raises:
         ConfigError: If `stabilizer` or `vault` has another type, `on_report` is not a function, or `max_result_tokens`
-            is not a whole number of at least 1; or (when called) if the budget is a share of the window and the window
-            is unknown.
+            is not a whole number of at least 1.
         BudgetExceededError: (when called) If the mandatory messages exceed the budget.
     """
 
@@ -313,13 +314,18 @@ class ContextGuard(AbstractCapability[Any]):
         *,
         call: Any,  # noqa: ANN401, ARG002 - the framework's signature
         tool_def: ToolDefinition,
-        args: Any,  # noqa: ANN401, ARG002
+        args: Any,  # noqa: ANN401
         result: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Mask and shorten a result above `max_result_tokens`, except for results of the framework's own tools."""
-        if self.max_result_tokens is None or is_fixed(tool_def):
+        """Restore masked values in a recalled text; mask and shorten a result above `max_result_tokens`.
+
+        Results of the framework's own tools are not changed.
+        """
+        if (self.max_result_tokens is None and self.vault is None) or is_fixed(tool_def):
             return result
         run = self._per_run.of(ctx)
+        if isinstance(result, str):
+            result = await adrive(run.recalled(result, tool_def.name, args))
         if not run.bounds_outputs:
             return result
         value = result.return_value if isinstance(result, ToolReturn) else result
@@ -349,7 +355,13 @@ def _conversation(ctx: RunContext[Any]) -> str | None:
 
 def _model_of(model: object) -> dict[str, Any]:
     """Return what is known about the model, for budgets that are a share of the window."""
-    return {"model": getattr(model, "model_name", None), "known": getattr(model, "context_window", None)}
+    name, known = getattr(model, "model_name", None), getattr(model, "context_window", None)
+    while (wrapped := getattr(model, "wrapped", None)) is not None:
+        model = wrapped
+    # A window that the application states counts more than the name. Other windows are PydanticAI's own guesses.
+    profile = getattr(model, "_profile", None)
+    is_stated = isinstance(profile, Mapping) and profile.get("context_window") is not None
+    return {"model": None if is_stated else name, "known": known}
 
 
 def _metadata(metadata: Any, value: object) -> Any:  # noqa: ANN401 - the application's own

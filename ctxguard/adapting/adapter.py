@@ -232,15 +232,17 @@ def require_stabilizer(given: object) -> Stabilizer:
 def window_for(stabilizer: Stabilizer, window: int | None, model: object, known: int | None = None) -> int | None:
     """Return the context window of a call in tokens: the caller's, or the model's if the budget is a share of it.
 
+    None means that the stabilizer decides: the budget is a number of tokens, or the window of its own model is known.
+
     Args:
-        stabilizer: The stabilizer for the call, which may have a model of its own.
+        stabilizer: The stabilizer for the call. If it names a model with a known window, this comes before the model of
+            the request, whose name may be that of a deployment.
         window: The window that the caller gives; None if the caller gives none.
         model: The name of the model, if the request or the framework names one.
         known: Number of input tokens that the framework states for a model that `ctxguard.tokens.windows` does not
             know.
     """
-    is_share = isinstance(getattr(stabilizer, "budget", None), str)
-    if window is not None or not is_share or not (isinstance(model, str) or known):
+    if window is not None or not stabilizer.lacks_window or not (isinstance(model, str) or known):
         return window
     return window_of(model if isinstance(model, str) else "", known)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import request_flow, require_stabilizer, window_for
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, require_clean_schemas
-from ctxguard.adapting.tools import require_vault, tool_exchange, tool_output_stabilizer
+from ctxguard.adapting.tools import recalled, require_vault, stores_of, tool_exchange, tool_output_stabilizer
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
 from ctxguard.settings import whole_number
@@ -146,6 +147,13 @@ class ForRun:
         # The rest of the stored history is unmasked, too, and a placeholder in it would be treated as forged.
         vault = self.vault
         return sent if vault is None else sent.edit(lambda _, text: vault.unmask(text))
+
+    def recalled(self, text: str, tool: str, arguments: object) -> Generator[Ask, object, str]:
+        """Return what a tool returned, with masked values restored if it is a text that the stabilizer saved."""
+        if self.vault is None:
+            return text
+        after_masking = dropwhile(lambda stage: not isinstance(stage, MaskPII), self.stabilizer.stages)
+        return (yield from recalled(text, tool, arguments, self.vault, stores_of(after_masking)))
 
 
 class PerRun(Generic[Context]):

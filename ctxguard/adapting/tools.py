@@ -3,35 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
 from ctxguard.stabilizer import Stabilizer
+from ctxguard.stages.bound_tool_output import NAMESPACE
 
 if TYPE_CHECKING:
+    from ctxguard.draft import Stage
     from ctxguard.pii import SessionVault
     from ctxguard.stores import Store
 
 Arguments = TypeVar("Arguments", bound="str | dict[str, Any]")
 Tool = TypeVar("Tool")
 
+_RECALL: Final = "recall"
+"""The name of the tool that `recall_tool` creates."""
 _EXCHANGE_TOKENS: Final = 200
 """Number of tokens reserved for the call that precedes a tool's output, and for framing."""
 
 
 def tool_output_stabilizer(stabilizer: Stabilizer, *, max_tokens: int) -> Stabilizer:
     """Return a stabilizer that masks and shortens the output of a tool when the tool returns."""
-    from ctxguard.stages import BoundToolOutput, MaskPII, StableWindow
+    from ctxguard.stages import BoundToolOutput, MaskPII
 
     masks = [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]
-    stores = (stage.store for stage in stabilizer.stages if isinstance(stage, (BoundToolOutput, StableWindow)))
-    store = next((store for store in stores if store is not None), None)
+    store = next(stores_of(stabilizer.stages), None)
     stages = (*masks, BoundToolOutput(max_tokens=max_tokens, store=store))
     # Checks apply to whole requests, and a tool's output is only a part of one; so does the headroom.
     return stabilizer.with_(stages=stages, checks=(), budget=2 * max_tokens + _EXCHANGE_TOKENS, headroom=0)
+
+
+def stores_of(stages: Iterable[Stage]) -> Iterator[Store]:
+    """Yield the stores in which stages save full texts, in the order of the stages."""
+    from ctxguard.stages import BoundToolOutput, StableWindow
+
+    stores = (stage.store for stage in stages if isinstance(stage, (BoundToolOutput, StableWindow)))
+    return (store for store in stores if store is not None)
 
 
 def tool_exchange(output: Artifact, tool: str) -> list[Artifact]:
@@ -57,6 +69,29 @@ def unmask_arguments(arguments: Arguments, vault: SessionVault, *, tool: str = "
     restored = restore_arguments(json.dumps(arguments, ensure_ascii=False, default=str), vault)
     # the original object if nothing was restored: JSON would turn tuples into lists and dates into strings
     return cast("Arguments", json.loads(restored.text)) if restored.restored else arguments
+
+
+def recalled(
+    text: str, tool: str, arguments: object, vault: SessionVault, stores: Iterable[Store]
+) -> Generator[Ask, object, str]:
+    """Return what a tool returned, with masked values restored if it is the recall tool and the text was saved masked.
+
+    In a history that is unmasked otherwise, placeholders would be treated as forged. Results that only `context_result`
+    saved are unmasked, and placeholders in those may really be forged.
+
+    Args:
+        text: What the tool returned.
+        tool: The name of the tool.
+        arguments: The arguments of the call, which name the handle of a saved text.
+        vault: The vault of the session.
+        stores: The stores of masked texts.
+    """
+    handle = arguments.get("handle") if isinstance(arguments, Mapping) else None
+    if tool == _RECALL and isinstance(handle, str):
+        for store in stores:
+            if (yield Ask(store.get, (NAMESPACE, handle), is_read=True)) is not None:
+                return vault.unmask(text)
+    return text
 
 
 def require_vault(given: object) -> SessionVault:

@@ -68,7 +68,7 @@ def _parts(parts: Mapping[str, int], margin: int) -> Iterator[str]:
     for name, part in sorted(parts.items(), key=lambda item: -item[1]):
         yield f"  {name:<15}{part:>9,}"
     if margin:
-        yield f"  {'margin':<15}{margin:>9,}  that the provider may count beyond this in 99 of 100 requests"
+        yield f"  {'margin':<15}{margin:>9,}  that the provider may count beyond this in 98 of 100 requests"
 
 
 def _of_sessions(text: str, counter: str, model: str | None) -> Iterator[str]:

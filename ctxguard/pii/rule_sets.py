@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from operator import or_
 from typing import Final
 
@@ -221,7 +222,16 @@ def named_rules(*names: str) -> RuleSet:
         raise ConfigError(
             f"no rule set {unknown!r}{nearest(unknown, known)}; there are {', '.join(known)}", setting="rules"
         )
+    if set(names) == {PEOPLE.name}:
+        _warn_of_people()
     return reduce(or_, (known[name] for name in names))
+
+
+@cache
+def _warn_of_people() -> None:
+    """Log a warning, once, that the rule set for people is used alone. The command line prints it."""
+    told = "the rule set people alone finds only names and postal addresses, no e-mail addresses or numbers"
+    logging.getLogger("ctxguard.config").warning("%s; add standard: rules standard,people", told)
 
 
 def country_rules(*countries: str) -> RuleSet:

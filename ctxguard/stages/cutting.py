@@ -148,13 +148,14 @@ class Cutter:
     def with_newest(self, state: WindowState, number: int) -> WindowState:
         """Return the state with outputs of the newest exchange shortened if they exceed half of the available tokens.
 
-        In order, each output stays whole if enough of that half is left. The others share the rest of the half, or all
-        free tokens if these are more; tokens that a smaller output does not use go to larger ones.
+        In order, each output stays whole if enough of that half is left. A single one that does not fit may take half
+        of the available tokens, too; several share all free tokens, and what a smaller one does not use goes to larger
+        ones.
         """
         outputs, costs = self._outputs(number, number), self.ledger.history.costs
         # The outputs of a pinned exchange are counted as fixed, but this limit applies to them as well.
         own = sum(costs[p] for p in outputs) if self.ledger.stays(number) else 0
-        left = int(_NEWEST * self._available(replace(state, fixed=state.fixed - own), number))
+        half = left = int(_NEWEST * self._available(replace(state, fixed=state.fixed - own), number))
         large: list[int] = []
         for position in outputs:
             if costs[position] <= left:
@@ -163,7 +164,8 @@ class Cutter:
                 large.append(position)
         # Outputs before signed thinking stay unchanged until a cut, which would come at once if no tokens were free.
         if not _is_signed(self.ledger.history.members(number)[0]):
-            left = max(left, self.ledger.budget(state) - state.total + sum(costs[p] for p in large))
+            free = self.ledger.budget(state) - state.total + sum(costs[p] for p in large)
+            left = max(left, free if len(large) > 1 else min(half, free))
         for rest, position in zip(range(len(large), 0, -1), sorted(large, key=costs.__getitem__), strict=True):
             limit, reason = max(_VIEW, left // rest), "exceeds half of the available tokens"
             state = self._bound(state, number, (position,), limit, number, reason)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, Change, Draft, FollowedStage, Follower, LeftOut, StageResult
-from ctxguard.errors import ConfigError, CtxguardError
+from ctxguard.errors import ConfigError, CtxguardError, SummarizerError
 from ctxguard.history import RECALLED, TRAIL, History, is_asked, record_title, write_record
 from ctxguard.history.records import leading_records
 from ctxguard.stages.bound_tool_output import bound_text
@@ -78,7 +78,7 @@ class RecallRelevant(FollowedStage):
         embed: Compares texts by meaning, in addition to words: a sync or async callable that returns one vector for
             each of a list of texts; an `Embeddings` object of `langchain_core`; or `"static"` for the embeddings of the
             extra `semantic`, which work offline. None ranks by words alone. If `embed` fails, ranking falls back to
-            words, and `report.details` says so.
+            words, and `report.details` says so; so it does in `Stabilizer.plan`, which does not call it.
         store: Where vectors are saved, if `embed` has a name under which they can be found again. With None, vectors
             are only cached in memory.
 
@@ -238,10 +238,12 @@ class _Recalling:
             new = ["\n".join(_indexed_texts(history.members(n))) for n in range(len(meanings), asked)]
             vector, *vectors = yield from embedding.vectors([history.members(asked)[0].text, *new], dry=draft.dry)
             meanings.extend(vectors)
-        except CtxguardError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the call must succeed even if an embedding service is down
-            failure = f"failed ({type(error).__name__}); ranked by words alone"
+        except Exception as error:  # the call must succeed even if an embedding service is down
+            is_refused = draft.dry and isinstance(error, SummarizerError)
+            if isinstance(error, CtxguardError) and not is_refused:
+                raise
+            told = "not called in a dry run" if is_refused else f"failed ({type(error).__name__})"
+            failure = f"{told}; ranked by words alone"
         else:
             found = {n: score for n, score in meanings.matches(vector).items() if n < asked}
             scores = by_ranks(scores, _weigh(history, found, asked))

@@ -66,7 +66,7 @@ class AuditLog:
     def __init__(self, path: str | os.PathLike[str], *, key: str | None = None, max_bytes: int = 100_000_000) -> None:
         self.path = Path(path)
         if self.path.is_dir() or not self.path.parent.is_dir():
-            raise ConfigError(f"{path}: the audit log must be a file in an existing folder", setting="audit")
+            raise ConfigError(f"{path}: an audit needs a file in an existing folder", setting="audit")
         self._max_bytes = max_bytes
         self._lock = Lock()
         given = key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), "")
@@ -135,7 +135,8 @@ class AuditLog:
             why = "was changed, follows removed lines, or was written with another key"
             raise AuditError(f"{broken[0]}: it {why}; {len(broken)} such lines prove nothing")
         if not number:
-            raise AuditError(f"{self.path}: no record of requests; name the file that --audit wrote, then the body")
+            why = "no record of requests" if self.path.exists() else "no such file"
+            raise AuditError(f"{self.path}: {why}; name the file that --audit wrote, then the body")
 
     def _chain_hash(self, before: bytes, line: bytes) -> bytes:
         return self._hash(b"line", before, line).encode()

@@ -240,7 +240,7 @@ def forget_values(
 ) -> None:
     """Erase a session from the vault of a proxy, or one value in the session; exit with 1 if there is none.
 
-    A running proxy keeps the values that it has read in memory, so restart it.
+    A running proxy may keep values that it has read until it ends, so restart it.
     """
     from ctxguard.pii import Vault
     from ctxguard.report.printing import counted, out

@@ -27,6 +27,7 @@ from ctxguard.formats.format import Format
 from ctxguard.formats.registry import format_of
 from ctxguard.formats.requests import count_sent
 from ctxguard.pii import Vault
+from ctxguard.pii.mask.unmask import require_tools
 from ctxguard.report import Report
 from ctxguard.report.telemetry import Metrics
 from ctxguard.settings import nearest, opened, share_of
@@ -232,7 +233,7 @@ class Guard:
         self.takes_sessions: bool = settings.get("takes_sessions", True)
         self.on_report: OnReport | None = valid_listener(settings.get("on_report"))
         self._audit = settings.get("audit")
-        self._tools = settings.get("tools", {})
+        self._tools = require_tools(settings.get("tools", {}))
         self._cache_control = settings.get("cache_control", False)
         if (holdout := share_of(settings.get("holdout", "0%"))) is None:
             told = f"holdout is a share of the conversations such as '5%', not {settings['holdout']!r}"

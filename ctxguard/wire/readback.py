@@ -278,7 +278,7 @@ class Reading:
             turn = Turn(self.name, before=history[-1].text if history else "")
         is_hidden = bool(ours) and len(ours) == len(calls)
         if is_hidden and turn.rounds > MOST_ROUNDS:
-            asked = f"the model sent {turn.rounds} responses in a row that only read evicted texts"
+            asked = f"the model asked to read evicted texts {turn.rounds} times in a row"
             raise WireError(f"{asked}; send the request again, or raise the budget", status=502)
         told = self.form.members(self._accepted(items))
         results = self._results(ours, turn.rounds)

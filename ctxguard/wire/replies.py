@@ -14,7 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.pii import MaskSession
-from ctxguard.pii.mask.unmask import NamesHost, gets_values
+from ctxguard.pii.mask.links import NamesHost
+from ctxguard.pii.mask.unmask import gets_values
 
 if TYPE_CHECKING:
     from ctxguard.formats.format import Format

@@ -15,6 +15,7 @@ from agents import Agent as OpenAIAgent
 from agents import RunConfig, Runner
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
+from langchain_core.prompts import ChatPromptTemplate
 from pydantic_ai import Agent, capabilities
 
 import ctxguard_langchain
@@ -36,6 +37,10 @@ def before_a_model(given):
 
 def behind_a_model(given):
     (MODEL | given).invoke("hello")
+
+
+def before_a_prompt(given):
+    (given | ChatPromptTemplate.from_template("{question}") | MODEL).invoke({"question": "hello"})
 
 
 def as_a_graphs_hook(given):
@@ -74,6 +79,7 @@ def as_a_filter_of_the_agents_sdk(given):
             for place in (before_a_model, behind_a_model, as_a_graphs_hook)
         ),
         (behind_a_model, ctxguard_langchain.ContextGuard(STABILIZER), "the guard goes before the model"),
+        (before_a_prompt, ctxguard_langchain.ContextGuard(STABILIZER), "the guard goes between prompt and model"),
         (as_a_graphs_hook, ctxguard_langchain.ContextGuard(STABILIZER), r"pre_model_hook\(stabilizer\)"),
         (before_a_model, CAPABILITY, r"Agent\(capabilities="),
         (as_a_history_processor, CAPABILITY, r"write history_processor\(stabilizer\)"),

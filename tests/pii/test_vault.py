@@ -443,3 +443,13 @@ def test_an_erased_value_is_not_left_in_the_log_of_the_store(tmp_path):
     sealed = store.get(_namespace("s"), "<EMAIL_1>")
     assert vault.forget("s", "jane@site.org") == 1
     assert not any(sealed in file.read_bytes() for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kept", ["+44 7911 123456", "0044 7911 123456", "+44 (0)7911 123456", "+44-7911-123456"])
+@pytest.mark.parametrize("given", ["447911123456", "0044 7911 123456", "+44 (0)7911 123456", "+447911123456"])
+def test_a_phone_number_is_forgotten_however_its_country_code_is_written(kept, given):
+    vault = Vault(MemoryStore(), key=new_key())
+    assert session(vault=vault.session("s")).text(f"call {kept}, or +44 7911 123457") == "call <PHONE_1>, or <PHONE_2>"
+    assert vault.forget("s", given) == 1
+    assert vault.session("s").unmask("<PHONE_1> <PHONE_2>") == "<PHONE_1> +44 7911 123457"
+    assert vault.forget("s", "+44 7911 12345") == 0

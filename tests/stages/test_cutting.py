@@ -105,8 +105,9 @@ def test_no_unread_output_is_shortened_while_what_it_lacks_stays_free(kind, size
     count = guard.counter.artifact
     pairs = zip(history[2:], result.artifacts[2:], strict=True)
     lacking = [count(whole) - count(sent) for whole, sent in pairs if sent is not whole]
-    # A view by type is often a little smaller than its limit.
-    assert budget - result.report.tokens_after <= max(min(lacking, default=budget), budget // 10)
+    # A single one takes half of the available tokens; of several, a view by type is often a little below its limit.
+    unused = budget // 2 if len(lacking) == 1 else budget // 10
+    assert budget - result.report.tokens_after <= max(min(lacking, default=budget), unused)
 
 
 def test_outputs_share_what_is_free_and_give_half_of_it_back_once_the_model_has_replied():

@@ -18,6 +18,7 @@ from ctxguard.pii import STANDARD
 from ctxguard.policies import agent_stages
 from ctxguard.stages import FillBudget, MaskPII, OrderByAuthority, RecallRelevant, RepairExchanges, StableWindow
 from ctxguard.stages.lexical import LexicalIndex, words
+from ctxguard.stores import MemoryStore
 from ctxguard.testing import histories, law_findings
 
 BEFORE = agent_stages()[:-2]
@@ -474,6 +475,25 @@ def test_an_embedding_that_fails_leaves_words_and_the_report_says_so():
     result = Stabilizer.from_policy("recall", budget=800, embed=down).stabilize(history)
     assert FACT[3] in block_of(result).text
     assert "ConnectionError" in str(result.report.details["RecallRelevant"])
+
+
+@pytest.mark.parametrize("store", [None, MemoryStore()])
+def test_a_dry_run_calls_no_embedding_and_says_so(store):
+    called = []
+
+    def embed(texts):
+        called.append(texts)
+        return [[1.0, 0.0]] * len(texts)
+
+    history = [*chatter(40, FACT), QUESTION]
+    stabilizer = Stabilizer.from_policy("recall", budget=800, embed=embed, store=store)
+    report = stabilizer.plan(history)
+    assert report.ok
+    assert not called
+    assert "recalled" in str(report.to_dict())
+    assert report.details["RecallRelevant"] == {"embed": "not called in a dry run; ranked by words alone"}
+    assert "RecallRelevant" not in stabilizer.stabilize(history).report.details
+    assert called
 
 
 def test_of_what_is_too_long_the_passages_that_match_come_back():

@@ -125,6 +125,16 @@ def test_a_share_is_of_the_window_of_the_model():
         Stabilizer("50%").stabilize(HISTORY)
 
 
+def test_the_model_that_the_stabilizer_names_comes_before_the_name_of_a_deployment():
+    import ctxguard_openai
+
+    share = Stabilizer("80%", model="gpt-4", headroom=0, counter="estimate")
+    body = {"model": "our-deployment", "messages": [{"role": "user", "content": "hello"}]}
+    assert ctxguard_openai.stabilize_request(body, share)[1].budget == 6_553
+    sent = WireRequest("POST", "/v1/chat/completions", {}, json.dumps(body).encode())
+    assert Guard(share).prepare(sent).budget == 6_553
+
+
 def budgets(model):
     """Return the budget of the same share in the adapters for requests and on the wire."""
     import ctxguard_anthropic

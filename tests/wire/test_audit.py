@@ -140,7 +140,7 @@ def test_verify_tells_the_body_that_was_sent_from_one_with_another_byte():
         run = cli("audit", "verify", "audit.jsonl", changed)
         assert (run.returncode, run.stdout) == (1, "not recorded\n")
     for file, body, told in [
-        ("none.jsonl", "0.json", "ctxguard: none.jsonl: no record of requests"),
+        ("none.jsonl", "0.json", "ctxguard: none.jsonl: no such file"),
         ("0.json", "audit.jsonl", "ctxguard: 0.json: no record of requests; name the file that --audit wrote"),
     ]:
         run = cli("audit", "verify", file, body)

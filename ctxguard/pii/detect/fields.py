@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from ctxguard.pii.detect.anchors import anchor_of
 from ctxguard.pii.detect.grids import grid_rows, within
+from ctxguard.pii.detect.normalize import PlainText
 from ctxguard.pii.detect.people import Place
 from ctxguard.pii.detect.tables import columns
 
@@ -27,6 +29,7 @@ _FEW: Final = re.compile(rf"(?P<value>{_REST}{{1,200}}(?:[ ](?=\S?[A-Z\d]){_REST
 _LINE: Final = re.compile(r"(?P<value>(?:(?![ ,;]{1,4}[^\W\d][\w-]{0,40}[ \t]?[:=])(?!  )[^\n\t\"<>{}\[\]|;&]){1,200})")
 _LINE_BEGINS: Final = re.compile(r"[\s>*#_-]{0,12}\Z")
 _HEADS: Final = re.compile(r"[\"'*_`)]{0,3}[ \t]{0,20}(?:[|,;\t\n\r]|(?<=  )|\Z)")
+_MARKUP: Final = " \t\"'*_`"
 _NO_VALUE: Final = re.compile(
     r"(?i:null|none|nil|true|false|undefined|n/?a|str(?:ing)?|int(?:eger)?|number|float|bool(?:ean)?|text)\Z|[\W_]*\Z"
 )
@@ -47,6 +50,12 @@ def _compiled(name: str) -> re.Pattern[str]:
     return re.compile(name_expression(name))
 
 
+@lru_cache(maxsize=64)
+def _ending(heading: str) -> tuple[re.Pattern[str], Callable[[PlainText], Iterator[int]]]:
+    # many words in any case are searched for by their literals, which takes a fiftieth of the time
+    return re.compile(rf"(?i:{heading})(?![^\W_])"), anchor_of(f"(?i:{heading})").searcher()
+
+
 @dataclass(frozen=True, slots=True)
 class FieldValues:
     """Yields the values of a field in a text. It is a class rather than a closure, so that rules can be pickled.
@@ -60,10 +69,7 @@ class FieldValues:
     def __call__(self, text: str) -> Iterator[Place]:
         """Yield the start and end offset of each value of the field, including values in table columns."""
         name, tables = _compiled(self.name), [0]
-        for row in grid_rows(text):
-            wanted = [number for number, place in enumerate(row.headings) if name.fullmatch(text, *place)]
-            cells = row.cells(text) if wanted else []
-            yield from (cells[number] for number in wanted if number < len(cells) and _is_value(text, *cells[number]))
+        yield from _grid_cells(text, name.fullmatch)
         for match in name.finditer(text):
             joint = _JOINT.match(text, match.end())
             if joint is not None:
@@ -73,8 +79,32 @@ class FieldValues:
 
     def _heading(self, cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
         del line
-        is_named = _compiled(self.name).fullmatch(cell.strip(" \t\"'*_`"))
+        is_named = _compiled(self.name).fullmatch(cell.strip(_MARKUP))
         return (self.name, _whole) if is_named else None
+
+
+def cells_under(text: str, heading: str) -> Iterator[Place]:
+    """Yield the start and end offset of each cell in the table columns whose heading ends with an expression."""
+    (ending, starts), tables = _ending(heading), [0]
+
+    def is_named(cell: str) -> bool:
+        return any(match.end() == len(cell) for match in ending.finditer(cell))
+
+    def headed(cell: str, _: str) -> tuple[str, Callable[[str], Place | None]] | None:
+        return ("", _whole) if is_named(cell.strip(_MARKUP)) else None
+
+    yield from _grid_cells(text, is_named)
+    for start in starts(PlainText(text)):
+        match = ending.match(text, start) if start >= tables[-1] else None
+        if match is not None and _HEADS.match(text, match.end()):
+            yield from (place for _, place in columns(text, start, tables, headed))
+
+
+def _grid_cells(text: str, is_named: Callable[[str], object]) -> Iterator[Place]:
+    for row in grid_rows(text):
+        wanted = [number for number, (begin, end) in enumerate(row.headings) if is_named(text[begin:end])]
+        cells = row.cells(text) if wanted else []
+        yield from (cells[number] for number in wanted if number < len(cells) and _is_value(text, *cells[number]))
 
 
 def _whole(cell: str) -> Place | None:

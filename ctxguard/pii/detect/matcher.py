@@ -47,7 +47,7 @@ class Matcher:
         self.order = order
         self.heeds_words = bool(rule.context or rule.quiet)
         self._validate, self._arguments = _function(rule, "validate")
-        self._walk, _ = _function(rule, "walk")
+        self._walk, self._walk_arguments = _function(rule, "walk")
 
     @cached_property
     def is_number(self) -> bool:
@@ -150,7 +150,7 @@ class Matcher:
         The candidates are the matches of the expression, or the results of the rule's `walk` function.
         """
         if self._walk is not None:
-            return iter(self._walk(text))
+            return iter(self._walk(text, *self._walk_arguments))
         return map(self._place, self._pattern.finditer(text))
 
     def stands_after(self, before: str) -> bool:
@@ -231,7 +231,7 @@ def _function(rule: Rule, setting: str) -> tuple[Callable[..., Any] | None, list
     given = getattr(rule, setting)
     if not isinstance(given, str):
         return given, []
-    module, name, *arguments = given.split(":")
+    module, name, *arguments = given.split(":", 2)
     try:
         return getattr(import_module(module), name), arguments
     except (ImportError, AttributeError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ctxguard.pii.detect.validate import is_code, is_example
+from ctxguard.pii.detect.validate import is_code, is_example, named_secret
 
 _PLAIN_WORD: Final = re.compile(
     r"https?://|[/~][\w./~-]*\Z|[A-Za-z_.-]+\Z|\d{1,5}\Z|[$%{<]|(?i:none|null|true|false)\b"
@@ -99,3 +99,27 @@ def _mixes(word: str) -> bool:
     """Return whether a word mixes letters and digits, as passwords do, but words in a program's messages do not."""
     bare = word.strip("().,;:!?")
     return len(bare) > 3 and any(map(str.isdigit, bare)) and any(map(str.isalpha, bare))
+
+
+_DATE: Final = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d")
+
+
+def password_cell(value: str) -> bool:
+    """Return whether a table cell under `password` is a password: one word with a digit or sign that is not a date.
+
+    Table cells often hold remarks (`see vault`, `geändert`), so letters alone do not suffice, nor do digits.
+    """
+    is_mixed = any(map(str.isdigit, value)) or _SIGN.search(value) is not None or _are_random_letters(value)
+    return is_mixed and any(map(str.isalpha, value)) and _is_one_word(value) and bare_password(value) > 0
+
+
+def secret_cell(value: str) -> bool:
+    """Return whether a table cell under `token` or `api_key` is a secret.
+
+    It must change between digits, small, and capital letters as no name does (`color-blue-500`).
+    """
+    return len(value) >= 10 and len(_CLASSES.findall(value)) > 4 and _is_one_word(value) and named_secret(value)
+
+
+def _is_one_word(value: str) -> bool:
+    return not any(map(str.isspace, value)) and _DATE.match(value) is None

@@ -19,7 +19,7 @@ _SEPARATORS: Final = ("|", "\t", ";", ",", _ALIGNED)
 _CELLS: Final = {
     separator: re.compile(rf'[ \t]*("(?:[^"\n]|"")*"|[^{re.escape(separator)}\n]*)(?:{re.escape(separator)}|(?=\n)|\Z)')
     for separator in _SEPARATORS[:-1]
-} | {_ALIGNED: re.compile(r" *((?:[^ \n]| (?![ \n]))*)(?: {2,}|(?= ?\n)|\Z)")}
+} | {_ALIGNED: re.compile(r" *((?:[^ \n]| (?![ \n]))*)(?: {2,}+(?!\r?(?:\n|\Z))|(?= *+\r?(?:\n|\Z)))")}
 _GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
 _ALIGNED_CELL: Final = r"[^\s\d|;,:={}<>]++(?: [^\s\d|;,:={}<>]++)*+"
 _RULE: Final = re.compile(r"[\s|:=+-]*\Z")
@@ -207,10 +207,10 @@ def _cells(text: str, begin: int, separator: str) -> list[Place]:
         if match is None:
             return []
         cells.append(within(text, *match.span(1), ' \t"\r'))
-        # an empty match: nothing follows the last separator of the line
+        # an empty match: nothing follows the last separator of the line or of the text
         is_last = match.end() == place
         place = match.end()
-        if is_last or place >= len(text) or text[place - 1] != separator[-1]:
+        if is_last or text[place - 1] != separator[-1]:
             break
     return cells
 

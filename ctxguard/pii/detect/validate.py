@@ -385,6 +385,19 @@ def _is_valid_in(value: str, regions: Iterable[str | None]) -> bool:
     return any(number is not None and phonenumbers.is_valid_number(number) for number in numbers)
 
 
+def dialed_number(value: str) -> tuple[int, int] | None:
+    """Return country code and national number of a valid phone number with its country code; None for other values.
+
+    The country code may follow `+`, `00`, or nothing, and a national prefix may follow it: `+44 (0)7911 123456`.
+    """
+    import phonenumbers
+
+    number = _parse("+" + _digits(value).removeprefix("00"), None)
+    if number is None or not phonenumbers.is_valid_number(number):
+        return None
+    return int(number.country_code or 0), int(number.national_number or 0)
+
+
 def _group_ends(value: str) -> list[int]:
     """Return the end offsets of the digit groups in the order in which they are tried as the end of a phone number.
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
+from ctxguard.errors import ConfigError
 from ctxguard.pii.mask.json_text import JsonNumber, JsonToken, holds_json, is_json, json_tokens, rewrite_json
+from ctxguard.pii.mask.links import LONGEST_LINK, NamesHost, leaks
 from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.placeholders import PSEUDONYM
 from ctxguard.pii.settings import check_text
+from ctxguard.settings import nearest
 
 if TYPE_CHECKING:
     from ctxguard.artifacts import ToolCall
@@ -32,11 +35,6 @@ _START: Final = (
     rf"(?:(?:<|&lt;)[*`]{{0,3}}(?:[A-Za-z][A-Za-z_ \n\xa0\u202f\\]{{0,42}}(?:\d[\d_]{{0,10}}{_SIGNS}(?:&g?t?)?)?)?"
     r"|&l?t?|(?<![\w<&;])[A-Z][A-Z_]{0,40}(?:\d[\d_]{0,10}(?:&g?t?)?)?)"
 )
-# A link from its host up to the placeholder, which is at the end of the text.
-_LINK: Final = re.compile(r"//(?P<host>[^\s/?#\"'()\[\]]*)[^\s\"'()\[\]]*\Z")
-_LONGEST_LINK: Final = 2_000
-NamesHost: TypeAlias = Callable[[str], bool]
-"""Takes a host, and returns whether a user mentioned it."""
 _OPEN_TEXT: Final = re.compile(rf"{_START}\Z")
 _OPEN_ARGUMENTS: Final = re.compile(rf'"(?:{_START}(?:>(?:"\s{{0,8}})?)?)?\Z|{_START}\Z')
 _QUOTED: Final = re.compile(rf'"({PSEUDONYM.pattern})"(?!\s*:)')
@@ -75,12 +73,15 @@ def restore(
             link that the model was tricked into writing leaks no value. None restores all.
         before: The text before `text`, in which a link may begin.
     """
-    count = 0
+    count, whole = 0, before + text
 
     def replaced(match: re.Match[str]) -> str:
         nonlocal count
         original = _look_up(match, pseudonyms)
-        if original is None or (names_host is not None and _leaks(before + text[: match.start()], names_host)):
+        if original is None:
+            return match[0]
+        at = len(before) + match.start()
+        if names_host is not None and leaks(whole[max(0, at - LONGEST_LINK - 1) : at], names_host, _SPELLED):
             return match[0]
         count += 1
         return json.dumps(original.value)[1:-1] if escaped else original.value
@@ -104,12 +105,6 @@ def _look_up(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
     if is_cut and any(pseudonyms.original(name) is not None for name in longer if PSEUDONYM.fullmatch(name)):
         return None
     return pseudonyms.original(f"<{found[0]}_{number}>")
-
-
-def _leaks(before: str, names_host: NamesHost) -> bool:
-    """Return whether a text ends inside a link to a host that no user mentioned."""
-    link = _LINK.search(before, max(0, len(before) - _LONGEST_LINK))
-    return link is not None and not names_host(link["host"].rpartition("@")[2].partition(":")[0].lower())
 
 
 def _unknown(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
@@ -213,6 +208,21 @@ _OUTWARD: Final = re.compile(
     re.IGNORECASE,
 )
 OUTWARD: Final = "outward"
+_LIKENESS: Final = 0.8
+"""`outwards` and `outwrad` are this similar to `outward`; `forward` and `onward`, which may be tools, are not."""
+
+
+def require_tools(tools: Mapping[str, bool]) -> Mapping[str, bool]:
+    """Return the setting `tools`, and reject names that are almost `outward`, because they would deny nothing.
+
+    Raises:
+        ConfigError: If a name is a likely misspelling of `outward`.
+    """
+    for name in tools:
+        if name != OUTWARD and "[" not in name and (hint := nearest(name, [OUTWARD], likeness=_LIKENESS)):
+            told = f"no tools are meant by {name!r}{hint}; for a tool of this name, write '[{name[:1]}]{name[1:]}'"
+            raise ConfigError(told, setting=f"tools.{name}")
+    return tools
 
 
 def gets_values(tools: Mapping[str, bool], name: str) -> bool:
@@ -290,7 +300,7 @@ class UnmaskStream:
         restored = restore(
             text, self._pseudonyms, escaped=self._arguments, names_host=self._names_host, before=self._before
         )
-        self._before = (self._before + text)[-_LONGEST_LINK:] if self._names_host is not None else ""
+        self._before = (self._before + text)[-LONGEST_LINK - 1 :] if self._names_host is not None else ""
         return restored.text
 
     def _note_unknown(self, chunk: str) -> None:

@@ -18,8 +18,9 @@ from weakref import WeakSet
 from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii.detect.echo import is_part_of_name
 from ctxguard.pii.detect.match import PERSON
+from ctxguard.pii.detect.validate import dialed_number
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, normalized
-from ctxguard.pii.mask.unmask import GivesBack
+from ctxguard.pii.mask.unmask import GivesBack, require_tools
 from ctxguard.pii.mask.vault_records import KeyRing, OtherKeyError, SessionRecords, highest_of, label_and_number
 from ctxguard.pii.placeholders import PSEUDONYM, pseudonym
 from ctxguard.settings import seconds
@@ -62,7 +63,7 @@ class Vault:
         tools: Mapping[str, bool] = MappingProxyType({}),
     ) -> None:
         seconds(ttl, "ttl")
-        self._tools = tools
+        self._tools = require_tools(tools)
         self._store = _check_store(store)
         self._ttl = ttl
         self._keys = KeyRing(key)
@@ -281,6 +282,8 @@ class SessionVault(GivesBack):
     def _is_part(self, key: tuple[str, str], value: str) -> bool:
         """Return whether erasing a value must erase this record: equal values, or names of which one is a part."""
         label, held = key
+        if label == "PHONE" and (number := dialed_number(value)) is not None:
+            return number == dialed_number(held)
         return held == normalized(label, value) or (label == PERSON and is_part_of_name(held, value))
 
     def reload(self, namespace: str) -> None:

@@ -37,9 +37,9 @@ class Rule:
         tail: Regular expression for text directly after a finding that is part of it, such as a phone extension.
         score: Confidence in the findings, from 0 to 1.
         placeholder: The replacement for redacted findings; None means `[REDACTED_<LABEL>]`.
-        walk: A function, or its name as `module:function`, that takes the text and yields the start and end offset of
-            each candidate. It is called only for texts that contain the literals of `pattern`. None means that the
-            matches of `pattern` are the candidates.
+        walk: A function, or its name as `module:function` or `module:function:argument`, that takes the text and yields
+            the start and end offset of each candidate. It is called only for texts that contain the literals of
+            `pattern`. None means that the matches of `pattern` are the candidates.
         echo: Whether a finding introduces a known name: its words are then also searched for in the rest of the text,
             and in later texts of the conversation. The label must be `PERSON`.
 

@@ -18,6 +18,7 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.models.wrapper import WrapperModel
 
 from ctxguard import Stabilizer
 from ctxguard.errors import BudgetExceededError, CheckFailedError
@@ -228,6 +229,29 @@ def test_a_window_of_ones_own_and_an_unknown_one():
     agent_with(FunctionModel(Scripted().answer), capabilities=[guard]).run_sync("Question")
     assert reports[-1].details["window"] == {"tokens": 128_000, "source": "fallback", "resolved": False}
     assert [told for told in reports[-1].warnings if "window is not known, 128,000 tokens are assumed" in told]
+
+
+@pytest.mark.parametrize(
+    ("own", "name", "stated", "tokens", "source"),
+    [
+        ("gpt-4", "our-deployment", None, 8_192, "table"),
+        ("gpt-4", "gpt-4o", 4_000, 8_192, "table"),
+        (None, "gpt-4o", 4_000, 4_000, "framework"),
+        ("our-own-model", "gpt-4o", 4_000, 4_000, "framework"),
+        (None, "gpt-4o", None, 128_000, "table"),
+        ("our-own-model", "gpt-4", None, 8_192, "table"),
+        ("our-own-model", "our-deployment", None, 128_000, "fallback"),
+    ],
+)
+@pytest.mark.parametrize("is_wrapped", [False, True])
+@pytest.mark.skipif(not HAS_WINDOW, reason="this version's models know no window")
+def test_what_the_stabilizer_and_the_profile_state_comes_before_the_name(own, name, stated, tokens, source, is_wrapped):
+    reports, profile = [], None if stated is None else {"context_window": stated}
+    guard = ContextGuard(Stabilizer("80%", model=own, counter="estimate", headroom=0), on_report=reports.append)
+    model = FunctionModel(Scripted().answer, model_name=name, profile=profile)
+    agent_with(WrapperModel(model) if is_wrapped else model, capabilities=[guard]).run_sync("Question")
+    assert reports[-1].details["window"] == {"tokens": tokens, "source": source, "resolved": source != "fallback"}
+    assert reports[-1].budget == int(tokens * 0.8)
 
 
 def test_what_cannot_fit_is_said():
