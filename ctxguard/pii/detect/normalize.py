@@ -57,10 +57,22 @@ _PERCENT: Final = (
 )
 _FORM: Final = re.compile(f"%{_PERCENT}")
 # A color or cursor code of a terminal. Its escape character may be written as text (`\033`), or missing.
-_TERMINAL: Final = re.compile(
-    r"\[(?:(?:(?<=\x1b\[)|(?<=\^\[\[)|(?<=\\033\[)|(?<=\\e\[))[0-?]{0,32}[ -/]{0,4}[@-~]|\d{1,3}(?:;\d{1,3}){0,5}m)"
-)
+_CONTROL: Final = r"[0-?]{0,32}[ -/]{0,4}[@-~]"
+_BARE: Final = r"(?:\d{1,3}(?:;\d{1,3}){0,5}m(?:\[K)?|m\[K)"
+_TERMINAL: Final = re.compile(rf"\[(?:(?:(?<=\x1b\[)|(?<=\^\[\[)|(?<=\\033\[)|(?<=\\e\[)){_CONTROL}|{_BARE})")
 _TERMINAL_SIGNS: Final = ("\x1b", "^[", r"\033", r"\e")
+# The same codes within a value, where they are removed, and all others that a terminal does not show: links and titles,
+# which end at a bell or an escape, and character sets. The first character of each is matched by `_finder`. A link may
+# contain no first character of another code, so that each character is read once.
+_BELL: Final = r"(?:[\x07\x9c]|(?:\x1b|\\{1,2}(?:u001[bB]|x1[bB]|033|e))\\{1,4}|\\{1,2}(?:u0007|x07|007|a))"
+_HIDDEN: Final = rf"[^\x07\x1b\x9b-\x9d\\\n]*+{_BELL}"
+_CODE: Final = (
+    r"(?P<code>(?:(?<=\x1b)|(?<=\\)\\?(?:u001[bB]|x1[bB]|033|e))"
+    rf"(?:\[{_CONTROL}|[()][0-9A-Z]|[\]PX^_]{_HIDDEN})"
+    rf"|(?:(?<=\x9b)|(?<=\\)\\?(?:u009|x9)[bB]|(?<=\^)\[\[){_CONTROL}|(?<=\x9d){_HIDDEN}"
+    rf"|(?<=\[){_BARE})"
+)
+_SPELLED_CODE: Final = re.compile(r"\\(?:u00[19][bB]|x[19][bB]|(?:033|e)[\[\]PX^_()])")
 _LINE_ESCAPES: Final = (r"\n", r"\t", r"\r", r"\b", r"\f")
 # Word processors replace hyphens by dashes. A dash between letters or digits, or one with spaces around it within a
 # number, may be a hyphen or a dash.
@@ -284,7 +296,7 @@ def _decoded_views(
     pieces: list[str] = []
     done = size = 0
     is_whole = True
-    for match in _find_escapes(text, unseen, is_form=is_form):
+    for match in _find_escapes(text, unseen, is_form=is_form, has_codes=not gap and _has_codes(text)):
         start, end = match.span()
         pieces.append(text[done:start])
         size += start - done
@@ -306,19 +318,25 @@ def _decoded_views(
     return [_Shortened(one, cuts, ends, escapes, is_whole=is_whole) if cuts else PlainText(one) for one in plain]
 
 
-def _find_escapes(text: str, unseen: str, *, is_form: bool) -> Iterator[re.Match[str]]:
-    """Yield a match for each escape and each invisible character of a text."""
-    if unseen or is_form or "\\" in text or "&" in text:
-        yield from _finder(unseen, is_form=is_form).finditer(text)
+def _has_codes(text: str) -> bool:
+    """Return whether a text may contain terminal codes."""
+    if "\x1b" in text or "\x9b" in text or "\x9d" in text or ("\\" in text and _SPELLED_CODE.search(text) is not None):
+        return True
+    return "[" in text and _TERMINAL.search(text) is not None
+
+
+def _find_escapes(text: str, unseen: str, *, is_form: bool, has_codes: bool) -> Iterator[re.Match[str]]:
+    """Yield a match for each escape, each invisible character, and each terminal code of a text."""
+    if unseen or is_form or has_codes or "\\" in text or "&" in text:
+        yield from _finder(unseen, is_form=is_form, has_codes=has_codes).finditer(text)
 
 
 @lru_cache(maxsize=256)
-def _finder(unseen: str, *, is_form: bool) -> re.Pattern[str]:
+def _finder(unseen: str, *, is_form: bool, has_codes: bool) -> re.Pattern[str]:
     """Return an expression for escapes and the given invisible characters, which is faster the fewer there are."""
-    escaped = [_ESCAPED, _PERCENT] if is_form else [_ESCAPED]
-    return re.compile(
-        rf"[\\&{'%' if is_form else ''}{unseen}](?:{'|'.join(escaped)}{'|(?<=[' + unseen + '])' if unseen else ''})"
-    )
+    first = r"\\&" + "%" * is_form + r"\x1b\x9b\x9d^\[" * has_codes + unseen
+    kinds = [*([_CODE] if has_codes else []), _ESCAPED, *([_PERCENT] if is_form else [])]
+    return re.compile(rf"[{first}](?:{'|'.join(kinds)}{'|(?<=[' + unseen + '])' if unseen else ''})")
 
 
 def _decode(match: re.Match[str]) -> str:
@@ -326,6 +344,8 @@ def _decode(match: re.Match[str]) -> str:
     kind, written = match.lastgroup, match[match.lastgroup or 0]
     if kind in (None, "mark", "sign"):
         return written
+    if kind == "code":
+        return _INVISIBLE[0]
     if kind == "name":
         written = unescape(f"&{written.rpartition('amp;')[2] or written}")
     elif kind in ("xs", "urls"):
