@@ -26,19 +26,19 @@ class DecodingError(Exception):
 
 def _zlib() -> Pieces:
     inflater = zlib.decompressobj(_ZLIB_OR_GZIP)
-    may_be_bare = True
+    header = b""  # a header has two bytes, which may arrive one by one
 
     def pieces(chunk: bytes) -> Iterator[bytes]:
-        nonlocal inflater, may_be_bare
+        nonlocal inflater, header
         while chunk and not inflater.eof:
             try:
                 piece = inflater.decompress(chunk, PIECE)
             except zlib.error:
-                if not may_be_bare:
+                if len(header) > 1:
                     raise
                 inflater = zlib.decompressobj(-zlib.MAX_WBITS)  # some servers send deflate data without the zlib header
-                piece = inflater.decompress(chunk, PIECE)
-            may_be_bare = False
+                piece = inflater.decompress(header + chunk, PIECE)
+            header = (header + chunk)[:2]
             yield piece
             chunk = inflater.unconsumed_tail
 

@@ -9,7 +9,7 @@ import tracemalloc
 import zlib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctxguard import Stabilizer
@@ -128,6 +128,8 @@ def test_a_stream_of_compressed_events_comes_in_pieces_of_a_bounded_size():
     st.integers(1, 50),
     st.integers(0, 400),
 )
+@example(b"", "bare deflate", 1, 0)
+@example(b"hello", "bare deflate", 1, 300)
 def test_a_body_is_whole_or_refused(data, encoding, size, most):
     made = answer(data, encoding, size=size)
     if len(data) > most:
