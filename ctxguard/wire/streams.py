@@ -140,7 +140,7 @@ class ReplyEvents(Generic[Origin]):
         return {**event, "sequence_number": number + self._added}
 
 
-class Follower(Protocol):
+class RecallAnswers(Protocol):
     """Answers a model's recall calls in a response, as `ctxguard.wire.readback.Reading` does."""
 
     def weave(self) -> Weave:
@@ -166,7 +166,7 @@ class EventStream:
     def __init__(
         self,
         reply: Reply | None,
-        reading: Follower | None = None,
+        reading: RecallAnswers | None = None,
         weave: Weave | None = None,
         *,
         is_framed: bool = False,

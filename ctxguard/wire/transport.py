@@ -239,7 +239,7 @@ def _without_ours(answer: Any) -> Any:  # noqa: ANN401
     return answer
 
 
-class _Shared:
+class _SharedTransport:
     """Sends requests with another client's transport, which stays open when this one is closed."""
 
     def __init__(self, transport: Any, owner: object) -> None:  # noqa: ANN401
@@ -264,7 +264,7 @@ def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of 
     kind = AsyncTransport if hasattr(client, "aclose") else Transport
 
     def wrapped(transport: object) -> object:
-        return None if transport is None else kind(guard, transport=_Shared(transport, client))
+        return None if transport is None else kind(guard, transport=_SharedTransport(transport, client))
 
     guarded = copy.copy(client)
     # httpx has no public attribute for a client's transports, and a new client would lose its proxies and certificates
