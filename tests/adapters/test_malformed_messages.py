@@ -406,7 +406,7 @@ def test_messages_of_langchain_are_no_input_items(kind):
 
 @pytest.mark.parametrize("instructions", [5, [MAIL], {"role": "system"}], ids=repr)
 def test_instructions_that_are_no_text_are_refused(instructions):
-    with pytest.raises(ConfigError, match=f"instructions must be a text, not {type(instructions).__name__}"):
+    with pytest.raises(ConfigError, match=f"instructions must be a string, not {type(instructions).__name__}"):
         stabilize_input([USER], Stabilizer(1_000), instructions=instructions)
 
 

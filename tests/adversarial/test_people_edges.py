@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxguard.pii import PEOPLE, STANDARD, Masker
-from ctxguard.pii.detect.cues import _spelled
+from ctxguard.pii.detect.cues import _expand
 from ctxguard.pii.rules.words import words
 
 EXAMPLES = max(700, 300 * int(os.environ.get("CTXGUARD_EXAMPLES", "2")))
@@ -48,7 +48,7 @@ people = full_names.map(
 
 
 def phrases(listed):
-    return st.sampled_from(sorted(set(_spelled(listed))))
+    return st.sampled_from(sorted(set(_expand(listed))))
 
 
 keys = phrases(words("name_labels")).flatmap(

@@ -180,7 +180,6 @@ QUIET = [
     "passport expires2026, passport photo2024",
     "driving licence 2026-07-28",
     "born under version 12345678",
-    "mail@example.comé",
     "x509: private_key: Ed25519PrivateKey",
     "private_key: PKCS7PrivateKeyTypes,",
     '"pwd": "IPython.core.magics.osm:OSMagics",',

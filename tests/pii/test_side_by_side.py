@@ -120,6 +120,9 @@ def is_documented_limit(one, other, left, separator, right):
         return left[-1].isdigit() or right[0].isdigit() or not SECRETS.isdisjoint((one, other))
     if separator == "/" and {one, other} <= {"password"}:
         return True
+    # a national number that ends in a group, before a number that begins with a group
+    if separator == " " and one in {"aadhaar", "nir"} and other == "phone gb":
+        return True
     # a row of more than five groups of four
     in_fours = {"card", "card with hyphens", "aadhaar"}
     return separator == " " and "aadhaar" in (one, other) and {one, other} <= in_fours

@@ -110,7 +110,7 @@ def test_without_a_vocabulary_the_estimate_stays_near(rows):
         ("[]", "a:1 is not a record"),
         ('{"request": {"messages": []}}', "a:1 has no 'request' with the 'input_tokens'"),
         ('{"request": {"messages": []}, "input_tokens": 3}', "a:1 names no model"),
-        ('{"request": {"x": 1}, "input_tokens": 3, "model": "gpt-5"}', "no 'messages', 'input' or 'contents'"),
+        ('{"request": {"x": 1}, "input_tokens": 3, "model": "gpt-5"}', "no 'messages', 'input', or 'contents'"),
     ],
 )
 def test_a_line_that_is_no_record_is_named(line, said):

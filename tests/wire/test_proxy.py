@@ -220,7 +220,7 @@ ROLES = ("user", "assistant")
 
 
 def test_a_request_that_is_too_long_for_the_model_is_sent_once_more():
-    provider = WireProvider(steps=0, window=4_000)
+    provider = WireProvider(steps=0, window=2_500)
     # no two alike, or the window tells them apart by nothing and lets most of them go
     said = {role: [" ".join(f"{role} said {n * i}." for i in range(20)) for n in range(20)] for role in ROLES}
     turns = [{"role": role, "content": said[role][n]} for n in range(20) for role in ROLES]

@@ -67,7 +67,7 @@ _TERMINAL_SIGNS: Final = ("\x1b", "^[", r"\033", r"\e")
 _BELL: Final = r"(?:[\x07\x9c]|(?:\x1b|\\{1,2}(?:u001[bB]|x1[bB]|033|e))\\{1,4}|\\{1,2}(?:u0007|x07|007|a))"
 _HIDDEN: Final = rf"[^\x07\x1b\x9b-\x9d\\\n]*+{_BELL}"
 _CODE: Final = (
-    r"(?P<code>(?:(?<=\x1b)|(?<=\\)\\?(?:u001[bB]|x1[bB]|033|e))"
+    r"(?P<sequence>(?:(?<=\x1b)|(?<=\\)\\?(?:u001[bB]|x1[bB]|033|e))"
     rf"(?:\[{_CONTROL}|[()][0-9A-Z]|[\]PX^_]{_HIDDEN})"
     rf"|(?:(?<=\x9b)|(?<=\\)\\?(?:u009|x9)[bB]|(?<=\^)\[\[){_CONTROL}|(?<=\x9d){_HIDDEN}"
     rf"|(?<=\[){_BARE})"
@@ -344,7 +344,7 @@ def _decode(match: re.Match[str]) -> str:
     kind, written = match.lastgroup, match[match.lastgroup or 0]
     if kind in (None, "mark", "sign"):
         return written
-    if kind == "code":
+    if kind == "sequence":
         return _INVISIBLE[0]
     if kind == "name":
         written = unescape(f"&{written.rpartition('amp;')[2] or written}")
