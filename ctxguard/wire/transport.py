@@ -270,6 +270,10 @@ def guarded_http_client(client: Any, guard: Guard) -> Any:  # noqa: ANN401 - of 
     # httpx has no public attribute for a client's transports, and a new client would lose its proxies and certificates
     guarded._transport = wrapped(client._transport)  # noqa: SLF001
     guarded._mounts = {pattern: wrapped(one) for pattern, one in client._mounts.items()}  # noqa: SLF001
+    # google-genai 3.6 sends the requests of each event loop with a client of its own
+    client_of_loop = getattr(client, "_client_for_running_loop", None)
+    if client_of_loop is not None:
+        guarded._client_for_running_loop = lambda: guarded_http_client(client_of_loop(), guard)  # noqa: SLF001
     return guarded
 
 
