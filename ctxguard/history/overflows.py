@@ -8,7 +8,7 @@ Anthropic's models refuse. If the memory is lost (a new process, another worker)
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
@@ -38,7 +38,9 @@ class Overflow:
 class Overflows:
     """Remembers the conversations whose prompt was refused, by hashes of their histories. Thread-safe.
 
-    The least recently used conversations are forgotten first. Copies and pickles start empty.
+    Applications may send passages or notes with one prompt only, after the latest reply. So the prompt of a later call
+    may not begin with the refused one, but it contains the same replies: a refusal is also remembered for the history up
+    to the latest reply. The least recently used conversations are forgotten first. Copies and pickles start empty.
     """
 
     def __init__(self) -> None:
@@ -56,19 +58,19 @@ class Overflows:
             budget: Number of tokens that its prompts may take from now on.
             before: Number of tokens that its prompts could take until now.
         """
-        keys = list(_keys(history))
-        if not keys:
-            return
+        history = tuple(history)
         with self._lock:
-            self._known[keys[-1]] = Overflow(len(keys), budget, before)
+            for key in _own_keys(history):
+                self._known[key] = Overflow(len(history), budget, before)
+                self._known.move_to_end(key)
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
 
     def forget(self, history: Iterable[Artifact]) -> None:
         """Forget the refusal of this history's own prompt; refusals of shorter histories stay in memory."""
-        keys = list(_keys(history))
         with self._lock:
-            self._known.pop(keys[-1], None)
+            for key in _own_keys(tuple(history)):
+                self._known.pop(key, None)
 
     def of(self, history: Iterable[Artifact]) -> Overflow | None:
         """Return the limits since the latest refusal in the conversation that a history continues, or None."""
@@ -80,6 +82,13 @@ class Overflows:
             for key in found:
                 self._known.move_to_end(key)
             return self._known[found[-1]] if found else None
+
+
+def _own_keys(history: Sequence[Artifact]) -> Iterator[tuple[int, int]]:
+    """Yield the keys of the history up to its latest reply, if there is one, and of the whole history."""
+    keys = list(_keys(history))
+    latest = next((at for at in range(len(keys), 0, -1) if history[at - 1].kind == "assistant"), 0)
+    yield from dict.fromkeys(keys[at - 1] for at in (latest, len(keys)) if at)
 
 
 def _keys(history: Iterable[Artifact]) -> Iterator[tuple[int, int]]:

@@ -103,3 +103,12 @@ def test_the_whole_budget_counts_again_where_what_came_since_needs_it():
     result = stabilizer.stabilize(question)
     assert (result.report.budget, result.artifacts[-1]) == (2_000, question[-1])
     assert stabilizer.stabilize([*question, *turns(42)[41:], Artifact("user", "And?")]).report.budget == 2_000
+
+
+def test_a_conversation_whose_refused_prompt_held_passages_that_are_not_sent_again_keeps_the_smaller_budget():
+    stabilizer = Stabilizer(2_000, counter="o200k_base")
+    history, question = turns(40), Artifact("user", "And the invoice?")
+    stabilizer.tighten([*history, Artifact("user", "Passages: the order left."), question])
+    later = [*history, question, Artifact("assistant", "Paid."), Artifact("user", "Thanks.")]
+    assert stabilizer.stabilize(later).report.budget == 1_200
+    assert stabilizer.stabilize(turns(38)).report.budget == 2_000
