@@ -1,7 +1,6 @@
 """Large texts: what the first call costs, and the next one, beside one plain expression over the same text.
 
-`python benchmarks/large_texts.py [MB]` (10 by default) prints processor seconds, and ratios of one run; where google-re2
-(extra `fast`) is installed and where it is not differ little here, as most lines hold a value.
+`python benchmarks/large_texts.py [MB]` (10 by default) prints processor seconds, and ratios of one run.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 import warnings
-from importlib.util import find_spec
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately, trim_messages
@@ -202,8 +201,7 @@ def first_of_a_process() -> None:
         float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
         for _ in range(3)
     ]
-    searched = "with google-re2" if find_spec("re2") else "without google-re2 (extra fast)"
-    print(f"first call of a process: {min(times):.2f} s (least of three), {searched}")
+    print(f"first call of a process: {min(times):.2f} s (least of three)")
 
 
 def imports() -> None:

@@ -24,7 +24,7 @@ def share(value: float | None) -> str:
 def saved_by(own: FiguresModel) -> str:
     """List the number of tokens that each action removed from messages or added to them.
 
-    Together these are the saved tokens, for example `bounded 60,000, dropped 900; added: masked 300, new messages 1,200`.
+    Together these are the saved tokens, for example `bounded 60,000, dropped 900; added: masked 300, new messages 80`.
     New messages are mainly the list of evicted steps.
     """
     rest = own.tokens_before - own.tokens_after - sum(own.saved_by.values())

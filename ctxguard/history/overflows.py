@@ -38,9 +38,9 @@ class Overflow:
 class Overflows:
     """Remembers the conversations whose prompt was refused, by hashes of their histories. Thread-safe.
 
-    Applications may send passages or notes with one prompt only, after the latest reply. So the prompt of a later call
-    may not begin with the refused one, but it contains the same replies: a refusal is also remembered for the history up
-    to the latest reply. The least recently used conversations are forgotten first. Copies and pickles start empty.
+    Applications may send passages or notes with one prompt only, after the latest reply. Later histories then do not
+    begin with the refused one, but contain its replies. So a refusal is also remembered for the history up to its
+    latest reply. The least recently used conversations are forgotten first. Copies and pickles start empty.
     """
 
     def __init__(self) -> None:

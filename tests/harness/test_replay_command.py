@@ -159,7 +159,7 @@ def test_what_was_saved_is_the_sum_of_what_was_removed_and_added(tmp_path):
     assert own.saved_by["masked"] < 0 < own.saved_by["dropped"]
     removed, _, added = saved_by(own).partition("; added: ")
     assert "masked" in added
-    assert "trail" in added
+    assert "new messages" in added
     total = [sum(int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*\b", text)) for text in (removed, added)]
     assert total[0] - total[1] == own.tokens_before - own.tokens_after
 

@@ -66,8 +66,6 @@ class Form:
         most: Maximum number of literals; an anchor with more literals is not used.
         price: The amount by which each literal reduces the selectivity of an anchor.
         is_ascii: Whether the literals are only those that ASCII texts can contain; other texts are searched in full.
-        is_apart: Whether the literals of this form get their own automaton. In such a form, nearly every character of a
-            text continues a literal, and an automaton needs a state for each combination of partly matched literals.
     """
 
     table: bytes
@@ -76,7 +74,6 @@ class Form:
     most: int = 24
     price: float = 0.02
     is_ascii: bool = False
-    is_apart: bool = False
 
     def fold(self, chars: Chars) -> Literals | None:
         """Return the characters to which a class is mapped; None if there are too many, or some are beyond ASCII."""
@@ -91,25 +88,23 @@ def _fold(table: bytes, chars: Chars) -> Literals | None:
     return folded if len(folded) <= _WIDEST else None
 
 
-def _form(
-    *classes: tuple[str, Iterable[int]], ignores_case: bool = True, is_ascii: bool = False, is_apart: bool = False
-) -> Form:
+def _form(*classes: tuple[str, Iterable[int]], ignores_case: bool = True, is_ascii: bool = False) -> Form:
     table = bytearray(range(256)).lower() if ignores_case else bytearray(range(256))
     for to, members in classes:
         for member in members:
             table[member] = ord(to)
     weights = _COMMON | {to: _CLASSES[to] for to, _ in classes if to in _CLASSES}
     size = (200, 0.012) if is_ascii else (24, 0.02)
-    return Form(bytes(table), ignores_case, weights, *size, is_ascii=is_ascii, is_apart=is_apart)
+    return Form(bytes(table), ignores_case, weights, *size, is_ascii=is_ascii)
 
 
 SHAPE: Final = _form(("0", DIGITS), ("A", UPPER), ("a", LOWER), ignores_case=False)
-WORDS: Final = _form(("0", DIGITS), ("-", map(ord, " _")), is_ascii=True, is_apart=True)
+WORDS: Final = _form(("0", DIGITS), ("-", map(ord, " _")), is_ascii=True)
 """For context words in many languages. Only the ASCII words can occur in an ASCII text. All separators are mapped to
 one character."""
 _HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")))
-_NAMES: Final = _form(("w", DIGITS | UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))), is_apart=True)
-_FORMS: Final = (_form(("0", DIGITS)), SHAPE, _HEX, _NAMES)
+_NAMES: Final = _form(("w", DIGITS | UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))))
+_FORMS: Final = (_form(("0", DIGITS), ("-", map(ord, " _"))), SHAPE, _HEX, _NAMES)
 FORMS: Final = (*_FORMS, WORDS)
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ctxguard.errors import ConfigError
-from ctxguard.pii.detect.anchors import WORDS, Anchor, anchor_of, worth
+from ctxguard.pii.detect.anchors import SHAPE, WORDS, Anchor, anchor_of, worth
 from ctxguard.pii.detect.derived import derived
 from ctxguard.pii.detect.expressions import is_number, reach, runs_on, tells_digits_apart
 from ctxguard.pii.detect.normalize import PlainText
@@ -62,7 +62,7 @@ class Matcher:
     @cached_property
     def anchor(self) -> Anchor:
         """The literals of the expression, and how far from a literal a match may begin."""
-        return anchor_of(self.rule.pattern)
+        return anchor_of(self.rule.pattern, forms=(SHAPE,)) if self.is_number else anchor_of(self.rule.pattern)
 
     @cached_property
     def evidence(self) -> Anchor:

@@ -38,6 +38,8 @@ class Prefilter:
         for table, automaton in self._automata:
             for last, words in automaton.iter(view.form(table)):
                 for (length, is_begin, is_end), places in words:
+                    if places <= found:
+                        continue
                     first = last + 1 - length
                     if is_begin and plain[max(first - 1, 0) : first].isalpha():
                         continue
