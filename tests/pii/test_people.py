@@ -416,3 +416,40 @@ def test_an_address_that_is_said_begins_with_its_number(address, behind):
 )
 def test_patients_and_the_other_part_of_a_name(text, names):
     assert {text[one.start : one.end] for one in PEOPLE.find(text)} == names
+
+
+RECORDS = {
+    "vCard": "BEGIN:VCARD\nVERSION:3.0\nFN:{0} {1}\nN:{1};{0};;;\nEMAIL:x@y.example\nEND:VCARD",
+    "iCalendar, organizer": "ORGANIZER;CN={0} {1}:mailto:x@y.example",
+    "iCalendar, attendee": 'ATTENDEE;ROLE=REQ-PARTICIPANT;CN="{0} {1}";RSVP=TRUE:mailto:x@y.example',
+    "LDIF": "dn: cn={0} {1},ou=people,dc=example\ncn: {0} {1}\nsn: {1}\ngivenName: {0}\nmail: x@y.example",
+    "FHIR": '{{"resourceType": "Patient", "name": [{{"use": "official", "family": "{1}", "given": ["{0}"]}}]}}',
+    "Jira": '{{"assignee": {{"accountId": "5b10", "emailAddress": "x@y.example", "displayName": "{0} {1}"}}}}',
+    "Microsoft Graph": '{{"displayName": "{0} {1}", "givenName": "{0}", "mail": "x@y.example", "surname": "{1}"}}',
+    "a customer with a number": "Kunde: {0} {1}, Kundennummer 33812",
+}
+"""The standard forms in which programs exchange contacts, appointments, patients and accounts."""
+
+
+@pytest.mark.parametrize(("given", "family"), [("Ottoline", "Fairweather"), ("Jörg", "O'Quillfeather")])
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+def test_no_name_is_left_in_a_record(record, given, family):
+    text = record.format(given, family)
+    left = Masker(BOTH).session().text(text)
+    assert given not in left
+    assert family not in left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"displayName": "Compute Engine API", "name": "compute.example"}',
+        '{"displayName": "Marketing Team", "mail": "marketing@y.example"}',
+        "subject=CN = Example Root CA, O = Example Trust, emailAddress = ca@y.example",
+        '{"cn": "web-01.y.example", "port": 3, "mail": "ops@y.example"}',
+        'font: {family: "Noto Serif", size: 3}',
+        "ORGANIZER;CN=Sales Department:mailto:sales@y.example",
+    ],
+)
+def test_a_record_of_something_else_keeps_its_name(text):
+    assert not found(text, "PERSON")

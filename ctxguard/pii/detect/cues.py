@@ -46,7 +46,7 @@ _CALLED: Final = r"[^\W\d_]\S{1,20}(?: [^\W\d_]\S{0,20}){0,3}?"
 # The text after a label that is a column heading, and the key before an object: `"customer": {`.
 _COLUMN: Final = re.compile(r"[\"'*_`)]{0,3}(?:[ \t]{0,20}(?:[|,;\t\n\r\]<)]|\Z)|  )")
 _OWNER: Final = re.compile(r"\"[^\"\n]{1,30}\"\s{0,4}:\s{0,4}(?:\[\s{0,20})?\Z")
-_LAST_WORD: Final = re.compile(r"[^\W_][^\n]\Z")
+_LAST_WORD: Final = re.compile(r"[^\W_][^\n;]\Z")
 _BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
 
 
@@ -277,12 +277,16 @@ def _of_name_labels(joint: re.Pattern[str]) -> list[tuple[Sequence[str], Frame]]
     owned = re.compile(rf'\A"{_labels("customers", "clients").pattern}":')
     return [
         (words("customers"), whole()),
+        (words("customers"), labeled("full", begins=True, beside=_labels("customer_ids"))),
         (words("clients"), whole(beside=_labels("beside_clients"))),
         (words("plain_name_labels"), whole(beside=numbered)),
         (words("plain_name_labels"), whole(beside=owned)),
         (words("name_labels"), labeled("field")),
         (words("plain_labels"), labeled("words", beside=_labels("beside_names"))),
         (words("plain_name_labels"), labeled("closed", beside=_labels("beside_parts"))),
+        (words("record_names"), labeled("full", beside=_labels("beside_names"))),
+        (words("given_labels"), labeled("closed", beside=_labels("family_labels"))),
+        (words("family_labels"), labeled("closed", beside=_labels("given_labels"))),
         (("nom",), labeled("closed", beside=_labels("beside_parts", "beside_nom"))),
     ]
 
