@@ -243,12 +243,13 @@ WAYS = ALL if os.environ.get("CTXGUARD_REPLAY_ALL") else [("transport", False, 1
 
 @pytest.mark.parametrize(("door", "stream", "parallel"), WAYS)
 @pytest.mark.parametrize(("kind", "api"), LOOPS, ids=[f"{kind.__name__}-{api}" for kind, api in LOOPS])
-async def test_a_loop_stays_within_the_budget_and_gets_its_values_back(kind, api, door, stream, parallel):
+async def test_a_loop_stays_within_the_budget_extends_its_prompt_and_gets_its_values_back(kind, api, door, stream, parallel):
     for module in kind.framework:
         pytest.importorskip(module, reason=f"{module} is not installed")
     budget, steps = 2_500, steps_of(parallel)
     provider, loop = WireProvider(steps=steps, parallel=parallel), kind(api, stream=stream)
-    said = await looped(loop, provider, guarded(budget), door)
+    guard = guarded(budget)
+    said = await looped(loop, provider, guard, door)
     assert provider.refusals == []
     assert said == f"All done, {MAIL}."
     assert len(provider.bodies) == steps + 1
@@ -256,14 +257,8 @@ async def test_a_loop_stays_within_the_budget_and_gets_its_values_back(kind, api
     assert loop.looked_up == steps * parallel * [(MAIL, 'quote " and back\\slash')]
     assert PLANTED not in json.dumps(provider.bodies)
     assert max(map(provider.tokens, provider.bodies)) <= budget
-
-
-@pytest.mark.parametrize(("kind", "api"), LOOPS, ids=[f"{kind.__name__}-{api}" for kind, api in LOOPS])
-async def test_prompts_extend_the_one_before(kind, api):
-    for module in kind.framework:
-        pytest.importorskip(module, reason=f"{module} is not installed")
-    provider = WireProvider(steps=STEPS)
-    await looped(kind(api, stream=False), provider, guarded(32_000), "transport")
-    assert provider.refusals == []
     pairs = [(history_of(one), history_of(other)) for one, other in pairwise(provider.bodies)]
-    assert sum(other[: len(one)] == one for one, other in pairs) >= 0.9 * len(pairs)
+    rewritten = sum(other[: len(one)] != one for one, other in pairs)
+    assert rewritten <= guard.metrics.get("cuts"), "where nothing is cut, a prompt extends the one before"
+    # three outputs at once fill this budget, so that each step cuts
+    assert parallel > 1 or guard.metrics.get("cuts") <= len(pairs) / 3

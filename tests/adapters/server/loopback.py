@@ -24,7 +24,8 @@ class _Server(ThreadingHTTPServer):
 @contextmanager
 def listening(handler):
     """Serve on a free port of 127.0.0.1 and give the address."""
-    quiet = type("Quiet", (handler,), {"log_message": lambda *_: None})
+    # headers and body are sent one after the other: with Nagle's algorithm, each answer waits 40 ms for an acknowledgement
+    quiet = type("Quiet", (handler,), {"log_message": lambda *_: None, "disable_nagle_algorithm": True})
     server = _Server(("127.0.0.1", 0), quiet)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
