@@ -85,7 +85,7 @@ STATE_CHANGES: Final = PreservationRule("state changes", Mentions("logged in", "
 SCREENSHOTS: Final = PreservationRule("screenshots", _holds_screenshot)
 RECORDS: Final = PreservationRule("records", _is_record)
 """The rule for summaries and checkpoints that stages wrote. The context contains their information nowhere else."""
-DEFAULT_RULES: Final = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS, RECORDS)
+DEFAULT_RULES: Final[tuple[PreservationRule, ...]] = (FIRST_INSTRUCTIONS, ERRORS, STATE_CHANGES, SCREENSHOTS, RECORDS)
 """The rules by which a window keeps older messages by default."""
 
 

@@ -243,7 +243,9 @@ WAYS = ALL if os.environ.get("CTXGUARD_REPLAY_ALL") else [("transport", False, 1
 
 @pytest.mark.parametrize(("door", "stream", "parallel"), WAYS)
 @pytest.mark.parametrize(("kind", "api"), LOOPS, ids=[f"{kind.__name__}-{api}" for kind, api in LOOPS])
-async def test_a_loop_stays_within_the_budget_extends_its_prompt_and_gets_its_values_back(kind, api, door, stream, parallel):
+async def test_a_loop_stays_within_the_budget_extends_its_prompt_and_gets_its_values_back(
+    kind, api, door, stream, parallel
+):
     for module in kind.framework:
         pytest.importorskip(module, reason=f"{module} is not installed")
     budget, steps = 2_500, steps_of(parallel)
