@@ -242,6 +242,20 @@ def forget_values(
 
     A running proxy may keep values that it has read until it ends, so restart it.
     """
+    _forget(session, value, store, vault_key_file, key)
+
+
+@vault_app.command("forget-everywhere", cls=Command)
+@spread("vault forget-everywhere")
+def forget_everywhere(value: str, store: str | None = None, vault_key_file: str | None = None, key: str = "") -> None:
+    """Erase one value from every session in the vault of a proxy; exit with 1 if no session has it.
+
+    A running proxy may keep values that it has read until it ends, so restart it.
+    """
+    _forget(None, value, store, vault_key_file, key)
+
+
+def _forget(session: str | None, value: str | None, store: str | None, vault_key_file: str | None, key: str) -> None:
     from ctxguard.pii import Vault
     from ctxguard.report.printing import counted, out
     from ctxguard.stores.cli import existing_store
@@ -252,7 +266,8 @@ def forget_values(
         vault = Vault(kept, key=_key_in(vault_key_file), ttl=Guarding().vault_ttl)
         sessions, erased = forget(vault, session, value, credential=key)
     told = f"erased {counted(erased, 'value')}" if erased else "nothing to erase"
-    out(f"{told} in {counted(sessions, 'session')} of this name" if sessions else "no such session")
+    name = "" if session is None else " of this name"
+    out(f"{told} in {counted(sessions, 'session')}{name}" if sessions else "no such session")
     raise typer.Exit(0 if erased else 1)
 
 

@@ -20,7 +20,7 @@ from threading import RLock
 from typing import Final, NamedTuple
 
 from ctxguard.adapting.recent import Recent
-from ctxguard.errors import VaultError
+from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.vault import SessionVault, Vault
 
@@ -247,12 +247,13 @@ class Threads:
         return MemoryVault(MemoryPseudonyms(first=secrets.choice(_FIRST)))
 
 
-def forget(vault: Vault, session: str, value: str | None = None, *, credential: str = "") -> tuple[int, int]:
+def forget(vault: Vault, session: str | None, value: str | None = None, *, credential: str = "") -> tuple[int, int]:
     """Erase a session that the guard stored in a vault, or one value in the session; see `Vault.forget`.
 
     Args:
         vault: The vault of the guard. Its key is needed to decrypt the names of sessions.
-        session: The name in the session header, or the id of a conversation or of a stored response.
+        session: The name in the session header, or the id of a conversation or of a stored response. None stands for
+            every session, and requires a value.
         value: The value to erase. None erases all values.
         credential: The beginning of a credential's hash, as in the `key` label of the metrics. By default, the sessions
             with this name are erased for all credentials.
@@ -261,17 +262,23 @@ def forget(vault: Vault, session: str, value: str | None = None, *, credential: 
         The number of sessions with this name, and the number of erased records.
 
     Raises:
-        ConfigError: If the value is empty or a placeholder.
+        ConfigError: If the value is empty or a placeholder, or neither a session nor a value is given.
         VaultError: If names of sessions cannot be decrypted, since they may be the same name; sessions with readable
             names are erased first. See also `Vault.forget`.
         StoreError: If the records are deleted, but the log of the database still contains them.
     """
+    if session is None and value is None:
+        raise ConfigError("name a session to erase it, or give a value to erase it in every session", setting="value")
     names, known = vault.names(), list[str]()
     listed = names.listed()
     for record in listed:
         with suppress(VaultError):
             known.append((names.read(record) or b"").decode("utf-8", "surrogatepass"))
-    found = [name for name in known if name.startswith(credential) and name.split(" ", 2)[2:] == [session]]
+    found = [
+        name
+        for name in known
+        if name.startswith(credential) and (session is None or name.split(" ", 2)[2:] == [session])
+    ]
     erased = sum(vault.forget(name, value) for name in found)
     if unread := len(listed) - len(known):
         told = f"erased {erased} in {len(found)} sessions of this name, but {unread} other names cannot be read"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from test_cli import cli
 
 from ctxguard import Stabilizer
-from ctxguard.errors import VaultError, WireError
+from ctxguard.errors import ConfigError, VaultError, WireError
 from ctxguard.pii import Masker, Vault, new_key
 from ctxguard.stores import MemoryStore, SQLiteStore
 from ctxguard.wire import Guard, Transport, forget
@@ -424,6 +424,18 @@ def test_the_command_tells_what_it_erased_and_what_is_not_there(provider, tmp_pa
         assert (run.returncode, run.stdout) == (status, told)
         if told.startswith("no"):
             assert listed("vault.db") == before
+    with SQLiteStore("vault.db") as store:
+        for name in ("case-19", "case-20"):
+            asking(provider.client(vault=vault(store)), f"{ZORA} and {MIKEL}", headers={NAMED: name})
+    for erased, stdin, status, told in [
+        ("nobody@mailhost.org", None, 1, "nothing to erase in 3 sessions\n"),
+        ("-", f"{ZORA}\n", 0, "erased 2 values in 3 sessions\n"),
+        (ZORA, None, 1, "nothing to erase in 3 sessions\n"),
+    ]:
+        run = cli("vault", "forget-everywhere", erased, *vault_options, stdin=stdin)
+        assert (run.returncode, run.stdout) == (status, told)
+    with SQLiteStore("vault.db") as store, pytest.raises(ConfigError, match="name a session"):
+        forget(vault(store), None)
     for words, options, told in [
         (("case-17", "<EMAIL_1>"), vault_options, "give the value to erase"),
         (("case-17",), ("--store", "vault.db"), "--vault-key-file"),
