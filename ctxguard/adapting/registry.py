@@ -161,6 +161,8 @@ def require_adapter(native: object) -> Adapter[object]:
     adapter = detect_adapter(native)
     if adapter is None:
         kind = type(native[0] if isinstance(native, Sequence) and native else native).__name__
+        if kind == "str":
+            raise AdapterError("texts have no roles; write [{'role': 'user', 'content': …}]")
         raise AdapterError(
             f"no adapter knows a list of {kind}; installed are {', '.join(adapter_names())}; read the messages with an "
             "adapter of your own and hand over the artifacts"

@@ -139,5 +139,7 @@ def _settings(chain: StabilizerOptions, sweep: str | None) -> tuple[Setting, ...
         chosen = dict(zip(values, combination, strict=True))
         stabilizer = chain.stabilizer(known, changes=chosen)
         options = {**given, **chosen, "budget": stabilizer.budget_for()}
+        if kept_free := stabilizer.budget_for(with_headroom=True) - stabilizer.budget_for():
+            options["headroom"] = kept_free
         settings.append(Setting(label_of(options), options, stabilizer))
     return tuple(settings)

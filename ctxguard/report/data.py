@@ -62,6 +62,7 @@ class ReportData:
         tokens_before: Number of tokens in the whole request with the original history and tools.
         tokens_after: Number of tokens in the whole request with the stabilized history.
         budget: Token budget of the request.
+        kept_free: Pairs of a purpose and the number of tokens by which the budget is smaller than the one that was set.
         counter: Name of the token counter.
         accuracy: How exact the counter is, in words.
         checks: Result of each check.
@@ -79,6 +80,7 @@ class ReportData:
         self.tokens_after = tokens_after
         self.checks = checks
         self.budget: int = draft.budget
+        self.kept_free = draft.settings.kept_free
         self.counter: str = draft.counter.counter.name
         self.accuracy: str = draft.counter.counter.accuracy
         self.cut = cut

@@ -42,9 +42,10 @@ def figure_lines(report: ReportData) -> list[str]:
     """Format the figures and the checks of a report, one line each."""
     saved = report.tokens_before - report.tokens_after
     share = f"{100 * abs(saved) / max(report.tokens_before, 1):.0f}% {'added' if saved < 0 else 'saved'}"
+    free = "".join(f"; {tokens:,} more are kept free: {name}" for name, tokens in report.kept_free if tokens > 0)
     counted = ", ".join(f"{n} {action}" for action, n in report.counts().items()) or "nothing came in"
     lines = [
-        f"{report.tokens_before:,} -> {report.tokens_after:,} tokens of {report.budget:,} ({share}); "
+        f"{report.tokens_before:,} -> {report.tokens_after:,} tokens of {report.budget:,} ({share}{free}); "
         f"counted by {report.counter}, {report.accuracy}",
         f"artifacts: {counted}",
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from importlib.metadata import PackageNotFoundError
 
+import pytest
+
 import ctxguard
 from ctxguard import Artifact, Lifetime, Stabilizer, ToolCall
 from ctxguard.report.decisions import decision_runs
@@ -50,6 +52,11 @@ def test_the_brief_figures_are_those_of_the_decisions():
     }
     assert report.brief()["masked"] == 1
     assert Stabilizer(700).stabilize([Artifact("user", "Hi")]).report.brief()["dropped"] == 0
+
+
+@pytest.mark.parametrize(("headroom", "told"), [(0, "tokens of 700 (0% saved);"), (45, "of 655 (0% saved; 45 more")])
+def test_it_says_what_is_kept_free_of_the_budget(headroom, told):
+    assert told in str(Stabilizer(700, headroom=headroom).stabilize([Artifact("user", "Hi")]).report)
 
 
 def test_no_form_of_it_holds_personal_data_or_live_markup():

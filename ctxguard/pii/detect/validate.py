@@ -40,6 +40,8 @@ _DECIMAL: Final = re.compile(r"(?!0\d)-?\d+\.\d+(?: -?\d+\.\d+)*\Z")
 _BEFORE_DATE: Final = re.compile(r"[\d .]+ \(?(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?\Z")
 _PAIRS: Final = re.compile(r"\d\d(?: \d\d){5,}\Z")  # bytes of a dump: phone numbers are not written in six pairs
 _YEARS: Final = re.compile(r"(?:19|20)\d\d(?:[ /-]+(?:19|20)?\d\d){1,3}\Z")
+# An IPv4 address, unless all of its groups have two digits, as those of phone numbers may.
+_QUAD: Final = re.compile(r"(?!(?:\d\d\.){3}\d\d\Z)(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!\Z)|\Z)){4}\Z")
 _SEPARATORS: Final = frozenset(" .-/")
 TOP_LEVEL: Final = (
     "com|org|net|edu|gov|mil|int|info|biz|name|pro|io|co|me|tv|ai|app|dev|cloud|online|shop|site|example"
@@ -292,7 +294,7 @@ def loose_phone(value: str) -> bool:
 
 def _is_no_number(value: str) -> bool:
     value = re.sub(" ?([/-]) ?", r"\1", value)
-    return any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE)) or _is_range(value)
+    return any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE, _QUAD)) or _is_range(value)
 
 
 def _is_range(value: str) -> bool:
