@@ -52,7 +52,7 @@ _BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The form of the text that may follow a phrase.
+    """Describes the text that may follow a phrase, and how the value in this text is judged.
 
     Attributes:
         label: The label of the value.
@@ -216,9 +216,13 @@ def _is_label_nearby(text: str, start: int, end: int, beside: re.Pattern[str]) -
 
 
 def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
-    """Return the label of a column's values and the function that judges them, by the column heading.
+    """Return the label of a column's values and the function that judges them, as its heading announces.
 
-    None if the heading does not announce names or addresses.
+    Return None if the heading does not announce names or addresses.
+
+    Args:
+        cell: The column heading.
+        line: The line with all column headings.
     """
     lowered = lower(cell.strip(" \t\"'*_`"))
     if (match := _WORD.search(lowered)) is None or (node := _tree().following.get(match[0])) is None:

@@ -81,9 +81,9 @@ def reach(pattern: str) -> int:
 def runs_on(pattern: str) -> int:
     """Return the maximum number of repeats of any part that can match a line break.
 
-    An expression matches the same in a text alone and between more blank lines than that. If it has anchors such as `^`
-    and `$`, or forbids a line break next to the match, no number of blank lines is enough, and the result is `re`'s
-    maximum.
+    An expression matches the same in a text alone as in that text between more blank lines than that. If the expression
+    has anchors such as `^` and `$`, or forbids a line break next to the match, no number of blank lines is enough. The
+    result is then the largest repeat count of `re`.
     """
     most = 0
     for kind, argument in _nodes(parse(pattern)):

@@ -311,7 +311,8 @@ class UnmaskStream:
     def _note_unknown(self, chunk: str) -> None:
         """Record placeholders in the stream that were never assigned.
 
-        Models spell these in many ways. The output does not wait for their end, because they stay unchanged in it.
+        Models spell such placeholders in many ways. They stay unchanged in the output, so the output does not wait for
+        their end.
         """
         if not self._open and "<" not in chunk:
             return

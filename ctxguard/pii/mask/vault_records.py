@@ -166,7 +166,10 @@ class SessionRecords:
         return set(self._store.keys(self.namespace))
 
     def unreadable(self, unread: Sequence[str]) -> set[str]:
-        """Return the names of the records that cannot be read: those in `unread` that still exist, and damaged ones."""
+        """Return the names of the records that cannot be read.
+
+        These are the names in `unread` whose records still exist, and all damaged names.
+        """
         listed = self.listed()
         return listed.intersection(unread) | {name for name in listed if PSEUDONYM.fullmatch(name) is None}
 
