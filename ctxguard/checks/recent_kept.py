@@ -12,8 +12,8 @@ from ctxguard.report import Finding
 
 _MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
 _STAGE_WROTE: Final = re.compile(r"\[[^\[\]\n]{1,200} Record [a-z]{7,13}\]\n")
-"""Matches the first line of texts that stages write in the user's role. The check cannot tell them from a user's own
-message that begins with such a line, so it requires no message with such a line."""
+"""Matches the first line of texts that stages write in the user's role. A user's own message may begin with such a
+line, too. The check cannot tell them apart, so it does not require messages that begin with such a line."""
 
 
 class RecentKept:

@@ -34,7 +34,7 @@ _WORD: Final = re.compile(r"[\w'’-]+")
 
 
 def is_greeting(text: str) -> bool:
-    """Return whether a text has at most six words, and all of them are in the word lists of greetings."""
+    """Return whether a text is only a greeting: it has at most six words, all of them from the lists of greetings."""
     if len(text) > 20 * _MOST_WORDS:
         return False
     words = _WORD.findall(text.casefold().replace("’", "'"))

@@ -97,8 +97,9 @@ def pair(
     precedence, then those of the current turn, then those before the latest user message.
 
     Consecutive results are matched with such calls in order. In two cases, it is unknown which call each result
-    answers, and no result is matched: if there are fewer results than calls and no more results can follow, or if there
-    are more results than calls in the group that takes precedence and other groups have calls, too.
+    answers, and no result is matched. In the first, there are fewer results than calls, and no more results can follow.
+    In the second, there are more results than calls in the nearest of these three groups, and calls of another group
+    wait for a result, too.
 
     Args:
         artifacts: The history.

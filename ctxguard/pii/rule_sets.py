@@ -142,7 +142,7 @@ class RuleSet:
         return RuleSet(f"{self.name}[-{','.join(labels)}]", kept, allow=self.allow, deny=self.deny)
 
     def allowing(self, values: Iterable[str]) -> RuleSet:
-        """Return a set that never finds these values, given exactly, or as `@example.com` for a whole mail domain.
+        """Return a set that never finds these values. The value `@example.com` allows all addresses of that domain.
 
         Raises:
             ConfigError: If `values` is not a collection of strings.

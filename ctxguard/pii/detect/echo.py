@@ -61,7 +61,7 @@ class Names:
         return new
 
     def find(self, text: str, *, until: int | None = None) -> Iterator[tuple[int, int]]:
-        """Yield the start and end offset of each known name in a text; at each offset, the longest one.
+        """Yield the start and end offset of each known name in a text. At each offset, only the longest name counts.
 
         Args:
             text: The text to search.

@@ -186,7 +186,7 @@ def _classes(parsed: Parsed) -> Iterator[Chars]:
 
 
 def consumed_by(parsed: Parsed) -> Chars:
-    """Return all characters that can occur in a match, in both cases."""
+    """Return all characters that can occur in a match, with both cases of each ASCII letter."""
     consumed: Chars = frozenset()
     for kind, argument in parsed:
         if kind in ONE:
@@ -219,8 +219,9 @@ def _edge(parsed: Iterable[tuple[object, object]], step: int) -> Chars:
 def _is_shape(chars: Chars) -> bool:
     """Return whether matching a character class on shapes gives the same result as on texts.
 
-    The class must contain all digits or none, and likewise all capitals or none and all lower-case letters or none. In
-    a shape, `?` stands for all characters beyond Latin-1, so the class must contain both or neither.
+    In a shape, every digit is replaced by `0`, every capital by `A`, and every lower-case letter by `a`. So the class
+    must contain all digits or none, all capitals or none, and all lower-case letters or none. In a shape, `?` also
+    stands for all characters beyond Latin-1. So the class must contain `?` and these characters, or neither.
     """
     whole = all(chars & kind in (frozenset(), kind) for kind in (DIGITS, UPPER, LOWER))
     return whole and (ord("?") in chars) is (BEYOND in chars)

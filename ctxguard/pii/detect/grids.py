@@ -104,7 +104,7 @@ class Row(NamedTuple):
 
 
 def grid_rows(text: str) -> list[Row]:
-    """Return the rows of all tables in a text whose rows are in brackets or tags, sorted by offset."""
+    """Return all table rows in a text that are in brackets or tags, sorted by offset."""
     return sorted((row for form in _FORMS for row in _rows(form, text)), key=attrgetter("begin"))
 
 

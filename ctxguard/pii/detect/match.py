@@ -378,7 +378,7 @@ def _number_before_next(text: str, ordered: Found, place: int) -> str:
     The other finding begins inside the number and ends after it.
 
     Returns:
-        The part. An empty string if there is no such finding, or the part is not a number of its own.
+        The part; an empty string if there is no such finding, or if the part is not a number of its own.
     """
     span = ordered[place][1]
     for number in range(place + 1, len(ordered)):

@@ -58,7 +58,7 @@ def leaks(before: str, names_host: NamesHost, placeholders: re.Pattern[str]) -> 
 
 
 def _zones(text: str, bare: str) -> Iterator[tuple[str, bool]]:
-    """Yield each part at the end of a text that may be one link, and whether it is a URL outside markup."""
+    """Yield each part at the end of a text that may be a single link, and whether this part is a URL outside markup."""
     yield bare, True
     tag, target = _open_tag(text), _TARGET.search(text)
     if tag is not None:

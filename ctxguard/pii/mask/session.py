@@ -123,8 +123,8 @@ class MaskSession(GivesBack):
 
         Args:
             text: The masked text.
-            known: The result of `known` at some point of the conversation. Names and placeholders added after that
-                point are not used.
+            known: The value that the property `known` had at some point of the conversation. Names and placeholders
+                added after that point are not used.
 
         Raises:
             DetectorError: See `text`.

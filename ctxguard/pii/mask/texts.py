@@ -90,7 +90,7 @@ class TextMasking:
         return any(self.escapes or not self.literals.isdisjoint(names) for names, _, _ in found)
 
     def _mask_spelled(self, text: str) -> str:
-        """Mask the placeholders in a text that a person or a tool wrote, in this text or an earlier one."""
+        """Mask those placeholders in a text that were written by a person or a tool, here or in an earlier text."""
         pieces: list[str] = []
         done = 0
         for names, start, end in spelled_placeholders(text, self.rules.labels):

@@ -214,11 +214,12 @@ _OUTWARD: Final = re.compile(
 )
 OUTWARD: Final = "outward"
 _LIKENESS: Final = 0.8
-"""`outwards` and `outwrad` are this similar to `outward`; `forward` and `onward`, which may be tools, are not."""
+"""The similarity to `outward` from which a name counts as its misspelling. `outwards` and `outwrad` are so similar, but
+`forward` and `onward`, which may be tools, are not."""
 
 
 def require_tools(tools: Mapping[str, bool]) -> Mapping[str, bool]:
-    """Return the setting `tools`, and reject names that are almost `outward`, because they would deny nothing.
+    """Return the setting `tools` unchanged, and reject likely misspellings of `outward`: they would deny nothing.
 
     Raises:
         ConfigError: If a name is a likely misspelling of `outward`.

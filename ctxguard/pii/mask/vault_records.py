@@ -201,7 +201,8 @@ class SessionRecords:
     def erase(self, name: str) -> None:
         """Erase a record. Its number is never assigned again.
 
-        The erasure is noted first, so that a worker that is re-encrypting the record at the same time erases it, too.
+        The erasure is noted first. If another worker is re-encrypting the record at the same time, it sees the note and
+        erases the record, too.
         """
         self.keep_numbers([name])
         self._note_erasure(name)
