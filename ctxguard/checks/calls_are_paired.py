@@ -18,12 +18,12 @@ class CallsArePaired:
     'tool_call_id'"; Anthropic: "tool_use ids were found without tool_result blocks immediately after". Both answer with
     status 400.
 
-    Each message with calls is compared with the results that directly follow it. If ids are missing or repeated, calls
-    and results are matched by their number, so an ambiguous result is a finding.
+    Each message with calls is compared with the results that directly follow it. If ids are repeated or missing, each
+    result uses up one call with the same id or tool, so a result for which no call is left is a finding.
 
     Args:
-        allow_bare: Whether tool outputs without a call id are accepted, unless they come from a provider's messages.
-            Plain transcripts, such as the bundles of long-session tests, contain no calls.
+        allow_bare: Whether a tool output without a call id is accepted even if it answers no call, because plain
+            transcripts contain no calls. Outputs that come from a provider's messages are not accepted.
     """
 
     name = "CallsArePaired"
@@ -52,11 +52,11 @@ class CallsArePaired:
 
 
 _Placed: TypeAlias = tuple[tuple[int, int], ToolCall]
-"""The position of an artifact and the number of a call in it, and the call."""
+"""The position of an artifact and the index of a call in it, and then the call itself."""
 
 
 class _Calls:
-    """The calls that have no result yet, with their places. `by_id` is empty only if no call was added."""
+    """The calls that have no result yet, with their positions. `by_id` is empty only if no call was added."""
 
     def __init__(self) -> None:
         self.by_id: dict[str | None, deque[_Placed]] = {}
@@ -69,9 +69,9 @@ class _Calls:
         return [one for calls in self.by_id.values() for one in calls]
 
     def take(self, result: Artifact) -> bool:
-        """Remove the call that a result answers, found by its id, or by the name of its tool if either has no id.
+        """Remove the call that a result answers, and return whether there is such a call.
 
-        Return whether there is such a call.
+        The call is found by its id, or by the name of its tool if the call or the result has no id.
         """
         calls = self.by_id.get(result.answers) if result.answers is not None else None
         if calls:
@@ -86,5 +86,8 @@ class _Calls:
 
 
 def _is_of_transcript(artifact: Artifact) -> bool:
-    """Return whether an artifact was created by hand or read from a bundle, whose items have a `kind` but no `role`."""
+    """Return whether an artifact was created by hand or read from a plain transcript, not from a provider's message.
+
+    The items of a plain transcript have a `kind`.
+    """
     return artifact.source is None or (isinstance(artifact.source, Mapping) and "kind" in artifact.source)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 class KnownNames:
     """Finds names in the result that earlier messages of the history introduced.
 
-    A text is masked when it arrives, and again at each cut. It is therefore searched for the names that the history had
-    introduced by its own position or by the last cut, whichever is later. A text that a stage wrote is searched for the
-    names introduced by the cut. The names are computed here from the unmasked history, independently of the masking
-    stage.
+    A text is masked when it arrives, and again at each cut. Therefore, a text is searched for the names that the
+    history had introduced up to the text's position or up to the last cut, whichever is later. A text that a stage
+    wrote is searched for the names introduced up to the last cut. The names are computed here from the unmasked
+    history, independently of the masking stage.
 
     Args:
         rules: Rules that recognize where a name is introduced.
@@ -73,7 +73,7 @@ class KnownNames:
 _NO_SHAPE: Final = {"PERSON": "names", "ADDRESS": "postal addresses"}
 
 _REACH: Final = 256
-"""Number of characters that are searched on each side of the border between two parts."""
+"""Number of characters that are searched on each side of the border between two content parts of a message."""
 _SIGNS: Final = re.compile(r"[._\W]+")
 
 
@@ -99,8 +99,8 @@ class _Memory:
 class NoPII:
     """Holds if no rule matches in any text of the result: contents, tool-call arguments, and other fields.
 
-    Ids, names, links, signatures, and unknown fields are never edited. Because ids contain arbitrary digits, ids are
-    searched only by rules with a specific pattern (see `ctxguard.pii.identifiers`).
+    Ids, names, links, signatures, and unknown fields are searched, too, although no stage edits them. Because ids
+    contain arbitrary digits, ids are searched only by rules with a specific pattern (see `ctxguard.pii.identifiers`).
 
     The texts are scanned by code that is independent of the masking. Results are cached by text and by artifact, so
     that only new texts of a session are scanned. Copies and pickles start with an empty cache.
@@ -169,7 +169,7 @@ class NoPII:
                 yield from _search(strict, self._memory(strict).clean, text, path, place)
 
     def _names_known(self, draft: Draft, detector: Detector) -> KnownNames | None:
-        """Return the search for introduced names; None if the rules do not recognize introductions."""
+        """Return the object that searches for introduced names; None if the rules do not recognize introductions."""
         from ctxguard.pii.rule_sets import RuleSet
 
         if not isinstance(detector, RuleSet) or not detector.echoes:
@@ -230,7 +230,7 @@ def _find_split(texts: Sequence[str], detector: Detector, path: str) -> Iterator
 
 
 def shown_place(place: str, detectors: Sequence[Detector]) -> str:
-    """Return a path for a finding, or an ellipsis if keys in the path contain personal data."""
+    """Return the path `place` for a finding, or an ellipsis if the path contains personal data, such as in a key."""
     texts = (place, _SIGNS.sub(" ", place))
     return "…" if any(detector.find(text) for detector in detectors for text in texts) else place
 

@@ -12,8 +12,8 @@ from ctxguard.report import Finding
 
 _MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
 _STAGE_WROTE: Final = re.compile(r"\[[^\[\]\n]{1,200} Record [a-z]{7,13}\]\n")
-"""First line of texts that stages write in the user's role. A user's own message may begin with the same line, so
-this check does not require such messages."""
+"""Matches the first line of texts that stages write in the user's role. A user's own message may begin with such a
+line, too. The check cannot tell them apart, so it does not require messages that begin with such a line."""
 
 
 class RecentKept:
@@ -59,8 +59,8 @@ def _latest(history: Sequence[Artifact], keep: int) -> list[Artifact]:
 def _may_be_missing(draft: Draft) -> set[int]:
     """Return the `id()` of each message that may be missing.
 
-    Such a message expired, or preceded the first user message although the provider rejects that, or was merged into a
-    message of the result that contains its text.
+    A message may be missing if it expired, if it preceded the first user message and the provider requires that the
+    user begins, or if it was merged into a message of the result that contains its text.
     """
     gone: set[int] = set()
     for change in draft.changes:

@@ -34,7 +34,7 @@ _WORD: Final = re.compile(r"[\w'’-]+")
 
 
 def is_greeting(text: str) -> bool:
-    """Return whether a text is nothing but a greeting: at most six words, all of them from the list of greetings."""
+    """Return whether a text is only a greeting: it has at most six words, all of them from the lists of greetings."""
     if len(text) > 20 * _MOST_WORDS:
         return False
     words = _WORD.findall(text.casefold().replace("’", "'"))
@@ -171,7 +171,10 @@ class History:
         return len(self.spans)
 
     def start(self, number: int) -> int:
-        """Return the position at which an exchange begins; the history's length for the number after the last one."""
+        """Return the index of the first artifact of an exchange.
+
+        For a number after the last exchange, return the number of artifacts in the history.
+        """
         return self.spans[number].start if number < len(self.spans) else len(self.artifacts)
 
     def members(self, number: int) -> tuple[Artifact, ...]:
@@ -180,53 +183,66 @@ class History:
         return tuple(self.artifacts[span.start : span.end])
 
     def opener(self, number: int) -> int | None:
-        """Return the number of the user message that opened an exchange's turn.
+        """Find the user message that opened an exchange's turn.
 
         Returns:
-            The number, or None if the exchange is that message itself or no user message precedes it.
+            The index of the exchange that is this message. None if the given exchange is itself a user message, or no
+            user message precedes it.
         """
         return None if self.spans[number].is_asked else self.last_asked(number)
 
     def last_asked(self, end: int) -> int | None:
-        """Return the number of the last message that a user wrote among the first `end` exchanges, or None."""
+        """Find the last message that a user wrote among the first `end` exchanges.
+
+        Returns:
+            The index of its exchange; None if there is no such message.
+        """
         place = bisect_left(self.asked, end)
         return self.asked[place - 1] if place else None
 
     def last_user(self, end: int) -> int | None:
-        """Return the number of the last message in the user role among the first `end` exchanges, or None."""
+        """Find the last message in the user role among the first `end` exchanges.
+
+        Returns:
+            The index of its exchange; None if there is no such message.
+        """
         place = bisect_left(self.users, end)
         return self.users[place - 1] if place else None
 
     def latest_messages(self, keep: int, end: int) -> list[int]:
-        """Return the numbers of the latest `keep` messages among the first `end` exchanges, oldest first."""
+        """Return the exchange indexes of the latest `keep` messages among the first `end` exchanges, oldest first."""
         come = bisect_left(self.messages, end)
         return self.messages[max(0, come - keep) : come]
 
     def request(self) -> int | None:
-        """Return the number of the message that states the task: the first user message that is not just a greeting.
+        """Find the message that states the task: the first user message that is not just a greeting.
 
         Returns:
-            The number, or None if there is no such message. If a stage wrote the first message in the user role, the
-            task was evicted earlier.
+            The index of its exchange. None if there is no such message, or if a stage wrote the first message in the
+            user role, because the task was evicted earlier in this case.
         """
         if self.users[:1] != self.asked[:1]:
             return None
         return next((n for n in self.asked if not is_greeting(self.artifacts[self.spans[n].start].text)), None)
 
     def task(self, budget: int) -> int | None:
-        """Return the number of the request if it is kept as the task: if it takes at most a quarter of the budget."""
+        """Return the exchange index of the request (see `request`) if it is kept as the task.
+
+        The request is kept as the task if it takes at most a quarter of the budget. Return None if it takes more, or if
+        there is no request.
+        """
         number = self.request()
         return None if number is None or self.spans[number].tokens * TASK_SHARE > budget else number
 
     def must_stay(self, keep_recent: int, task: int | None, end: int) -> list[int]:
-        """Return the numbers of the mandatory exchanges, which every strategy has to keep, in order.
+        """Return the indexes, in order, of the mandatory exchanges, which every strategy has to keep.
 
         Mandatory are pinned exchanges, the task, the last user message, the latest messages, and the last exchange. A
         message that a stage wrote is only mandatory if it is the last message in the user role.
 
         Args:
             keep_recent: Number of latest messages that are mandatory.
-            task: Number of the message that is kept as the task, or None.
+            task: Index of the exchange that is kept as the task; None if there is none.
             end: Number of exchanges to look at: only the first `end` are considered.
         """
         kept = set(self.pinned[: bisect_left(self.pinned, end)])

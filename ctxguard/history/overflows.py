@@ -21,12 +21,12 @@ _MOST: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """The limits of a conversation since the provider refused its prompt.
+    """The token limits of a conversation whose prompt the provider refused.
 
     Attributes:
         at: Number of artifacts in the history whose prompt was refused. Reasoning in these artifacts was written under
             other prompts than those that are sent now.
-        budget: Number of tokens that prompts may take since the refusal.
+        budget: Number of tokens that prompts may take after the refusal.
         before: Number of tokens that prompts could take before the refusal.
     """
 
@@ -38,9 +38,9 @@ class Overflow:
 class Overflows:
     """Remembers the conversations whose prompt was refused, by hashes of their histories. Thread-safe.
 
-    Applications may send passages or notes with one prompt only, after the latest reply. Later histories then do not
-    begin with the refused one, but contain its replies. So a refusal is also remembered for the history up to its
-    latest reply. The least recently used conversations are forgotten first. Copies and pickles start empty.
+    Applications may add passages or notes after the latest reply for one prompt only. Later histories then do not begin
+    with the whole refused history, but still begin with its part up to the latest reply. So a refusal is also
+    remembered for this part. The least recently used conversations are forgotten first. Copies and pickles start empty.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,11 @@ class Overflows:
                 self._known.pop(key, None)
 
     def of(self, history: Iterable[Artifact]) -> Overflow | None:
-        """Return the limits since the latest refusal in the conversation that a history continues, or None."""
+        """Return the limits that the latest refusal in a conversation set; None if no refusal is remembered.
+
+        Args:
+            history: The history of the conversation, which may have grown since the refusal.
+        """
         if not self._known:  # saves hashing the history
             return None
         keys = list(_keys(history))

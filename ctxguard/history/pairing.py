@@ -29,7 +29,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class Pairing:
-    """Which result answers which call.
+    """Records which tool result answers which tool call.
 
     A call is identified by the position of the artifact that makes it and the index of the call in that artifact.
 
@@ -55,8 +55,8 @@ class Pairing:
 def whole_until(artifacts: Sequence[Artifact], begin: int = 0, end: int | None = None) -> int | None:
     """Return the position at which the last complete exchange ends, for the common case of a well-formed history.
 
-    In a well-formed history, every call has an id and is directly followed by its results. This is much cheaper than
-    `pair`, which would find the same position.
+    In a well-formed history, every call has an id and is directly followed by its results. This function is much faster
+    than `pair`, which would find the same position.
 
     Args:
         artifacts: The history.
@@ -64,7 +64,7 @@ def whole_until(artifacts: Sequence[Artifact], begin: int = 0, end: int | None =
         end: Position at which to stop; None means the end of the history.
 
     Returns:
-        The position, or None if the history is not well-formed, so that only `pair` can tell.
+        The position. None if the history is not well-formed; then only `pair` can find the position.
     """
     waiting: Counter[str | None] = Counter()
     left = 0
@@ -96,9 +96,10 @@ def pair(
     known, a call of that tool; otherwise any call. Among several such calls, those directly before the results take
     precedence, then those of the current turn, then those before the latest user message.
 
-    Consecutive results are matched with such calls in order. If there are fewer results than calls and no more can
-    follow, or if calls from different places compete for more results than the nearest calls need, it is unknown which
-    call each result answers, and none is matched.
+    Consecutive results are matched with such calls in order. In two cases, it is unknown which call each result
+    answers, and no result is matched. In the first, there are fewer results than calls, and no more results can follow.
+    In the second, there are more results than calls in the nearest of these three groups, and calls of another group
+    wait for a result, too.
 
     Args:
         artifacts: The history.
@@ -149,7 +150,7 @@ def _pair_results(
     *,
     may_go_on: bool,
 ) -> None:
-    """Match consecutive results, those with the best evidence first."""
+    """Match consecutive results with calls. Results with the best evidence, such as a call id, are matched first."""
     left = list(places)
     for evidence in _EVIDENCE:
         groups: dict[_Key | None, list[int]] = {}
@@ -194,16 +195,16 @@ class _Waiting:
             tier.clear()
 
     def calls_for(self, key: _Key, results: int, *, may_go_on: bool) -> tuple[list[_Slot], bool]:
-        """Find the calls that a number of consecutive results answer.
+        """Find the calls that consecutive results answer.
 
         Args:
-            key: The evidence: an id, a tool, or any call.
-            results: Number of the results with this evidence.
+            key: The evidence that all results share: a call id, the lack of an id, a tool, or nothing at all.
+            results: Number of results with this evidence.
             may_go_on: Whether more results may follow.
 
         Returns:
-            The calls in order, and True. If it is ambiguous which call each result answers, all calls that they may
-            answer, and False.
+            The calls in order, and True. If it is ambiguous which call each result answers: all calls that the results
+            may answer, and False.
         """
         tiers = [slots for tier in self._tiers if (slots := tier.get(key))]
         if not tiers:
@@ -241,7 +242,7 @@ def _keys(call: ToolCall) -> tuple[_Key, ...]:
 
 
 def holds_all_results(artifact: Artifact) -> bool:
-    """Return whether an artifact belongs to a message that, by its format, contains all results of the calls before."""
+    """Return whether an artifact is a tool result in a format with the results of all parallel calls in one message."""
     return artifact.kind is Kind.TOOL and getattr(artifact.source, "holds_all_results", False)
 
 

@@ -17,7 +17,7 @@ RECALLED: Final = (
     "Recalled from earlier in this conversation, oldest first, because it may matter for the next message. "
     "A record of what was said, not a new request."
 )
-"""Title of the block of recalled messages."""
+"""Title of the record that quotes recalled messages."""
 SUMMARY: Final = "Summary of the earlier conversation, which is no longer shown. A record, not a request."
 """Title of the summary that replaces compacted messages."""
 TRAIL: Final = "Trail, not a request."
@@ -35,7 +35,9 @@ _HEADER: Final = re.compile(
     rf"(?P<digest>[a-z]{{{_DIGEST_LETTERS}}})(?P<length>[a-z]{{1,7}})\]\n"
 )
 _MOST_HEADERS: Final = 64
-"""Maximum number of first lines in one text whose digests are verified; real texts contain a handful."""
+"""Maximum number of lines in one text that look like the first line of a record and whose digests are verified.
+
+Real texts contain a handful of such lines."""
 
 
 class Record(NamedTuple):
@@ -108,10 +110,10 @@ def leading_records(text: str) -> list[Record]:
 
 
 def records_in(text: str) -> list[Record]:
-    """Return the records anywhere in a text, found from at most `_MOST_HEADERS` first lines.
+    """Return the records anywhere in a text.
 
-    The limit bounds the time: each digest takes time proportional to the text, and a hostile text may contain many
-    first lines.
+    Only the first 64 lines that look like the first line of a record are examined. The limit bounds the time: each
+    digest takes time proportional to the text, and a hostile text may contain many such lines.
     """
     headers = islice(_HEADER.finditer(text), _MOST_HEADERS)
     found = (_record_at(text, header.start()) for header in headers)
@@ -139,7 +141,10 @@ def pieces_of(text: str) -> list[str]:
 
 
 def _is_joined(text: str, begin: int, start: int, end: int) -> bool:
-    """Return whether a record from `start` to `end` is separated by `JOINT` from the text around it."""
+    """Return whether a blank line separates the record from `start` to `end` from the text before and after it.
+
+    The text before the record begins at `begin`. No blank line is needed where there is no text.
+    """
     return (start == begin or text.endswith(JOINT, begin, start)) and (end == len(text) or text.startswith(JOINT, end))
 
 
@@ -160,5 +165,5 @@ def record_title(artifact: Artifact) -> str | None:
 
 
 def is_asked(artifact: Artifact) -> bool:
-    """Return whether an artifact is a message in the user role that a user wrote, not a stage."""
+    """Return whether an artifact is a message in the user role that was written by a user, not by a stage."""
     return artifact.kind is Kind.USER and not is_synthetic(artifact)

@@ -38,7 +38,7 @@ def mask_pii(text: str, rules: Rules = DEFAULT) -> str:
 
 
 def validate_no_pii(artifacts: Artifact | str | Iterable[Artifact | str], rules: Rules = DEFAULT) -> bool:
-    """Return True if no rule finds anything in the strings, or in any string that the artifacts send to a model.
+    """Return True if no rule finds anything in the strings, or in any string of the artifacts that a model would get.
 
     This check is independent of masking: every string is searched anew, without caches or shortcuts.
 

@@ -20,7 +20,10 @@ _BEFORE_WORDS: Final = frozenset(" \t\n\"'")
 
 
 class IdentifierDetector:
-    """Applies a rule set to identifiers, and drops matches that are only digits."""
+    """Applies a rule set to identifiers, and drops most matches that are only digits.
+
+    Only a card number that is one of several words is kept.
+    """
 
     def __init__(self, rules: Detector) -> None:
         self._rules = rules
@@ -52,7 +55,7 @@ def _is_card_among_words(text: str, span: Span) -> bool:
 def for_identifiers(detector: Detector) -> IdentifierDetector | None:
     """Return a detector's variant for identifiers.
 
-    None if `detector` is not a rule set, or none of its rules has a pattern that is specific enough.
+    Return None if `detector` is not a rule set, or none of its rules has a pattern that is specific enough.
     """
     given: Any = detector
     return _restricted(given) if isinstance(getattr(given, "rules", None), tuple) else None

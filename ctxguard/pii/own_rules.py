@@ -80,7 +80,8 @@ def _is_number_of_stdnum(name: object) -> bool:
 def with_own(base: RuleSet, settings: OwnSettings) -> RuleSet:
     """Return `base` extended by a configuration's own rules, fields, denied and allowed values, and countries.
 
-    The configuration's own rules come first. If it lists countries, rules of all other countries are left out.
+    The configuration's own rules come first. If the configuration lists countries, rules of all other countries are
+    left out.
     """
     own = [*own_rules(settings.rules or ()), *_fields(settings.fields or {})]
     kept: Sequence[Rule] = base.rules

@@ -15,7 +15,7 @@ UNCHECKED: Final = "UNCHECKED"
 """Label of a whole text that is masked because a detector failed and could not search it."""
 
 PSEUDONYM: Final = re.compile(r"<([A-Z](?:[A-Z_]{0,38}[A-Z])?)_(\d{1,6}|\d{1,2}(?:_\d\d){1,3})>")
-"""Matches a pseudonym, a label and a number: `<EMAIL_1>`. Number 100 is written `<EMAIL_1_00>`, see `pseudonym`."""
+"""Matches a pseudonym, which has a label and a number: `<EMAIL_1>`. Number 100 is written `<EMAIL_1_00>`."""
 PLACEHOLDER: Final = re.compile(
     rf"\[REDACTED(?:_([A-Z_]{{1,40}}))?\]|<([A-Z][A-Z_]{{0,39}})_[g-v]{{16}}>|{PSEUDONYM.pattern}"
 )
@@ -31,14 +31,15 @@ _OPENED: Final = (
     rf"(?P<number>\d{{1,2}}(?:_\d\d){{0,3}}){SIGNS}(?:{GREATER}|(?<![*`\s])(?P<open>)(?![\w>]))"
 )
 OPENED: Final = re.compile(_OPENED)
-"""Matches what `SPELLED` matches after an opening bracket. It is much faster, because it begins with few characters."""
+"""Matches a pseudonym as models spell it (see `SPELLED`), but only with its opening bracket. It is much faster than
+`SPELLED`, because few characters can begin a match."""
 SPELLED: Final = re.compile(
     rf"{_OPENED}|(?<![\w<&;])(?P<bare>[A-Z][A-Z_]{{0,38}}[A-Z])_(?P<digits>\d{{1,2}}(?:_\d\d){{0,3}}){GREATER}"
 )
 """Matches a pseudonym as models spell it: `<email_1>`, `<EMAIL 1>`, `<**EMAIL_1**>`, `&lt;EMAIL_1&gt;`, `<EMAIL_1`.
 
 Restoring and escaping both use this expression, because text that restores to a value must be escaped where a person or
-a tool wrote it. A label has at least two characters with its underscore, so that `<h1>` is no placeholder."""
+a tool wrote it. The label and its underscore have at least two characters, so that `<h1>` is no placeholder."""
 Trust: TypeAlias = Callable[[str, str], bool]
 _OPENS: Final = re.compile(r"<[A-Z][A-Z_]{0,39}_[0-9g-v]")
 # The numbers that `pseudonym` writes: never with three digits in a row or a leading zero.
@@ -75,14 +76,20 @@ def pseudonym(label: str, number: int) -> str:
 
 
 def pseudonyms_of(match: re.Match[str]) -> dict[str, str]:
-    """Return the pseudonyms that a match of `SPELLED` can mean, by label: `<credit card 1>` can mean two."""
+    """Return the pseudonyms that a placeholder as spelled by a model can mean, by label.
+
+    For example, `<credit card 1>` can mean two pseudonyms.
+
+    Args:
+        match: A match of `SPELLED` or `OPENED`.
+    """
     label, number = (match["label"] or match["bare"]).upper(), match["number"] or match["digits"]
     labels = ("".join(label.split()).strip("_"), re.sub(r"[\s_]+", "_", label).strip("_"))
     return {one: f"<{one}_{number}>" for one in labels}
 
 
 def without_lookalikes(text: str) -> str:
-    """Separate values from text before them that looks like the beginning of a placeholder; the length stays the same.
+    """Separate a value from preceding text that looks like the beginning of a placeholder, keeping the text's length.
 
     Masking never writes `<CARD_4111111111111111>`, but rules would not find the card number in it, because the digits
     are attached to a name. Therefore, the underscore before them is replaced by a space.

@@ -87,15 +87,18 @@ class RuleSet:
         return self._engine.scan(text)
 
     def judged(self, text: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-        """Yield each match of a rule's expression, with the rule's name and the reasons against the match.
+        """Yield each match of a rule's expression, with the rule's name and the reasons why it is not a finding.
 
-        There are no reasons against a finding.
+        The reasons are empty if the match is a finding.
         """
         return self._engine.judged(text)
 
     @cached_property
     def echoes(self) -> bool:
-        """Whether the set has rules that introduce names, which are then also searched for in later texts."""
+        """Whether the set has rules that recognize where a text introduces a name.
+
+        Such a name is also searched for in later texts.
+        """
         return any(rule.echo for rule in self.rules)
 
     def names(self, text: str) -> Sequence[str]:
@@ -108,7 +111,8 @@ class RuleSet:
         Args:
             text: The text to search.
             names: The known names.
-            until: Number of name forms to search for, in the order in which they were learned; None means all.
+            until: Number of name forms (full names and single words) to search for, in the order in which they were
+                learned; None means all.
         """
         return self._engine.known(text, names, until=until) if len(names) else ()
 
@@ -138,7 +142,7 @@ class RuleSet:
         return RuleSet(f"{self.name}[-{','.join(labels)}]", kept, allow=self.allow, deny=self.deny)
 
     def allowing(self, values: Iterable[str]) -> RuleSet:
-        """Return a set that never finds these values, given exactly, or as `@example.com` for a whole mail domain.
+        """Return a set that never finds these values. The value `@example.com` allows all addresses of that domain.
 
         Raises:
             ConfigError: If `values` is not a collection of strings.

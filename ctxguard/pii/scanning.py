@@ -19,7 +19,7 @@ from ctxguard.pii.spans import Span, resolve
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")  # `str.splitlines` also splits inside JSON strings
 UNNAMED: Final = "PII"
-"""The label reported for a masked value if no rule can be named: only the surrounding JSON revealed the value."""
+"""The label reported for a masked value if no rule can be named. Only the surrounding JSON then revealed the value."""
 
 
 class Place(NamedTuple):
@@ -140,7 +140,8 @@ def _changed_spans(masker: Masker, record: str, masked: str) -> Iterator[Span]:
 def _token_findings(masker: Masker, token: JsonToken, spans: Sequence[Span]) -> Iterator[Span]:
     """Yield the findings in a JSON token that masking changes.
 
-    They are findings in the token as written, else in its decoded value, else in the value with its key as context.
+    The token is searched as written. If nothing is found, its decoded value is searched, and then its value with its
+    key as context.
     """
     inside = [span for span in spans if token.start <= span.start and span.end <= token.end]
     if inside:

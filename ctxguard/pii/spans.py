@@ -49,8 +49,8 @@ _WORDED: Final = frozenset({"PERSON", "ADDRESS"})
 def resolve(spans: Iterable[Span], text: str = "") -> tuple[Span, ...]:
     """Resolve overlaps: keep the longest span, then the one with the highest score, then the first one.
 
-    A span that loses is reduced to its parts outside the kept spans, so every character that was found stays covered.
-    The exception is a name or an address that overlaps a kept span with the same label: it is dropped.
+    A span that is not kept is reduced to its parts outside the kept spans, so every character that was found stays
+    covered. The exception is a name or an address that overlaps a kept span with the same label: it is dropped.
 
     Args:
         spans: Findings in order of rule precedence; they may overlap.

@@ -15,7 +15,7 @@ from ctxguard.settings import seconds
 
 
 class WorkerDetector:
-    """Finds personal data with your own model (spaCy, an ONNX file) in a worker process, and ends it on a timeout.
+    """Finds personal data with your own model (spaCy, an ONNX file) in a worker process, which ends on a timeout.
 
     The process starts when the first text is searched, and serves all later texts. After a failure, the next text
     starts a new process. A `Masker` asks about each text only once, and never treats a failure as a clean text (see

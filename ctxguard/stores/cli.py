@@ -37,7 +37,7 @@ def _without_password(place: str) -> str:
 
 
 def _when(seconds: float) -> str:
-    """Format a time, even one that a wrong clock wrote or that was damaged."""
+    """Format a time, even if a wrong clock wrote it or it was damaged."""
     with suppress(ValueError, OverflowError, OSError, TypeError):
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     return f"no time ({seconds})"

@@ -49,9 +49,9 @@ class PostgresStore(SQLStore["Connection"]):
     Args:
         url: `postgresql://user:password@host:port/database`, with any option of SQLAlchemy's psycopg dialect.
         max_bytes: Maximum size of the store in bytes: all values with their keys and namespaces. Beyond it, expired
-            values are removed first and then the oldest. So that writers do not wait for each other, each process only
-            removes values in `sweep()` and after writing 1/64 of the limit, and may exceed the limit by that much in
-            between. None means no limit.
+            values are removed first and then the oldest. So that writers do not wait for each other, each process
+            removes values only in `sweep()` and after it has written 1/64 of the limit. In between, each process may
+            exceed the limit by that much. None means no limit.
         connect_timeout: Number of seconds to wait for the server, unless the URL sets this option.
         clock: Function that returns the time in seconds since 1970.
 
@@ -98,7 +98,7 @@ class PostgresStore(SQLStore["Connection"]):
         return record.value
 
     def sweep(self) -> Swept:
-        """Remove expired records and the oldest records beyond `max_bytes`, unless another process is doing it now.
+        """Remove expired records and the oldest records beyond `max_bytes`, unless another process is sweeping now.
 
         Raises:
             StoreError: If the table cannot be written.
@@ -139,7 +139,10 @@ class PostgresStore(SQLStore["Connection"]):
             raise failure(place, done, getattr(error, "orig", None) or error) from error
 
     def _sweep_if_due(self, size: int) -> None:
-        """Sweep after writing 1/64 of the limit. A lost update of the counter only delays a sweep."""
+        """Count `size` written bytes, and sweep once 1/64 of the limit (4 MB without a limit) was written.
+
+        If threads count at the same time, a lost update of the counter only delays a sweep.
+        """
         self._unswept += size
         step = _SWEEP_EVERY if self.max_bytes is None else self.max_bytes // 64
         if self._unswept >= step:

@@ -179,7 +179,10 @@ class RedisStore(RecordStore):
 
 
 def _member(namespace: str, key: str) -> str:
-    """Combine namespace and key to one name; the length keeps `a:b` and `c` apart from `a` and `b:c`."""
+    """Combine a namespace and a key into one name.
+
+    The name begins with the length of the namespace, so that `a:b` and `c` get another name than `a` and `b:c`.
+    """
     return f"{len(namespace)}:{namespace}:{key}"
 
 

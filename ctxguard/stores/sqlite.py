@@ -32,7 +32,7 @@ IN_MEMORY: Final = ":memory:"
 _SCHEMA: Final = files(__package__).joinpath("sqlite.sql").read_text(encoding="utf-8")
 _OBJECTS: Final = _SCHEMA.count("IF NOT EXISTS")
 _NO_RIGHT: Final = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
-"""SQLite's error codes for a file that is not writable, or whose folder, in which SQLite keeps the log, is not."""
+"""SQLite's error codes if it cannot write the file or the file's folder, in which it keeps the write-ahead log."""
 _REMEDIES: Final = (
     # words of SQLite's message, and the remedy
     (("locked", "busy"), "another process holds it for long; raise busy_timeout"),
@@ -41,7 +41,8 @@ _REMEDIES: Final = (
     (("not a database", "malformed"), "it is damaged or something else; move it away to start anew"),
 )
 _INHERITED: Final[list[sqlite3.Connection]] = []
-"""Connections that a forked child inherited, kept so that they are never closed, which SQLite forbids in the child."""
+"""Connections that a forked child process inherited. They are kept so that the child never closes them, because SQLite
+forbids that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class _Session:
         connection: The connection, which all threads share.
         file: Identity of the file, as `SQLiteStore._file` returns it.
         is_read_only: Whether the file could only be opened for reading.
-        pid: The process that opened the connection.
+        pid: Id of the process that opened the connection.
         lock: The lock that a thread holds while it uses the connection.
     """
 
@@ -191,7 +192,10 @@ class SQLiteStore(SQLStore[sqlite3.Connection]):
 
     @contextmanager
     def together(self) -> Iterator[sqlite3.Connection]:
-        """Run all calls inside a `with` block in one transaction: it is committed as a whole, and much faster."""
+        """Run all calls inside a `with` block in one transaction.
+
+        The transaction is committed as a whole, and is much faster than one transaction for each call.
+        """
         with self._using("written") as connection:
             if connection.in_transaction:  # of an outer block in this thread
                 yield connection

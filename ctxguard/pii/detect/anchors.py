@@ -1,11 +1,12 @@
-"""Derive from a regular expression the literals that every match contains, and their distance from its start.
+"""Derive from a regular expression literals that its matches contain, and their distance from the start of a match.
 
 A search can then skip all texts, and all parts of a text, without these literals (the idea of RE2's `FilteredRE2`; Cox,
-"Regular Expression Matching with a Trigram Index", 2012). Character classes count as literals, too, after all
-characters of a class are mapped to one: in the form with `h` for every hexadecimal digit, a hardware address contains
-`hh:hh:hh`. Derived literals cannot disagree with the expression, as literals written by hand could.
+"Regular Expression Matching with a Trigram Index", 2012). A *form* of a text replaces all characters of a class by one
+character, so that classes can be part of literals: in the form with `h` for every hexadecimal digit, a hardware address
+contains `hh:hh:hh`. Derived literals cannot disagree with the expression, as literals written by hand could.
 
-An *anchor* is a set of such literals with their distance. The fewer texts contain them, the more *selective* it is.
+An *anchor* is a set of such literals with their distance. Every match contains at least one of the literals. The fewer
+texts contain them, the more *selective* the anchor is.
 """
 
 from __future__ import annotations
@@ -62,10 +63,12 @@ class Form:
     Attributes:
         table: Table for `bytes.translate`, which maps Latin-1 text.
         ignores_case: Whether lower-case and capital letters are mapped to the same character.
-        weights: The selectivity of a character in a literal; 1 if it is not listed.
+        weights: How much a character adds to the selectivity of a literal; 1 if the character is not listed. A literal
+            is the more selective the fewer texts contain it.
         most: Maximum number of literals; an anchor with more literals is not used.
         price: The amount by which each literal reduces the selectivity of an anchor.
-        is_ascii: Whether the literals are only those that ASCII texts can contain; other texts are searched in full.
+        is_ascii: Whether the literals are only those that ASCII texts can contain. For other texts, see
+            `Anchor.beyond`.
     """
 
     table: bytes
@@ -76,7 +79,11 @@ class Form:
     is_ascii: bool = False
 
     def fold(self, chars: Chars) -> Literals | None:
-        """Return the characters to which a class is mapped; None if there are too many, or some are beyond ASCII."""
+        """Return the characters to which a character class is mapped.
+
+        Return None if there are too many, or if the class contains non-ASCII characters. With `is_ascii`, non-ASCII
+        characters are ignored.
+        """
         return _fold(self.table, chars & _ASCII if self.is_ascii else chars)
 
 
@@ -100,8 +107,8 @@ def _form(*classes: tuple[str, Iterable[int]], ignores_case: bool = True, is_asc
 
 SHAPE: Final = _form(("0", DIGITS), ("A", UPPER), ("a", LOWER), ignores_case=False)
 WORDS: Final = _form(("0", DIGITS), ("-", map(ord, " _")), is_ascii=True)
-"""For context words in many languages. Only the ASCII words can occur in an ASCII text. All separators are mapped to
-one character."""
+"""The form for context words in many languages. It has literals only for ASCII words, because only these can occur in
+an ASCII text. Spaces and underscores are mapped to hyphens."""
 _HEX: Final = _form(("x", map(ord, "hH")), ("h", map(ord, "0123456789abcdefABCDEF")))
 _NAMES: Final = _form(("w", DIGITS | UPPER | frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz_-"))))
 _FORMS: Final = (_form(("0", DIGITS), ("-", map(ord, " _"))), SHAPE, _HEX, _NAMES)
@@ -110,10 +117,10 @@ FORMS: Final = (*_FORMS, WORDS)
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Literals one of which every match of an expression contains, and their distance from the start of the match.
+    """Literals of which every match of an expression contains at least one, and their distance from the match's start.
 
     Attributes:
-        form: The form of the text in which the literals occur.
+        form: The mapping that is applied to a text before the literals are searched for.
         literals: The literals. One empty literal means that nothing is known.
         least: Minimum number of characters from the start of a match to the literal.
         most: Maximum number of characters from the start of a match to the literal; None if unknown, so that the whole
@@ -167,7 +174,10 @@ class Anchor:
 
 
 def _finder(literals: Sequence[str], form: str) -> Callable[[int], int]:
-    """Return a function that takes an offset and returns that of the next literal in `form`; -1 if there is none."""
+    """Return a function that takes an offset and returns the offset of the next literal; -1 if there is none.
+
+    The literals are searched for in `form`, a text whose characters are already mapped.
+    """
     if len(literals) == 1:
         return partial(form.find, literals[0])
     places = {literal: place for literal in literals if (place := form.find(literal)) >= 0}
@@ -183,7 +193,7 @@ def _finder(literals: Sequence[str], form: str) -> Callable[[int], int]:
 
 
 def anchor_of(pattern: str, *, forms: Sequence[Form] = _FORMS) -> Anchor:
-    """Return the most selective anchor of an expression over all forms."""
+    """Derive an anchor from an expression for each form, and return the most selective of these anchors."""
     parsed = parse(pattern)
     ignores_case = bool(parsed.state.flags & re.IGNORECASE)
     best = Anchor(forms[0], ("",))
@@ -201,9 +211,11 @@ def anchor_of(pattern: str, *, forms: Sequence[Form] = _FORMS) -> Anchor:
 
 
 def worth(anchor: Anchor) -> float:
-    """Return the selectivity of an anchor: that of its least selective literal, reduced by `price` for each literal.
+    """Return the selectivity of an anchor.
 
-    Among equals, longer literals are more selective: `license` is rarer than `driver`.
+    This is the selectivity of the anchor's least selective literal, reduced by the form's `price` for each literal, and
+    by 0.5 if the distance is unknown. If two anchors are equal otherwise, the one with longer literals is more
+    selective: `license` is rarer than `driver`.
     """
     weights = anchor.form.weights
     each = [sum(weights.get(char, 1.0) for char in literal) for literal in anchor.literals]
@@ -371,13 +383,16 @@ class _Walk:
         self._is_exact = False
 
     def _offer(self, literals: Literals | None, lead: Chars) -> None:
-        """Offer literals that begin with those read so far, which end here, so their distance is known."""
+        """Make an anchor of literals, and keep it if it is the best anchor so far.
+
+        The literals begin with those read so far, which end at the current node, so their distance is known.
+        """
         sizes = [len(literal) for literal in self._read]
         least, most = max(0, self._least - max(sizes)), max(0, self._most - min(sizes))
         self._keep(Anchor(self._form, tuple(sorted(literals or _EMPTY)), least, most, self.lead | lead))
 
     def _suggest(self, literals: Iterable[str], least: int, most: int | None, lead: Chars) -> None:
-        """Offer the anchor of a nested part that begins here."""
+        """Keep the anchor of a nested part, which begins at the current node, if it is the best anchor so far."""
         farthest = None if most is None else self._most + most
         self._keep(Anchor(self._form, tuple(sorted(literals)), self._least + least, farthest, self.lead | lead))
 

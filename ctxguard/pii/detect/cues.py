@@ -52,13 +52,13 @@ _BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The form of the text that may follow a phrase.
+    """Describes the text that may follow a phrase, and how the value in this text is judged.
 
     Attributes:
         label: The label of the value.
         behind: Expression for the text after the phrase; its group `value` is judged.
-        judge: Takes a string and `how`, and returns the start and end offset of the value in it; None if the string
-            does not begin with a value.
+        judge: Takes a string and `how`, and returns the start and end offset of the value in the string; None if the
+            string does not begin with a value.
         how: The form that the value must have, see `people.name` and `people.address`.
         begins: Whether the phrase must begin a line, a sentence, or a string.
         beside: Expression for labels, one of which must be nearby; None if none is required.
@@ -76,13 +76,18 @@ class Frame:
     is_label: bool = False
 
     def judged_alone(self, value: str) -> Place | None:
-        """Judge a value that is certainly complete: a whole string or table cell."""
+        """Return the result of `judge` for a value that is certainly complete: a whole string or table cell."""
         return self.judge(value, "full" if self.beside is not None and self.how == "words" else self.how)
 
 
 @dataclass(slots=True)
 class Node:
-    """A word of the phrase tree: the words that may follow it, and the frames of the phrases that end with it."""
+    """A word in the tree of phrases.
+
+    Attributes:
+        following: The words that may follow this word in a phrase.
+        frames: A `Frame` for each phrase that ends with this word.
+    """
 
     following: dict[str, Node] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
@@ -216,9 +221,13 @@ def _is_label_nearby(text: str, start: int, end: int, beside: re.Pattern[str]) -
 
 
 def _heading(cell: str, line: str) -> tuple[str, Callable[[str], Place | None]] | None:
-    """Return the label of a column's values and the function that judges them, by the column heading.
+    """Return the label of a column's values and the function that judges them, as its heading announces.
 
-    None if the heading does not announce names or addresses.
+    Return None if the heading does not announce names or addresses.
+
+    Args:
+        cell: The column heading.
+        line: The line with all column headings.
     """
     lowered = lower(cell.strip(" \t\"'*_`"))
     if (match := _WORD.search(lowered)) is None or (node := _tree().following.get(match[0])) is None:

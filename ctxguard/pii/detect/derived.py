@@ -24,7 +24,10 @@ FILE: Final = DATA / "derived.json"
 
 
 def derived(rule: Rule) -> Mapping[str, Any]:
-    """Return the stored properties of a rule's matcher by name; empty if the file has none for its expressions."""
+    """Return the stored properties of a rule's matcher, by name.
+
+    The result is empty if the file has no properties for the rule's current expressions.
+    """
     of, properties = _read().get(rule.name, ("", {}))
     if of != fingerprint(rule):
         return {}

@@ -51,7 +51,7 @@ class Names:
         return len(self._forms)
 
     def learn(self, values: Iterable[str]) -> Sequence[str]:
-        """Add names, and return the forms that are new: of each name, first the full name and then its words."""
+        """Add names, and return their new forms (full names and single words), in the order in which they are added."""
         new: list[str] = []
         for value in values:
             for form in _forms(view_of(value).text):
@@ -61,11 +61,12 @@ class Names:
         return new
 
     def find(self, text: str, *, until: int | None = None) -> Iterator[tuple[int, int]]:
-        """Yield the start and end offset of each known name in a text; at each offset, the longest one.
+        """Yield the start and end offset of each known name in a text. At each offset, only the longest name counts.
 
         Args:
             text: The text to search.
-            until: Number of forms to search for, in the order in which they were learned; None means all.
+            until: Number of forms (full names and single words) to search for, in the order in which they were learned;
+                None means all.
         """
         for word in self._occurring_words(text):
             forms = [form for number, form in self._beginning[word] if until is None or number < until]
@@ -81,13 +82,13 @@ class Names:
                 start = text.find(word, start + len(word))
 
     def _occurring_words(self, text: str) -> Iterable[str]:
-        """Return the first word of each known form that may occur in a text."""
+        """Return the first word of each known form (full name or single word) that may occur in a text."""
         if len(self._beginning) <= _FEW:
             return [word for word in self._beginning if word in text]
         return self._beginning.keys() & set(_WORD.findall(text))
 
     def _is_name_here(self, text: str, start: int, end: int, until: int | None) -> bool:
-        """Return whether an occurrence of a known form is a name here.
+        """Return whether an occurrence of a known form (full name or single word) is a name at this place.
 
         A form that is also a common word (`Young`) is a name only if the words around it indicate a person, or if
         another known name is next to it, as in `Mark Young` after a first and a last name were learned from two fields.
@@ -99,7 +100,7 @@ class Names:
         return any(number is not None and (until is None or number < until) for number in numbers)
 
     def back_to(self, count: int) -> None:
-        """Remove all but the first `count` forms, to undo `learn`."""
+        """Remove all but the first `count` forms (full names and single words), to undo `learn`."""
         while len(self._forms) > count:
             form, number = self._forms.popitem()
             for spelled in _spellings(form):
@@ -112,7 +113,7 @@ class Names:
 
 
 def _end(text: str, start: int, form: tuple[str, ...]) -> int:
-    """Return the end offset of a form that begins at `start`; 0 if the text does not contain the form there."""
+    """Return the end offset of a name's words that begin at `start`; 0 if the text does not contain them there."""
     end = start + len(form[0])
     for number, word in enumerate(form[1:], 2):
         if (gap := _BETWEEN.match(text, end)) is None:
@@ -149,10 +150,10 @@ def _forms(value: str) -> Iterator[tuple[str, ...]]:
 
 
 def is_part_of_name(part: str, name: str) -> bool:
-    """Return whether all words of `part` are words of `name`, in any order and case: `roe, jane` of `Jane Roe`.
+    """Return whether all words of `part` are words of `name`, in any order and case.
 
-    Strings with characters that do not occur in names, such as e-mail addresses, user names, and streets with numbers,
-    are never names.
+    For example, `roe, jane` is a part of `Jane Roe`. Return False if `name` contains characters that do not occur in
+    names: e-mail addresses, user names, and streets with numbers have no parts.
     """
     if _NEVER_IN_A_NAME.search(name) is not None:
         return False
@@ -165,10 +166,10 @@ def _capital(word: str) -> str:
 
 
 def _spellings(form: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """Return the spellings in which a form is searched for: capitalized and in capitals.
+    """Return the spellings in which a full name or a single word is searched for: capitalized and in capitals.
 
-    A form of several words is also searched for in lower case, and with a lower-case first word if that is a particle
-    (`van der Berg`). The words after the first one are compared in `_end`.
+    Several words are also searched for in lower case, and with a lower-case first word if that is a particle (`van der
+    Berg`). The function `_end` compares the words after the first one.
     """
     spelled = {form, tuple(word.upper() for word in form)}
     if len(form) > 1:

@@ -81,9 +81,9 @@ def reach(pattern: str) -> int:
 def runs_on(pattern: str) -> int:
     """Return the maximum number of repeats of any part that can match a line break.
 
-    An expression matches the same in a text alone and between more blank lines than that. If it has anchors such as `^`
-    and `$`, or forbids a line break next to the match, no number of blank lines is enough, and the result is `re`'s
-    maximum.
+    An expression matches the same in a text alone as in that text between more blank lines than that. If the expression
+    has anchors such as `^` and `$`, or forbids a line break next to the match, no number of blank lines is enough. The
+    result is then the largest repeat count of `re`.
     """
     most = 0
     for kind, argument in _nodes(parse(pattern)):
@@ -186,7 +186,7 @@ def _classes(parsed: Parsed) -> Iterator[Chars]:
 
 
 def consumed_by(parsed: Parsed) -> Chars:
-    """Return all characters that can occur in a match, in both cases."""
+    """Return all characters that can occur in a match, with both cases of each ASCII letter."""
     consumed: Chars = frozenset()
     for kind, argument in parsed:
         if kind in ONE:
@@ -219,8 +219,9 @@ def _edge(parsed: Iterable[tuple[object, object]], step: int) -> Chars:
 def _is_shape(chars: Chars) -> bool:
     """Return whether matching a character class on shapes gives the same result as on texts.
 
-    The class must contain all digits or none, and likewise all capitals or none and all lower-case letters or none. In
-    a shape, `?` stands for all characters beyond Latin-1, so the class must contain both or neither.
+    In a shape, every digit is replaced by `0`, every capital by `A`, and every lower-case letter by `a`. So the class
+    must contain all digits or none, all capitals or none, and all lower-case letters or none. In a shape, `?` also
+    stands for all characters beyond Latin-1. So the class must contain `?` and these characters, or neither.
     """
     whole = all(chars & kind in (frozenset(), kind) for kind in (DIGITS, UPPER, LOWER))
     return whole and (ord("?") in chars) is (BEYOND in chars)

@@ -84,7 +84,10 @@ class FieldValues:
 
 
 def cells_under(text: str, heading: str) -> Iterator[Place]:
-    """Yield the start and end offset of each cell in the table columns whose heading ends with an expression."""
+    """Yield the start and end offset of each cell in the table columns whose heading ends with a match of `heading`.
+
+    `heading` is a regular expression.
+    """
     (ending, starts), tables = _ending(heading), [0]
 
     def is_named(cell: str) -> bool:
@@ -112,7 +115,13 @@ def _whole(cell: str) -> Place | None:
 
 
 def _values_after(text: str, start: int, joint: re.Match[str]) -> Iterator[Place]:
-    """Yield the value after a field name, or each value if it is a list."""
+    """Yield the offsets of the value after a field name, or of each value if a list follows the name.
+
+    Args:
+        text: The text.
+        start: Offset of the field name.
+        joint: The match of the characters between the name and the value.
+    """
     place = joint.end()
     listed = _IN_LIST.match(text, place) if text[place : place + 1] == "[" else None
     forms = (_QUOTED, _FEW if listed or joint["quote"] or joint["sign"] == "is" else _form(text, start, joint["sign"]))
@@ -130,7 +139,10 @@ def _values_after(text: str, start: int, joint: re.Match[str]) -> Iterator[Place
 
 
 def _form(text: str, start: int, sign: str) -> re.Pattern[str]:
-    """Return the expression for an unquoted value: inside a tag, up to the end of a line, or a few words."""
+    """Return the expression for an unquoted value.
+
+    The value is the text up to a closing tag, the rest of a line, or a few words.
+    """
     if sign.endswith(">"):
         return _TAGGED
     line = text.rfind("\n", 0, start) + 1

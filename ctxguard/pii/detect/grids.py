@@ -25,7 +25,7 @@ class _Form(NamedTuple):
     """The syntax of one kind of table.
 
     Attributes:
-        literals: Strings one of which occurs in every text with such a table.
+        literals: Strings of which every text with such a table contains at least one.
         head: Matches the headings (group `head`) and everything between them and the first row.
         row: Matches a row directly after the previous one; its first group contains the cells.
         cells: Matches the cells of a row one after the other; its first group is the cell.
@@ -104,7 +104,7 @@ class Row(NamedTuple):
 
 
 def grid_rows(text: str) -> list[Row]:
-    """Return the rows of all tables of these kinds, sorted by offset."""
+    """Return all table rows in a text that are in brackets or tags, sorted by offset."""
     return sorted((row for form in _FORMS for row in _rows(form, text)), key=attrgetter("begin"))
 
 

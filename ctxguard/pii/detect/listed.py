@@ -10,7 +10,8 @@ from ctxguard.pii.spans import Span
 
 _FIRST: Final = re.compile(r"[^\W_]+|.", re.DOTALL)
 _GAP: Final = re.compile(r"[\s_+*~`>|-]{1,16}")
-"""Separators that may occur between two words of a value: white space, line ends (also in quotes), and emphasis."""
+"""Matches what may separate two words of a value: white space, line ends, marks of quoted lines and of emphasis, table
+borders, and the separators of file names."""
 
 
 class Listed:

@@ -55,7 +55,8 @@ _ALIKE: Final = str.maketrans("123456789", "0" * 9)
 Found: TypeAlias = list[tuple[int, Span]]
 """Findings, each with the index of its rule in the set."""
 Candidate: TypeAlias = "tuple[tuple[Matcher, ...], int, int]"
-"""The rules whose expression matches, and the start and end offset. Context and validator are not checked yet."""
+"""The rules whose expression matches, and the start and end offset of the match. Context words and validators are not
+checked yet."""
 
 
 @lru_cache(maxsize=64)
@@ -175,14 +176,14 @@ class Engine:
         return Prefilter([one.anchor for one in self._numbers])
 
     def _match_shape(self, shape: str) -> Sequence[Candidate]:
-        """Return the matches of number rules in a shape."""
+        """Return the matches of number rules in a shape, which is a piece of text with `0` in place of every digit."""
         return _by_place((one, one.everywhere(shape)) for one in self._numbers if one.may_match(shape))
 
     def _match_row(self, view: PlainText, run: tuple[int, int], shape: str) -> Sequence[Candidate]:
-        """Return the matches of number rules in a row of numbers, without most matches that lack their context word.
+        """Return the matches of number rules in a row of numbers.
 
-        Only the first and last numbers of a row have words next to them, so most rules do not need to be tried on the
-        others.
+        Most matches that lack their context word are omitted: only the first and last numbers of a row have words next
+        to them, so most rules do not need to be tried on the other numbers.
         """
         before = PlainText(view.text[max(0, run[0] - WINDOW) : run[0] + WINDOW])
         named = self._number_words.open(before)
@@ -216,9 +217,9 @@ class Engine:
         return found
 
     def judged(self, text: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
-        """Yield each match of a rule's expression, with the rule's name and the reasons against the match.
+        """Yield each match of a rule's expression, with the rule's name and the reasons why it is not a finding.
 
-        There are no reasons against a finding.
+        The reasons are empty if the match is a finding.
         """
         for view in views_of(text, self._can_write):
             headings = Headings(view.text)
@@ -258,7 +259,10 @@ def _is_in_uuid(text: str, start: int) -> bool:
 
 
 def _filter_by_context(matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings) -> Sequence[Matcher]:
-    """Return the rules that accept the context before a candidate; in a table, that is the column heading."""
+    """Return the rules that accept the context of a candidate: the text before it, or in a table, its column heading.
+
+    In a table, the first cell of the row and the cell before the candidate are context, too.
+    """
     if not _heeds_words(matchers):
         return matchers
     in_row = headings.before(start)
@@ -336,10 +340,16 @@ def _choose(view: PlainText, found: Found) -> tuple[Span, ...]:
 
 
 def joined(text: str, first: PlainText, spans: Sequence[Span], more: Iterable[Span]) -> tuple[Span, ...]:
-    """Merge the findings of several views of a text.
+    """Merge the findings in several views of a text (see `normalize.views_of`).
 
-    A finding of a later view that splits an escape is dropped if it overlaps a finding of the first view, in which
-    escapes are decoded.
+    In the first view, escapes are decoded. A finding of a later view is dropped if it begins or ends inside an escape
+    and overlaps a finding of the first view.
+
+    Args:
+        text: The original text.
+        first: The first view.
+        spans: The findings in the first view.
+        more: The findings in the later views.
     """
     kept = [
         span
@@ -363,10 +373,12 @@ def _shorten_numbers(text: str, found: Found) -> Found:
 
 
 def _number_before_next(text: str, ordered: Found, place: int) -> str:
-    """Return the part of a number before a more certain finding that begins inside it and ends after it.
+    """Return the part of the number at index `place` that comes before a more certain, overlapping finding.
+
+    The other finding begins inside the number and ends after it.
 
     Returns:
-        An empty string if there is no such finding, or the part before it is not a number of its own.
+        The part; an empty string if there is no such finding, or if the part is not a number of its own.
     """
     span = ordered[place][1]
     for number in range(place + 1, len(ordered)):

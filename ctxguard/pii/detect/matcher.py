@@ -66,7 +66,7 @@ class Matcher:
 
     @cached_property
     def evidence(self) -> Anchor:
-        """The literals without which a text does not need to be searched.
+        """The literals that decide whether a text is searched: it must contain at least one of them.
 
         These are the literals of the expression or those of the required context words, whichever are rarer.
         """
@@ -89,7 +89,7 @@ class Matcher:
 
     @cached_property
     def words_before(self) -> Anchor:
-        """The literals of the context words, one of which must occur in the characters before a match."""
+        """The literals of the context words; at least one literal must occur in the characters before a match."""
         return anchor_of(self.rule.context, forms=(WORDS,))
 
     @cached_property
@@ -104,16 +104,19 @@ class Matcher:
 
     @cached_property
     def _shapes(self) -> tuple[str, ...]:
-        """Literals one of which occurs in the shape of every match; only an empty literal if they are unknown."""
+        """Literals of which the shape of every match contains at least one; one empty literal if they are unknown."""
         literals = self.anchor.literals
         return literals if all(_RUN_SIGNS.issuperset(literal) for literal in literals) else ("",)
 
     def may_match(self, shape: str) -> bool:
-        """Return whether a shape contains a literal that every match of this number rule contains."""
+        """Return whether this number rule may match in a shape, judging by the literals that its matches contain.
+
+        A shape is a piece of text with `0` in place of every digit.
+        """
         return any(literal in shape for literal in self._shapes)
 
     def may_stand_before(self, text: str, start: int, end: int) -> bool:
-        """Return whether the text that the rule requires after a match may follow a row of numbers.
+        """Return whether the rule may match in a row of numbers, judging by the text that it requires after a match.
 
         Args:
             text: The text.
@@ -128,7 +131,7 @@ class Matcher:
 
     @cached_property
     def words_behind(self) -> Anchor:
-        """The literals of the text that is required after a match, one of which must occur there."""
+        """The literals of the text that the rule requires after a match; at least one literal must occur there."""
         return anchor_of(self.rule.behind, forms=(WORDS,))
 
     def places(self, view: PlainText) -> Iterator[tuple[int, int]]:

@@ -93,9 +93,9 @@ _PLUSES: Final = re.compile(
 
 
 class PlainText:
-    """A normalized view of a text, in which placeholders are blanked.
+    """A normalized view of a text, in which placeholders are replaced by NUL characters.
 
-    The base class is for views that are as long as the original, so that offsets are equal.
+    This class is for views that are as long as the original, so that their offsets are those of the original.
 
     Args:
         text: The normalized text.
@@ -103,7 +103,7 @@ class PlainText:
     Attributes:
         text: The normalized text.
         plain: The text in Latin-1, with `?` for all other characters.
-        is_whole: False if invisible characters were removed.
+        is_whole: False if invisible characters were removed or replaced.
     """
 
     is_whole = True
@@ -141,8 +141,8 @@ class _Shortened(PlainText):
         text: The normalized text.
         cuts: Offsets in the normalized text at which characters were removed, and before and after each decoded escape.
         ends: For each cut, the offset in the original at which the text continues.
-        escapes: For each decoded character, by its offset in the normalized text, the length of its escape.
-        is_whole: False if invisible characters were removed.
+        escapes: The length of each decoded escape, by the offset of its character in the normalized text.
+        is_whole: False if invisible characters were removed or replaced.
     """
 
     def __init__(
@@ -186,7 +186,8 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[PlainText]:
     may be a hyphen inside a value or separate two values, and `\b` may be an escape, or a backslash before a value that
     begins with `b`.
 
-    ASCII text without any sign of an escape or a placeholder is returned as it is, which takes hardly any time.
+    ASCII text without any sign of an escape or a placeholder has a single view, the text itself. This case takes hardly
+    any time.
 
     Args:
         text: The text.
@@ -238,15 +239,16 @@ def may_spell(text: str) -> bool:
 
 
 def spelled_placeholders(text: str, labels: Container[str] | None) -> Iterator[tuple[set[str], int, int]]:
-    r"""Yield the pseudonyms that each placeholder in a text can mean, with its start and end offset.
+    r"""Yield the pseudonyms that each placeholder in a text can mean, with the placeholder's start and end offset.
 
-    Every spelling counts from which a value would be restored, also if its characters are escaped: a web page contains
-    `&lt;EMAIL_1&gt;` and JSON may contain `\u003cEMAIL_1\u003e`, but a model that repeats them writes `<EMAIL_1>`.
+    A placeholder may be spelled in any way from which a value would be restored. Its characters may also be escaped: a
+    web page contains `&lt;EMAIL_1&gt;` and JSON may contain `\u003cEMAIL_1\u003e`, but a model that repeats them writes
+    `<EMAIL_1>`.
 
     Args:
         text: The text.
-        labels: The labels of which other spellings than `<EMAIL_1>` count, so that the tag `<name_1>` is none; None
-            means all.
+        labels: The labels that may be spelled in other ways than in `<EMAIL_1>`; None means all. Without `NAME` among
+            them, the tag `<name_1>` is not a placeholder.
     """
     if not may_spell(text):
         return
@@ -333,7 +335,10 @@ def _find_escapes(text: str, unseen: str, *, is_form: bool, has_codes: bool) -> 
 
 @lru_cache(maxsize=256)
 def _finder(unseen: str, *, is_form: bool, has_codes: bool) -> re.Pattern[str]:
-    """Return an expression for escapes and the given invisible characters, which is faster the fewer there are."""
+    """Return an expression for escapes and for the given invisible characters.
+
+    The fewer characters are given, the faster the expression is.
+    """
     first = r"\\&" + "%" * is_form + r"\x1b\x9b\x9d^\[" * has_codes + unseen
     kinds = [*([_CODE] if has_codes else []), _ESCAPED, *([_PERCENT] if is_form else [])]
     return re.compile(rf"[{first}](?:{'|'.join(kinds)}{'|(?<=[' + unseen + '])' if unseen else ''})")

@@ -46,7 +46,7 @@ _IDENTIFIER: Final = re.compile(r"[0-9a-fA-F-]{16,}\Z|[\d%$]+\Z")
 def mixed_password(value: str) -> int:
     """Return the length of the password at the beginning of a word that follows `password` and a space.
 
-    0 if the word could be an ordinary word or an identifier.
+    Return 0 if the word could be an ordinary word or an identifier.
     """
     bare = _without_end(value).rstrip("?")
     mixes = any(map(str.isdigit, bare)) and any(map(str.isalpha, bare))
@@ -96,7 +96,7 @@ def quoted_password(value: str) -> bool:
 
 
 def _mixes(word: str) -> bool:
-    """Return whether a word mixes letters and digits, as passwords do, but words in a program's messages do not."""
+    """Return whether a word mixes letters and digits. Passwords do, but words in a program's messages do not."""
     bare = word.strip("().,;:!?")
     return len(bare) > 3 and any(map(str.isdigit, bare)) and any(map(str.isalpha, bare))
 
@@ -105,9 +105,10 @@ _DATE: Final = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d")
 
 
 def password_cell(value: str) -> bool:
-    """Return whether a table cell under `password` is a password: one word with a digit or sign that is not a date.
+    """Return whether a table cell under `password` is a password: one word with letters, and with digits or signs.
 
-    Table cells often hold remarks (`see vault`, `geändert`), so letters alone do not suffice, nor do digits.
+    Table cells often hold remarks (`see vault`, `geändert`), so ordinary letters alone do not suffice. Digits alone and
+    dates do not suffice, either.
     """
     is_mixed = any(map(str.isdigit, value)) or _SIGN.search(value) is not None or _are_random_letters(value)
     return is_mixed and any(map(str.isalpha, value)) and _is_one_word(value) and bare_password(value) > 0
@@ -116,7 +117,8 @@ def password_cell(value: str) -> bool:
 def secret_cell(value: str) -> bool:
     """Return whether a table cell under `token` or `api_key` is a secret.
 
-    It must change between digits, small, and capital letters as no name does (`color-blue-500`).
+    The cell must change between digits, lower-case letters, and capital letters more often than a name such as
+    `color-blue-500` does.
     """
     return len(value) >= 10 and len(_CLASSES.findall(value)) > 4 and _is_one_word(value) and named_secret(value)
 

@@ -59,7 +59,7 @@ def name(value: str, how: str) -> Place | None:
 
 
 def _ends_well(rest: str, how: str, *, is_lower: bool) -> bool:
-    """Return whether `rest`, the text after a name, may follow a name of this form."""
+    """Return whether `rest`, the text after a name, may follow a name of the form `how` (see `name`)."""
     if how in ("line", "whole"):
         return not rest.strip(" \t\r.,*_)”’»'`")
     bare = rest.lstrip(" \t")
@@ -79,7 +79,7 @@ def _words(value: str, place: int, *, takes_lower: bool) -> tuple[list[str], int
     """Read the words of a name, beginning at an offset.
 
     Returns:
-        The words without particles, the end offset of the name, and whether it is in lower case.
+        The words without particles, the end offset of the name, and whether the name is in lower case.
     """
     found: list[str] = []
     end = 0
@@ -257,12 +257,18 @@ def _line_end(line: str) -> int:
 
 
 def city(value: str, how: str) -> Place | None:  # noqa: ARG001 - the signature of `Frame.judge`
-    """Return the offsets of capitalized words at the beginning of a string, which may name a town, or None."""
+    """Return the offsets of the capitalized words at the beginning of a string, which may be the name of a town.
+
+    Return None if there are no such words, or if the only word is never part of a name.
+    """
     match = _TOWN.match(value)
     return match.span() if match is not None and match[0].lower() not in _NO_NAME else None
 
 
 def code(value: str, how: str) -> Place | None:  # noqa: ARG001 - the signature of `Frame.judge`
-    """Return the offsets of a possible postal code (at least two digits) at the beginning of a string, or None."""
+    """Return the offsets of a possible postal code, with at least two digits, at the beginning of a string.
+
+    Return None if there is no such code.
+    """
     match = _CODE.match(value)
     return match.span() if match is not None and sum(map(str.isdigit, match[0])) > 1 else None

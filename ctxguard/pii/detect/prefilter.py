@@ -18,7 +18,7 @@ _Words: TypeAlias = dict[tuple[int, bool, bool], set[int]]
 
 
 class Prefilter:
-    """Finds out which anchors have a literal that occurs in a text."""
+    """Finds out which anchors (see `anchors.Anchor`) have a literal that occurs in a text."""
 
     def __init__(self, anchors: Sequence[Anchor]) -> None:
         self._always = {place for place, one in enumerate(anchors) if "" in one.literals}
@@ -53,7 +53,7 @@ class Prefilter:
 
 
 def _automaton(literals: dict[str, _Words]) -> Automaton:
-    """Return an automaton that finds literals, with the indexes of the anchors for each."""
+    """Return an automaton that finds literals, and gives for each literal the indexes of the anchors that have it."""
     automaton = Automaton()
     for literal, words in literals.items():
         automaton.add_word(literal, tuple(words.items()))

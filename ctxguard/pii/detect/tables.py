@@ -82,10 +82,10 @@ class Headings:
         """Return the context of the value at an offset, if it is in a table.
 
         Returns:
-            Two contexts. The first is the heading of the column. The second is the first cell of the row and the cell
-            before the value; it is empty if neither contains a letter. If the table may be prose, the second is the
-            text before the value instead. In the first two cases, the part of the value's own cell before `start` is
-            appended. None if the value is not in a table row.
+            Two contexts, or None if the value is not in a table row. The first context is the heading of the column.
+            The second context consists of the first cell of the row and the cell before the value. Each is followed by
+            the part of the value's own cell before `start`. The second context is empty if neither cell contains a
+            letter. If the table may be prose, the second context is the text before the value instead.
         """
         if self._grid_rows and (grid := _containing(self._grid_rows, start)) is not None:
             if self._row[0] != grid.begin:

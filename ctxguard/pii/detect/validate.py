@@ -48,7 +48,7 @@ TOP_LEVEL: Final = (
     "|invalid|eu|uk|de|fr|es|nl|us|ca|au|jp|cn|br|ru|pl|se|ch|at|be|dk|fi|cz|ie|nz|kr|mx|it|pt|no|gr|hu|ro"
     "|bg|hr|si|sk|ee|lv|lt|lu|mt|cy|tr|ua|za|ar|cl|sg|hk|tw|th|ph|vn|il|ae|sa"
 )
-"""Top-level domains after which a host name certainly ends. After any other word, it could be the text of a program."""
+"""Top-level domains after which a host name certainly ends. Words with other endings could be the text of a program."""
 _TOP_LEVEL: Final = frozenset(TOP_LEVEL.split("|"))
 _FILE_ENDINGS: Final = frozenset(
     {"png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "pdf", "js", "ts", "jsx", "tsx", "mjs", "css", "scss", "html"}

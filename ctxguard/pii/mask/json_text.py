@@ -28,7 +28,7 @@ _OPENERS: Final = frozenset('{["')
 
 
 class JsonNumber(str):
-    """A new value for a token that is written as a number, without quotes."""
+    """A new value for a token. The value is written as a number, without quotes."""
 
     __slots__ = ()
 
@@ -168,7 +168,7 @@ def touching(spans: Sequence[Span], token: JsonToken) -> Span | None:
 
 
 def touched(texts: Iterable[str], find: Callable[[str], Sequence[Span]]) -> set[str]:
-    """Return the texts in which something may be found; in all others, nothing is found.
+    """Return the texts in which `find` may find something. In all other texts, `find` finds nothing.
 
     The texts are joined and searched at once, which is much faster than searching many short texts.
 

@@ -39,7 +39,7 @@ _CLOSING: Final = {"\0": "\0", "\1": "\1", "`": "`", "(": ")", "[": "]", "{": "}
 
 
 def leaks(before: str, names_host: NamesHost, placeholders: re.Pattern[str]) -> bool:
-    """Return whether a text ends inside a link in which a host occurs that no user mentioned.
+    """Return whether a text ends inside a link with a host that no user mentioned.
 
     Args:
         before: The text up to a placeholder.
@@ -58,7 +58,7 @@ def leaks(before: str, names_host: NamesHost, placeholders: re.Pattern[str]) -> 
 
 
 def _zones(text: str, bare: str) -> Iterator[tuple[str, bool]]:
-    """Yield each part at the end of a text that may be one link, and whether it is a URL outside markup."""
+    """Yield each part at the end of a text that may be a single link, and whether this part is a URL outside markup."""
     yield bare, True
     tag, target = _open_tag(text), _TARGET.search(text)
     if tag is not None:
@@ -75,10 +75,11 @@ def _zones(text: str, bare: str) -> Iterator[tuple[str, bool]]:
 
 
 def _open_tag(text: str) -> int | None:
-    """Return where the first tag begins that is open at the end of a text; None if there is none.
+    """Return the offset of the first tag that is still open at the end of a text; None if there is none.
 
     A tag may begin at any `<`, because it is not known what is code or the value of another tag's attribute. All
-    readings are followed at once: each state has the offset of the first tag that may be in it.
+    readings are followed at once: for each state (inside single quotes, inside double quotes, or outside of quotes),
+    the offset of the first tag that may be in this state is known.
     """
     never = len(text)
     simple, states = never, {"": never, '"': never, "'": never}
@@ -97,9 +98,9 @@ def _open_tag(text: str) -> int | None:
 
 
 def _hosts(zone: str, *, is_bare: bool) -> Iterator[str]:
-    """Yield each host in a possible link, in lower case, as URLs and as Markdown with escapes read it.
+    """Yield each host in a possible link, in lower case. The link is read with and without Markdown's escapes.
 
-    An authority that has not ended before the placeholder yields an empty host, which nobody has mentioned.
+    If the host is not complete before the placeholder, yield an empty host, which nobody has mentioned.
     """
     plain = _CONTROL.sub("", zone).replace('"', "\0").replace("'", "\1")
     for text in {plain, _ESCAPED.sub(r"\1", plain)}:

@@ -56,7 +56,8 @@ class MaskSession(GivesBack):
         """Mask the next text, written by the model or a stage; placeholders in it are not escaped.
 
         The exception is a placeholder that a person or a tool wrote earlier in this conversation. When the model
-        repeats it, it quotes that text, so it is escaped to prevent that a value is restored for it.
+        repeats such a placeholder, the model quotes that text. So the placeholder is escaped, and no value is restored
+        for it.
 
         Raises:
             DetectorError: See `text`.
@@ -78,18 +79,28 @@ class MaskSession(GivesBack):
 
     @property
     def known(self) -> tuple[int, int]:
-        """The current number of name forms and of placeholders in memory, to be passed to `again` later."""
+        """How many forms of names and how many placeholders are in memory now, to be passed to `again` later.
+
+        The forms of a name are the full name and its single words.
+        """
         return len(self._names), len(self._memory)
 
     @property
     def progress(self) -> tuple[int, int, frozenset[str]]:
-        """The session's known names, placeholders in memory, and literals so far, to be passed to `back_to` later."""
+        """The current numbers of name forms and placeholders in memory, and the literals, to be passed to `back_to`.
+
+        The forms of a name are the full name and its single words. Literals are placeholders that a person or a tool
+        wrote.
+        """
         return len(self._names), len(self._memory), self._literals
 
     def back_to(self, progress: tuple[int, int, frozenset[str]]) -> None:
-        """Undo what the texts masked since `progress` introduced: names, placeholders in memory, and literals.
+        """Forget the names, placeholders, and literals that were added after the property `progress` was read.
 
-        Placeholders in a vault stay.
+        Literals are placeholders that a person or a tool wrote. Placeholders in a vault stay.
+
+        Args:
+            progress: The value of the property at that time.
         """
         names, placeholders, self._literals = progress
         self._names.back_to(names)
@@ -112,8 +123,8 @@ class MaskSession(GivesBack):
 
         Args:
             text: The masked text.
-            known: The result of `known` at some point of the conversation. Names and placeholders added after that
-                point are not used.
+            known: The value that the property `known` had at some point of the conversation. Names and placeholders
+                added after that point are not used.
 
         Raises:
             DetectorError: See `text`.
@@ -210,7 +221,7 @@ class Masker(MaskingRules):
     Attributes:
         is_stateless: Whether the masked text never depends on other texts.
         is_reversible: Whether some values get placeholders that can be restored.
-        echoing: The rule set that introduces names, such as `PEOPLE`; None if there is none.
+        echoing: The rule set that recognizes where a text introduces a name, such as `PEOPLE`; None if there is none.
         is_joinable: Whether many texts can be joined and searched at once, see `RuleSet.is_joinable`.
 
     Raises:
@@ -228,7 +239,8 @@ class Masker(MaskingRules):
     def with_vault(self, vault: SessionVault) -> Masker:
         """Return a masker with the same rules that stores placeholders in a vault.
 
-        It pseudonymizes where this masker redacts. Any other strategy is kept, and so are strategies by label.
+        If this masker redacts all findings, the new masker pseudonymizes them. Any other strategy is kept, and so are
+        strategies by label.
 
         Args:
             vault: The vault of one session, from `Vault.session`.

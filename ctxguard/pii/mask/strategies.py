@@ -13,8 +13,8 @@ from ctxguard.pii.settings import require_labels
 
 Strategy: TypeAlias = Literal["redact", "pseudonymize", "hash", "partial"]
 Strategies: TypeAlias = Strategy | Mapping[str, Strategy]
-"""One strategy for all labels, or strategies by label. The label `*` stands for all others; without it, they are
-redacted."""
+"""One strategy for all labels, or strategies by label. The label `*` stands for all other labels. Without `*`, findings
+with other labels are redacted."""
 _LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 _NEVER_SHOWN: Final = frozenset({"SECRET", "PASSWORD", "PRIVATE_KEY", "URL_CREDENTIALS"})
 

@@ -31,7 +31,7 @@ from ctxguard.pii.spans import Span, resolve
 
 _ROUNDS: Final = 16  # after so many rounds, a rule certainly matches its own replacements
 _PARTIAL_ROUNDS: Final = 3
-"""After so many rounds, values are redacted in full, because the shown parts of values keep matching."""
+"""Number of rounds of masking after which values are redacted in full, because their shown parts keep matching."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class TextMasking:
         escapes: Whether text that already looks like a placeholder is masked as well, because a person or a tool wrote
             it.
         literals: Placeholders that a person or a tool wrote earlier in the conversation; these are always masked.
-        until: Number of forms of `names` to search for, in the order in which they were learned; None means all.
+        until: Number of name forms (full names and single words) to search for, in the order in which they were
+            learned; None means all.
         spelled: The placeholders that were found in the text. Filled by `masked` if `escapes` is set.
     """
 
@@ -89,7 +90,7 @@ class TextMasking:
         return any(self.escapes or not self.literals.isdisjoint(names) for names, _, _ in found)
 
     def _mask_spelled(self, text: str) -> str:
-        """Mask the placeholders in a text that a person or a tool wrote, in this text or an earlier one."""
+        """Mask those placeholders in a text that were written by a person or a tool, here or in an earlier text."""
         pieces: list[str] = []
         done = 0
         for names, start, end in spelled_placeholders(text, self.rules.labels):
@@ -225,7 +226,10 @@ class TextMasking:
         return self._mask_plain(value, spans, key=token.key)
 
     def _replace_touched(self, token: JsonToken, spans: Sequence[Span]) -> str:
-        """Replace a whole token if a finding in the JSON text overlaps it: the token matches only with its context."""
+        """Replace a whole token if a finding in the JSON text overlaps it.
+
+        Such a token was found only because of the text around it.
+        """
         hit = touching(spans, token)
         if hit is None or PLACEHOLDER.fullmatch(token.value) is not None:
             return token.value

@@ -19,7 +19,7 @@ _MARK: Final = 0xE000
 
 
 class _Piece(NamedTuple):
-    """A part of a text, at its beginning or end or all of it.
+    """A part of a text: its beginning, its end, or all of it.
 
     Attributes:
         number: Index of the text.

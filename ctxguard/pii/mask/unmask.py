@@ -214,11 +214,12 @@ _OUTWARD: Final = re.compile(
 )
 OUTWARD: Final = "outward"
 _LIKENESS: Final = 0.8
-"""`outwards` and `outwrad` are this similar to `outward`; `forward` and `onward`, which may be tools, are not."""
+"""The similarity to `outward` from which a name counts as its misspelling. `outwards` and `outwrad` are so similar, but
+`forward` and `onward`, which may be tools, are not."""
 
 
 def require_tools(tools: Mapping[str, bool]) -> Mapping[str, bool]:
-    """Return the setting `tools`, and reject names that are almost `outward`, because they would deny nothing.
+    """Return the setting `tools` unchanged, and reject likely misspellings of `outward`: they would deny nothing.
 
     Raises:
         ConfigError: If a name is a likely misspelling of `outward`.
@@ -311,7 +312,8 @@ class UnmaskStream:
     def _note_unknown(self, chunk: str) -> None:
         """Record placeholders in the stream that were never assigned.
 
-        Models spell these in many ways. The output does not wait for their end, because they stay unchanged in it.
+        Models spell such placeholders in many ways. They stay unchanged in the output, so the output does not wait for
+        their end.
         """
         if not self._open and "<" not in chunk:
             return

@@ -280,7 +280,10 @@ class SessionVault(GivesBack):
             return len(gone)
 
     def _is_part(self, key: tuple[str, str], value: str) -> bool:
-        """Return whether erasing a value must erase this record: equal values, or names of which one is a part."""
+        """Return whether erasing `value` must also erase the record with the label and the value in `key`.
+
+        It must if both values are equal in any spelling, or if the record contains a part of the name `value`.
+        """
         label, held = key
         if label == "PHONE" and (number := dialed_number(value)) is not None:
             return number == dialed_number(held)
@@ -341,7 +344,7 @@ class SessionVault(GivesBack):
         self._count(name)
 
     def _catch_up(self, names: Iterable[str]) -> None:
-        """Read the records that other workers have written since, up to the number of each given placeholder."""
+        """Read the records of other workers that were not read yet, up to the number of each given placeholder."""
         for highest in names:
             label, number = label_and_number(highest)
             for missed in range(self._counts.get(label, 0) + 1, number + 1):

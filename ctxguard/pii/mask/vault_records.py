@@ -166,7 +166,10 @@ class SessionRecords:
         return set(self._store.keys(self.namespace))
 
     def unreadable(self, unread: Sequence[str]) -> set[str]:
-        """Return the names of the records that cannot be read: those in `unread` that still exist, and damaged ones."""
+        """Return the names of the records that cannot be read.
+
+        These are the names in `unread` whose records still exist, and all damaged names.
+        """
         listed = self.listed()
         return listed.intersection(unread) | {name for name in listed if PSEUDONYM.fullmatch(name) is None}
 
@@ -198,7 +201,8 @@ class SessionRecords:
     def erase(self, name: str) -> None:
         """Erase a record. Its number is never assigned again.
 
-        The erasure is noted first, so that a worker that is re-encrypting the record at the same time erases it, too.
+        The erasure is noted first. If another worker is re-encrypting the record at the same time, it sees the note and
+        erases the record, too.
         """
         self.keep_numbers([name])
         self._note_erasure(name)
