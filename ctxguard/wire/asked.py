@@ -22,8 +22,8 @@ class Turn(NamedTuple):
         rounds: Number of responses with hidden calls so far.
         before: The text of the message before the turn.
         shown: The output items that the client receives, as the provider wrote them.
-        plain: The messages of the turn for the history, with masked values restored.
-        masked: The messages of the turn for the history, as the provider has them.
+        plain: The messages that the turn adds to the history, with masked values restored.
+        masked: The same messages, with placeholders as at the provider.
     """
 
     name: str = ""
