@@ -436,7 +436,7 @@ def _is_message(value: object) -> bool:
 
 
 def _is_session(value: object) -> bool:
-    """Return whether an item of a list is a session: an object with a history that is not itself a message."""
+    """Return whether an item of a list is a session: an object that has a history and is not itself a message."""
     return isinstance(value, Mapping) and "role" not in value and any(isinstance(value.get(k), list) for k in HISTORIES)
 
 
