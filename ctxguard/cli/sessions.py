@@ -93,7 +93,7 @@ def sessions_of(path: str, adapter: str | None) -> list[RecordedSession]:
 
 @contextmanager
 def naming(path: str, session: RecordedSession) -> Iterator[None]:
-    """Add the file and the id of the session to errors that occur while it is processed."""
+    """Add the file and the id of a session to errors that occur while the session is processed."""
     try:
         yield
     except (HistoryError, BudgetExceededError) as error:

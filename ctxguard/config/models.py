@@ -90,7 +90,7 @@ class _ViewLimits(_Settings):
     """Limits for the texts and tables in a view, the bounded excerpt of a file or of a result.
 
     Attributes:
-        max_lines: Maximum number of lines of a text or log, including the line that says what was left out.
+        max_lines: Maximum number of lines of a text or log, including the line with the marker.
         max_line_length: Maximum number of characters in a line.
         max_columns: Maximum number of columns in a table.
         max_cell_length: Maximum number of characters in a cell.

@@ -56,8 +56,7 @@ class BenchCall:
             if there is no previous prompt.
         support: Next-action support with context, or None if the next message needs nothing from older history.
         bits: Bits that a compressor needs for the next message; None if the message was not compressed.
-        newest: Two numbers of characters of the newest tool outputs: those that were sent, and those that would have
-            fit.
+        newest: Of the newest tool outputs, the number of characters that were sent, and the number that would have fit.
     """
 
     name: str

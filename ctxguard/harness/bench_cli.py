@@ -62,7 +62,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One figure of the report on a contestant at one budget. A figure that is a share may be undefined, and then None.
+    """One figure of the report on a contestant at one budget. A share is None if it is undefined.
 
     Attributes:
         key: Key of the figure in the JSON.

@@ -81,7 +81,7 @@ Task = TypeVar("Task")
 class Ranked:
     """A session that may be among the worst.
 
-    `order` is the negative position of the session in the input: of two equally bad sessions, the earlier one ranks
+    `order` is minus the position of the session in the input, so that the earlier of two equally bad sessions ranks
     higher.
     """
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ORDER: Final = 10
 MEMORY: Final = 48 << 20
-"""Memory of the PPMd model in bytes. Like `ORDER`, it is that of the measurements that introduced this judge."""
+"""Memory of the PPMd model in bytes. Like `ORDER`, it is as in the measurements that introduced this judge."""
 LONGEST: Final = 6_000
 """Maximum number of characters of the next message that are compressed."""
 SEES: Final = (

@@ -185,9 +185,9 @@ _SUMMED = tuple(f.name for f in fields(Figures) if f.name not in _APART)
 _RECALLED: Final = "[Recalled from earlier in this conversation"
 _AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
 _WORD: Final = re.compile(r"\w{4,}|\d{2,}")
-"""Matches words by which a line of the trail can refer to a message: four letters or more, or a number of two digits.
+"""Matches words by which a line of the trail can refer to a message.
 
-Two digits are enough because prices are short.
+Such a word has four or more characters. For numbers, such as prices, two digits are enough.
 """
 _ANY_WORD: Final = re.compile(r"\w+")
 _BEGINNING: Final = 8
@@ -403,7 +403,7 @@ class Judge:
 _PLACEHOLDER: Final = 24
 """Largest number of characters by which a placeholder may be longer than its value."""
 _CERTAIN: Final = 0.9
-"""Share of the budget. A rewritten prompt is a violation if the previous one with all new messages took no more.
+"""Share of the budget. A prompt may be rewritten only if the previous one with all new messages takes more.
 
 The rest of the budget allows for estimated and corrected token counts.
 """

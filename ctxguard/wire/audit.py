@@ -1,8 +1,7 @@
 """Record every request before it is sent: one line with counts and a keyed hash of the body, but no personal data.
 
-Each line ends with a keyed hash of the line and of the previous line's hash. This reveals which lines were changed, and
-where lines are missing before another line. The removal of the last lines of a file, or of a whole file, is not
-detected.
+Each line ends with a keyed hash of the line and of the previous line's hash. This reveals lines that were changed, and
+lines before which others were removed. The removal of the last lines of a file, or of a whole file, is not detected.
 """
 
 from __future__ import annotations

@@ -66,15 +66,14 @@ class Caches:
         self.answered: Recent[bytes, AnsweredRequest] = Recent(_REMEMBERED)
         self.sent: Recent[bytes, bool] = Recent(_REMEMBERED)
         self.serves: Recent[str, bool] = Recent(_REMEMBERED)
-        """For each model, True once its cache has served tokens.
+        """Whether the cache of a model serves tokens at all: True once it has served any.
 
-        False if it has served none so far, and the log already has a message that it served fewer than expected. This
-        message is not repeated for such a model.
+        False if it has served none, and the log has a message about this. The message is then not repeated.
         """
         self._values = Values()
 
     def opening(self, kind: Format, body: Body, owner: Owner) -> bytes:
-        """Return a hash of the sender of a conversation and of its first message from a user, which identifies it."""
+        """Return a hash that identifies a conversation, computed from its sender and its first message from a user."""
         members, opening = _opening_of(kind, body)
         told = [owner.scope, owner.session, kind.api, members[opening : opening + 1]]
         return blake2b(self.bytes(told), digest_size=16).digest()
@@ -133,8 +132,8 @@ class Prompt:
     def anchored(self, artifacts: Iterable[Artifact]) -> list[Artifact]:
         """Return the history with reported token counts.
 
-        Each reply in it to a request that this object's `caches` know gets the number of input tokens that the provider
-        reported for the request, in the field `Artifact.reported`.
+        If a reply in the history answers a request whose token count is known, the reply gets the number of input
+        tokens that the provider reported for this request (`Artifact.reported`).
         """
         found, before, place = list(artifacts), object(), -1
         for number, artifact in enumerate(found):

@@ -1,4 +1,4 @@
-"""Recognize why a provider refused a request, if another attempt may succeed, and estimate which size would fit."""
+"""Recognize refusals by a provider after which another attempt may succeed, and estimate which size would fit."""
 
 from __future__ import annotations
 

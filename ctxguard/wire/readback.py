@@ -173,9 +173,10 @@ def _visible_texts(artifact: Artifact) -> list[str]:
 
 
 def _result_key(run: Sequence[Artifact], called: set[str | None]) -> str | None:
-    """Return an identifier of the first tool result in `run` whose call is stored at the provider. None without one.
+    """Return an identifier of the first tool result in `run` whose call is stored at the provider.
 
-    Such a call is not in the request: `called` does not contain its id.
+    `called` contains the ids of the calls in the request. Any other call is stored at the provider. None if there is no
+    such result.
     """
     return next((f"result {a.answers}" for a in run if a.kind is Kind.TOOL and a.answers not in called), None)
 

@@ -53,7 +53,7 @@ _NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "pattern
 _LEAST_CARD: Final = 10**12
 """Smallest JSON number that is searched. No card number is shorter, and other kinds of data need more than digits."""
 _LEAST_PAYLOAD: Final = 256
-"""Minimum number of characters in a fixed text that may be base64 data, which is not searched."""
+"""Minimum length in characters at which a `Use.FIXED` text that looks like base64 data is not searched."""
 
 
 def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator[PlacedText]:

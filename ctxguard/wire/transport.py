@@ -153,9 +153,9 @@ class _Sender(NamedTuple):
     large: int | None
 
     def exchange(self, asked: WireRequest) -> Generator[Ask, object, tuple[Prepared, Any]]:
-        """Send a request, and return it as it was sent, with its response.
+        """Send a request, and return the prepared request and the response.
 
-        If the provider refuses it for a reason that a changed request can avoid, the changed request is sent.
+        If the provider refuses the request for a reason that a changed request can avoid, the changed request is sent.
         """
         prepared: Any = yield from self._prepare(asked, self.guard.preparing(asked))
         while True:
