@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 _DEFAULT: Final = re.compile(r"\[default: \((.*)\)(;|\])", re.DOTALL)
-"""A default that is described in words; typer puts it in parentheses."""
+"""Matches a default value that is described in words. Typer puts such a value in parentheses."""
 
 
 class Command(TyperCommand):

@@ -46,7 +46,7 @@ class CountingOptions:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def tokens(self, budget: int | str) -> int:
-        """Return the number of tokens in a budget, including its headroom.
+        """Return a budget as a number of tokens. Headroom is not subtracted.
 
         A budget that is a share, such as `80%`, needs the option `--window`.
         """
@@ -190,12 +190,15 @@ def _fields_of(kind: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a datacl
 
 @functools.cache
 def words() -> Mapping[str, Any]:
-    """Return the table of `data/commands.toml`: flags and help of options by command; `options` has the shared ones."""
+    """Return the table of `data/commands.toml`, which contains the flags and the help of options by command.
+
+    The key `options` contains the options that several commands share.
+    """
     return tomllib.loads(files("ctxguard").joinpath("data/commands.toml").read_text(encoding="utf-8"))
 
 
 def _annotate(command: str, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - an annotated type
-    """Return the type of a parameter, annotated with its flags and help unless it has annotations of its own."""
+    """Return the type of a parameter, with its flags and help as annotations unless it has its own annotations."""
     if get_origin(parameter.annotation) is Annotated:
         return parameter.annotation
     told: dict[str, Any] = {}

@@ -85,7 +85,7 @@ def stabilize(
 
 
 def sessions_of(path: str, adapter: str | None) -> list[RecordedSession]:
-    """Return the sessions in a file, all parsed first, so that a damaged file is rejected before any is processed."""
+    """Return the sessions in a file. All are parsed first, so a damaged file is rejected before any is processed."""
     from ctxguard.harness import read_sessions
 
     return list(read_sessions(path, adapter=adapter))
@@ -93,7 +93,7 @@ def sessions_of(path: str, adapter: str | None) -> list[RecordedSession]:
 
 @contextmanager
 def naming(path: str, session: RecordedSession) -> Iterator[None]:
-    """Add the file and the id of the session to errors that occur while it is processed."""
+    """Add the file and the id of a session to errors that occur while the session is processed."""
     try:
         yield
     except (HistoryError, BudgetExceededError) as error:

@@ -186,7 +186,10 @@ def _with_word_files(section: Mapping[str, Any], file: Path) -> Mapping[str, Any
 
 
 def _say_ignored(name: str, data: object) -> None:
-    """Log a warning that names the ctxguard settings in a shared file that are outside the section that is read."""
+    """Log a warning with the names of ctxguard settings that are ignored in a file shared with other programs.
+
+    In such a file, settings are read only from the section `ctxguard`.
+    """
     keys = {str(key) for key in data} if isinstance(data, Mapping) else set()
     if found := sorted(keys & {*ContextConfig.model_fields, "context"}):
         _warn_once(
@@ -200,7 +203,11 @@ def _warn_once(text: str) -> None:
 
 
 def _is_ours(keys: Collection[object]) -> bool:
-    """Return whether a file belongs to ctxguard: it has a key that only ctxguard has, or only ctxguard's keys."""
+    """Return whether a file is for ctxguard, given its top-level keys.
+
+    This is true if at least one key is the section `ctxguard` or a setting that only ctxguard has, or if all keys are
+    settings of ctxguard. A misspelled setting counts as that setting.
+    """
     fields = ContextConfig.model_fields
     ours = [name for key in keys for name in difflib.get_close_matches(str(key), fields, n=1, cutoff=0.85)]
     return _SECTION in keys or any(name not in _ANYONES for name in ours) or 0 < len(ours) == len(keys)

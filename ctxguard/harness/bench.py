@@ -52,11 +52,11 @@ class BenchCall:
         fault: Why the request is useless: `pairs`, `system prompt`, `last message`, or `failed`; None if it is usable.
         opens_with_user: Whether the first message after the system prompt is the user's, as some providers require.
             Also true if the recording itself begins with another message.
-        keeps: Whether the prompt extends the previous one up to its newest tool exchange; None if there is no previous
-            one.
+        keeps: Whether the prompt begins like the previous prompt up to the previous prompt's newest tool exchange. None
+            if there is no previous prompt.
         support: Next-action support with context, or None if the next message needs nothing from older history.
         bits: Bits that a compressor needs for the next message; None if the message was not compressed.
-        newest: Number of characters of the newest tool outputs that were sent, and the number that would have fit.
+        newest: Of the newest tool outputs, the number of characters that were sent, and the number that would have fit.
     """
 
     name: str
@@ -140,7 +140,7 @@ def _play(source: Source, peers: Sequence[Peer], budgets: Sequence[int], counter
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what libraries print at every call, such as warnings that they are experimental or could not trim."""
+    """Silence the warnings and log messages that libraries print at every call."""
     logging.disable(logging.ERROR)
     try:
         with catch_warnings():
@@ -156,7 +156,7 @@ def _mask() -> Masker:
 
 
 def fixed_summary(text: str) -> str:
-    """Return an extract that replaces a model's summary: the beginnings of the last lines, up to 2,000 characters."""
+    """Return the beginnings of a text's last lines, up to 2,000 characters, in place of a summary by a model."""
     kept: list[str] = []
     left = SUMMARY_CHARACTERS
     for line in reversed([line.strip()[:_LINE] for line in text.splitlines() if line.strip()]):

@@ -56,7 +56,7 @@ class Played:
 
     @property
     def newest(self) -> float | None:
-        """Share of the newest tool outputs that is sent, relative to what would fit; None if nothing would fit."""
+        """Characters sent of the newest tool outputs, as a share of those that would fit; None if none would fit."""
         return _share(sum(call.newest[0] for call in self.held), sum(call.newest[1] for call in self.held))
 
 
@@ -171,7 +171,10 @@ def bench_row(peer: Peer, budget: int, calls: Sequence[BenchCall], base: Sequenc
 
 
 def bill_beside(calls: Iterable[BenchCall], base: Iterable[BenchCall]) -> float | None:
-    """Return the price of `calls` as a share of the price of `base`, over the calls at which both sent a request."""
+    """Return the price of `calls` as a share of the price of `base`.
+
+    Only calls at which both contestants sent a request count. None if there are none, or if their price in `base` is 0.
+    """
     ours, theirs = ({call.place: call.price for call in each if call.price is not None} for each in (calls, base))
     both = ours.keys() & theirs.keys()
     whole = sum(theirs[place] for place in both)

@@ -81,7 +81,7 @@ class AgreedFact(NamedTuple):
         said_in: Position of the first message that contains the words.
         read_in: Position of a sent message that contains the words; `trail` for the summary of evicted messages, `lost`
             if the context does not contain them.
-        in_newest: Like `read_in`, for a context of only the newest messages that fit the budget.
+        in_newest: Like `read_in`, but for the context that a rolling window of the same budget would keep.
     """
 
     label: str
@@ -166,7 +166,10 @@ def _row(run: DecisionRun) -> tuple[str | Text, ...]:
 
 
 def _sides(decision: Decision) -> tuple[str, str]:
-    """Return a message's text before and after stabilizing; a masked one from its first masked value on."""
+    """Return a message's text before and after stabilizing, each shortened to fit a table.
+
+    If values in the message were masked, both texts begin at the first masked value.
+    """
     before, after = _said(_history()[decision.position or 0]), _said(decision.artifact)
     same = common_prefix(before, after) if decision.action == "masked" else 0
     lead = "…" if same else ""

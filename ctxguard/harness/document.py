@@ -239,7 +239,7 @@ def load_baseline(path: str | Path) -> ReplayReport:
 
 
 def parse_tolerances(given: Iterable[str]) -> dict[str, Tolerance]:
-    """Return the default tolerances, changed as in `given`, whose items look like `bill=2%`.
+    """Return the default tolerances, overridden by the items of `given`, such as `bill=2%`.
 
     Raises:
         ConfigError: If an item names an unknown figure or has no valid number.

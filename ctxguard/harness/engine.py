@@ -79,7 +79,11 @@ Task = TypeVar("Task")
 
 @dataclass(order=True, slots=True)
 class Ranked:
-    """A session that may be among the worst. `order` is minus its number, so that earlier sessions win ties."""
+    """A session that may be among the worst.
+
+    `order` is minus the position of the session in the input, so that the earlier of two equally bad sessions ranks
+    higher.
+    """
 
     badness: tuple[float, ...]
     order: int
@@ -220,7 +224,7 @@ def replay_batch(batch: Sequence[Source], plan: Plan) -> list[Outcome]:
 
 
 def _in_processes(sources: Iterator[Source], plan: Plan, processes: int) -> Replayed:
-    """Replay recordings in separate processes; no more are read while enough batches are waiting."""
+    """Replay recordings in separate processes. While enough batches are waiting, no further recordings are read."""
     try:
         with ProcessPoolExecutor(
             processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(plan,)
@@ -241,7 +245,7 @@ def in_order(
 ) -> Replayed:
     """Replay recordings in workers, and yield each recording with its outcome, in the order of the recordings.
 
-    No more recordings are read while enough batches are waiting.
+    While enough batches are waiting, no further recordings are read.
 
     Args:
         sources: Recordings, and files that could not be read.
@@ -262,7 +266,7 @@ RETRIES: Final = 3
 
 
 def spread_on_ray(sources: Iterator[Source], plan: Plan, workers: int) -> Replayed:
-    """Replay recordings in the workers of a Ray cluster; no more are read while enough batches are waiting.
+    """Replay recordings in the workers of a Ray cluster. While enough batches wait, no further recordings are read.
 
     Raises:
         ImportError: If ray is not installed.
@@ -348,7 +352,7 @@ class ReplayCheckpoint:
 
         Raises:
             ConfigError: If the file cannot be read or belongs to another replay, or if the recordings have changed
-                since.
+                since the file was written.
         """
         state = self._read()
         if state is None:
@@ -367,7 +371,7 @@ class ReplayCheckpoint:
         return state.results
 
     def save(self, results: Results, last: Source) -> None:
-        """Save the results so far, unless they were saved within the last few seconds.
+        """Save the results so far, unless they were saved within the last five seconds.
 
         `last` is the last finished recording.
         """

@@ -1,7 +1,7 @@
 """Measure how much of what the next step needs a context contains, without asking a model.
 
-Next-action support looks at the paths, ids, numbers, and names in the recorded agent's next message that only the older
-part of the history contains, and measures how many of them are in the context. This measures the context and not a
+Next-action support looks at the paths, ids, numbers, and names in the recorded agent's next message. Of those that only
+the older part of the history contains, it measures how many are in the context. This measures the context and not a
 model's use of it, so always read it together with the bill.
 """
 

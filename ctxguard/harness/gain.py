@@ -1,4 +1,4 @@
-"""Judge a context by how much it helps a compressor, which knows no names, with the next message, in bits.
+"""Judge a context by how many bits a compressor needs for the next message after it has read the context.
 
 Next-action support (`ctxguard.harness.fidelity`) counts names, so a bare list of names scores as well as text. Here a
 compressor (PPMd) reads the context and then the message that the recorded agent wrote next. The fewer bits it needs for
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ORDER: Final = 10
 MEMORY: Final = 48 << 20
-"""Order and memory (in bytes) of the PPMd model, as in the measurements that introduced this judge."""
+"""Memory of the PPMd model in bytes. Like `ORDER`, it is as in the measurements that introduced this judge."""
 LONGEST: Final = 6_000
 """Maximum number of characters of the next message that are compressed."""
 SEES: Final = (
@@ -45,13 +45,16 @@ SEES: Final = (
 )
 """What each judge can and cannot measure."""
 _SHINGLE: Final = 8
-"""Number of words in a row that count as copied; with three, words repeated in a table would count for lost rows."""
+"""Number of consecutive words from which on a text counts as copied.
+
+With three, words that recur in the rows of a table would make lost rows count as sent.
+"""
 _WORD: Final = compiled(r"\w+")
 _PLACEHOLDER: Final = compiled(r"<[A-Z][A-Z_]*_\d+>|\[REDACTED[A-Z_]*\]")
 
 
 class Bits(NamedTuple):
-    """The bits of the next message, compressed after the floor, after a context, and after the whole history."""
+    """The bits of the next message, compressed after the floor (see `floor`), a context, and the whole history."""
 
     floor: int
     context: int
@@ -84,7 +87,7 @@ class Compressor:
 
 
 class Gain:
-    """Judges the contexts of one session. For all settings, the floor and the whole history are compressed only once.
+    """Judges the contexts of one session under all settings. What does not depend on a setting is compressed only once.
 
     Without pyppmd, nothing is judged.
     """
@@ -95,7 +98,7 @@ class Gain:
         self._ends: dict[int, tuple[int, int]] = {}
 
     def __call__(self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter) -> Bits | None:
-        """Return the bits of the message after a call; None if even the floor does not fit, so that no context can.
+        """Return the bits of the message after a call. None if pyppmd is missing or even the floor does not fit.
 
         Args:
             end: Number of history messages before the call.
@@ -146,7 +149,7 @@ def rendered(context: Sequence[Artifact]) -> str:
 
 
 def newest_exchange(history: Sequence[Artifact]) -> int:
-    """Return the position at which the tool exchange begins whose outputs the model has not read yet.
+    """Return the position of the first message of the tool exchange whose outputs the model has not read yet.
 
     If there is no such exchange, return the number of messages.
     """
@@ -162,9 +165,10 @@ def floor(history: Sequence[Artifact]) -> list[Artifact]:
 
 
 def gain(judged: Iterable[Bits | None]) -> float | None:
-    """Return the share of the older history's value that contexts contain; None if that value is not positive.
+    """Return how many bits the contexts save compared with the floor, as a share of what the whole histories save.
 
-    Bits are summed over the calls, because the result of a single call is too noisy.
+    None if the whole histories save no bits, or if nothing was judged. Bits are summed over the calls, because the
+    result of a single call is too noisy.
     """
     costs = [bits for bits in judged if bits is not None]
     worth = sum(bits.floor - bits.whole for bits in costs)
@@ -176,9 +180,9 @@ def newest_sent(
 ) -> tuple[int, int]:
     """Return how many characters of the newest tool outputs are sent, and how many would fit.
 
-    An output would fit if, together with earlier outputs in the same exchange, it takes at most half of the free
-    tokens. Free tokens are what system prompts, task, last user message, and the message that makes the calls leave of
-    `available`.
+    An output would fit if, together with the earlier outputs of the exchange that fit, it takes at most half of the
+    free tokens. Free tokens are those that remain of `available` after system prompts, task, last user message, and the
+    message that makes the calls.
 
     Args:
         history: History before the call.
@@ -204,7 +208,7 @@ def newest_sent(
 
 
 def _share_of(text: str, sent: Sequence[str]) -> float:
-    """Return the share of a text that was sent: 1.0 if only personal values were masked.
+    """Return the share of a text that was sent. A text of which only values were masked counts as sent whole: 1.0.
 
     In a shortened text, a word counts as sent if it is part of a run of eight words that was sent.
     """

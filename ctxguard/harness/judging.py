@@ -53,7 +53,8 @@ class Figures:
         tokens_after: Number of tokens in the requests, summed over all served calls.
         saved_by: Number of tokens that each action removed from messages, summed over all served calls.
         successors: Number of calls that follow a served call, in sessions that exceed the budget.
-        extended: Number of these successors whose prompt extends the previous one up to its newest tool exchange.
+        extended: Number of these successors whose prompt begins like the previous prompt, at least up to the newest
+            tool exchange of the previous prompt.
         cuts: Number of calls that cut the window.
         rebilled: Number of request tokens after the first position that a cut changed.
         bill: Price of the requests.
@@ -133,7 +134,7 @@ class Figures:
 
     @property
     def prefix_share(self) -> float | None:
-        """Share of `successors` whose prompt extends the previous one up to its newest tool exchange; None if 0."""
+        """`extended` as a share of `successors`; None if there are no successors."""
         return self.extended / self.successors if self.successors else None
 
     @property
@@ -158,12 +159,12 @@ class Figures:
 
     @property
     def gain(self) -> float | None:
-        """Share of the older history's value, in bits, that the requests contain; None if nothing was compressed."""
+        """The gain of the requests (see `ctxguard.harness.gain.gain`); None if it is undefined."""
         return gain([Bits(self.floor_bits, self.bits, self.whole_bits)])
 
     @property
     def newest(self) -> float | None:
-        """Share of the newest tool outputs that is sent, in characters, of what would fit; None if none would."""
+        """Characters sent of the newest tool outputs, as a share of those that would fit; None if none would fit."""
         return self.newest_sent / self.newest_fitting if self.newest_fitting else None
 
     def percentile(self, share: float) -> float | None:
@@ -184,7 +185,10 @@ _SUMMED = tuple(f.name for f in fields(Figures) if f.name not in _APART)
 _RECALLED: Final = "[Recalled from earlier in this conversation"
 _AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
 _WORD: Final = re.compile(r"\w{4,}|\d{2,}")
-"""Words by which a line of the trail can refer to a message; numbers, such as prices, need only two digits."""
+"""Matches words by which a line of the trail can refer to a message.
+
+Such a word has four or more characters. For numbers, such as prices, two digits are enough.
+"""
 _ANY_WORD: Final = re.compile(r"\w+")
 _BEGINNING: Final = 8
 """Number of characters of a word that are compared, since a line may end inside a hash or a long word."""
@@ -343,8 +347,8 @@ class Judge:
     ) -> Iterator[Verdict]:
         """Yield a verdict if the prompt was rewritten although the previous one, with all new messages, would have fit.
 
-        Messages that were recalled for a new question count as new: no tokens are reserved for them, so they may not
-        fit.
+        Evicted messages that the window recalls for a new question count as new messages, because no tokens are
+        reserved for them.
         """
         recalled, known = [a for a in context if a.text.startswith(_RECALLED)], self._recalled
         self._recalled = {a.text for a in recalled}
@@ -399,13 +403,16 @@ class Judge:
 _PLACEHOLDER: Final = 24
 """Largest number of characters by which a placeholder may be longer than its value."""
 _CERTAIN: Final = 0.9
-"""Share of the budget up to which a cut counts as unnecessary; the rest allows for estimates and corrected counts."""
+"""Share of the budget. A prompt may be rewritten only if the previous one with all new messages takes more.
+
+The rest of the budget allows for estimated and corrected token counts.
+"""
 
 
 def _words_of(artifact: Artifact) -> set[str]:
     """Return the beginnings of words by which a line of the trail could refer to an artifact.
 
-    Of a text or of arguments, short words count only if there are no longer ones.
+    Short words in a text or in arguments count only if the text or the arguments contain no longer words.
     """
     names = [call.name for call in artifact.calls]
     for text in (artifact.text, *names, *(call.arguments for call in artifact.calls)):
@@ -419,7 +426,7 @@ def maskers_of(stabilizer: Stabilizer) -> list[Masker]:
 
 
 def window_promises(stabilizer: Stabilizer) -> bool:
-    """Return whether a chain has the default window with a trail, which alone promises rare cuts and a trail."""
+    """Return whether a chain has the default window with a trail. Only such a chain promises rare cuts and a trail."""
     windows: Iterator[Any] = (stage for stage in stabilizer.stages if getattr(stage, "name", "") == "StableWindow")
     # Without a default: if the setting is renamed, this must fail rather than disable the judge.
     return any(window.settings.trail != 0 for window in windows)

@@ -156,8 +156,8 @@ def _base(price: object) -> float | None:
 class RollingWindow:
     """The most common alternative to ctxguard: system prompts, task, and the longest valid tail of the history.
 
-    The tail is chosen anew at each call and consists of whole tool exchanges. The user message that opened its first
-    turn precedes it. Evicted messages leave no trace.
+    The tail is chosen anew at each call and consists of whole tool exchanges. If it begins within a turn, the user
+    message that opened the turn is sent before it. Evicted messages leave no trace.
 
     Args:
         artifacts: All artifacts of the session.

@@ -141,7 +141,7 @@ class Recording:
     Attributes:
         path: File that contains the session, as the user named it.
         line: Line number at which the session begins, from 1.
-        place: Number of the session in its file, from 0, used as a name if the session has no id.
+        place: Position of the session in its file, from 0. It is the name of the session if the session has no id.
         data: JSON of the session, in UTF-8. It is not saved in a checkpoint of a replay.
         read: Number of bytes of all files read so far, by which a replay shows its progress.
     """
@@ -154,7 +154,7 @@ class Recording:
 
     @property
     def location(self) -> tuple[str, int, int]:
-        """The file, the line number, and the number of the session in the file."""
+        """The file, the line number, and the position of the session in the file."""
         return self.path, self.line, self.place
 
 
@@ -436,7 +436,7 @@ def _is_message(value: object) -> bool:
 
 
 def _is_session(value: object) -> bool:
-    """Return whether an item of a list is a session: an object with a history that is not itself a message."""
+    """Return whether an item of a list is a session: an object that has a history and is not itself a message."""
     return isinstance(value, Mapping) and "role" not in value and any(isinstance(value.get(k), list) for k in HISTORIES)
 
 

@@ -86,14 +86,14 @@ class SessionReplay:
 
     @property
     def badness(self) -> tuple[float, ...]:
-        """Sort key; worse sessions rank higher: by findings, then refusals, missing support, cuts, and history size."""
+        """Sort key, higher for worse sessions: by findings, then refusals, missing support, cuts, and history size."""
         own, calls = self.figures, max(self.figures.calls, 1)
         lost = 0.0 if own.support is None else 1 - own.support
         return (sum(own.findings.values()), own.refused / calls, round(lost, 6), own.cuts / calls, own.tokens_before)
 
 
 class Measures(NamedTuple):
-    """Measures of one context: support and bits (None if they cannot be measured), and newest tool outputs.
+    """Measures of one context. `support` and `bits` are None if they cannot be measured.
 
     `newest` is the number of characters of the newest tool outputs that were sent, and the number that would have fit.
     """
@@ -118,7 +118,7 @@ class Recorded:
     def measures(
         self, end: int, context: Sequence[Artifact], available: int, count: ArtifactCounter, measure: Fidelity
     ) -> Measures:
-        """Measure how much of what the next message needs a context contains, for a history that exceeds the budget.
+        """Measure how much a context contains of what the next message needs, for a history that exceeds the budget.
 
         Args:
             end: Number of history messages before the call.
@@ -163,7 +163,10 @@ def replay(session: RecordedSession, stabilizer: Stabilizer, *, prices: PriceMod
 
 
 def served_contexts(session: RecordedSession, stabilizer: Stabilizer) -> Iterator[tuple[int, Context]]:
-    """Yield the number and the context of each served call, without judging, which takes most of a replay's time."""
+    """Yield the number and the context of each served call, without judging any of them.
+
+    Judging takes most of a replay's time.
+    """
     recorded = Recorded(session)
     chain = with_adapter_stages(stabilizer, session.adapter)
     running = chain.session(tools=session.tools, overhead=session.overhead(chain.counter))
@@ -320,7 +323,7 @@ class _Player:
         own.newest_fitting += held.newest[1]
 
     def _is_cold(self, end: int) -> bool:
-        """Return whether the provider's cache has expired since the previous call, if the recording has timestamps."""
+        """Return whether the provider's cache has expired since the previous call; False if a timestamp is missing."""
         before, self.called_at = self.called_at, time_of(self.recorded.artifacts[end - 1]) or self.called_at
         return self.prices.is_cold(before, self.called_at)
 
@@ -344,7 +347,10 @@ class _Player:
         return bill, trimmed, unmanaged
 
     def _trim(self, end: int) -> tuple[int, int]:
-        """Return the number of tokens in a rolling window's request, and how many of them start the previous one."""
+        """Return the number of tokens in a rolling window's request, and the number that a cache could serve.
+
+        A cache could serve the tokens with which the window's previous request also begins.
+        """
         before, kept = self.window_before, self.window.kept(end)
         self.window_before = kept or []
         if kept is None:  # not even the newest tool exchange fits: it would be truncated to the budget

@@ -1,7 +1,8 @@
 """Read a request as it would be sent: its messages, their strings, and their tool calls and results.
 
 Requests are read as plain JSON, based on the API documentation of Chat Completions, Responses, Anthropic, Converse, and
-Gemini. To judge independently, this module uses no stage, check, or adapter, which create and validate requests.
+Gemini. To judge independently, this module uses no stage, check, or adapter, because these create and validate
+requests.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class WireMessage:
         texts: Every string in the message that a model or a log may read, as `(path, string)`.
         calls: Ids of the tool calls in the message; None for a call without an id.
         results: Ids of the tool calls that the message answers.
-        is_item: Whether the message is a separate call or result item, as in Responses, so that other items may come
-            between a call and its result.
+        is_item: Whether the message is a separate item for a call or a result, as in Responses. Other items may come
+            between such a call and its result.
     """
 
     role: str
@@ -109,7 +110,10 @@ def _blocks(value: Mapping[str, object], kind: str) -> Iterator[Mapping[str, obj
 
 
 def _nested(value: Mapping[str, object], field: str, *keys: str) -> Iterator[Mapping[str, object]]:
-    """Yield the values under any of `keys` in a message's blocks: Converse and Gemini keep calls and results there."""
+    """Yield the objects under any of `keys` in the content blocks that a message has in the list `field`.
+
+    Converse and Gemini have calls and results there.
+    """
     return (found for block in _listed(value, field) for key in keys if isinstance(found := block.get(key), dict))
 
 

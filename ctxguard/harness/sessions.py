@@ -19,7 +19,10 @@ MAX_BYTES: Final = 1 << 30
 HISTORIES: Final = ("messages", "artifacts", "input", "contents")
 """Keys under which a record may contain a history."""
 _REQUESTS: Final = ("system", "systemInstruction", "system_instruction", "config", "toolConfig")
-"""Keys of a whole request: such a record is read by an adapter that recognizes it, with its system prompt."""
+"""Keys that only a whole request has, and not a mere history.
+
+An adapter that recognizes a record with such a key also reads the system prompt in the record.
+"""
 AS_DATA: Final = (
     "write them as OpenAI's or Anthropic's API takes them (LangChain: convert_to_openai_messages), "
     "or hand the objects to ctxguard.guard"
@@ -215,7 +218,7 @@ def _adapter(native: object, name: str | None) -> Adapter[object]:
 
 
 def _of_roles(native: object) -> Adapter[object]:
-    """Return the adapter for messages that have roles; it reports errors in single messages."""
+    """Return OpenAI's adapter for messages that no adapter recognizes. It reports errors in single messages."""
     listed = native if isinstance(native, list) else []
     if listed and all(isinstance(m, Mapping) and not {"role", "content"} & m.keys() for m in listed):
         has = ", ".join(map(str, listed[0])) or "no keys"

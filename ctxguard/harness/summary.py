@@ -13,7 +13,7 @@ from ctxguard.settings import install_command
 MANY_CUTS: Final = 1 / 3
 """Share of calls that cut the window above which the provider's cache is of little use."""
 _CHEAPER: Final = 1.005
-"""Smallest ratio of two bills at which one is called cheaper; below it, the bills look alike in print."""
+"""Smallest ratio of two bills at which one is called cheaper. Bills that differ less look equal when printed."""
 
 
 def share(value: float | None) -> str:

@@ -131,11 +131,11 @@ class PromptFolder:
         raise PromptNotFoundError(name, f"no such template, neither here nor in the prompts directory {self.root}")
 
     def inside(self, name: str, *, place: str) -> Path:
-        """Return the file of a template in the prompts directory. Links are followed, and must not lead out.
+        """Return the file of a template in the prompts directory. Symbolic links must not lead out of the directory.
 
         Args:
             name: Path of the template in the prompts directory.
-            place: What names the template, for the beginning of error messages.
+            place: Where the template is named, such as `main.md:3`. Error messages begin with it.
 
         Raises:
             PromptError: If the file is outside the directory.
@@ -197,7 +197,7 @@ class PromptFolder:
             above: The files through which the template is included, outermost first.
 
         Raises:
-            PromptError: As for `load_prompt`, except for variables.
+            PromptError: As for `load_prompt`, but variables are not checked.
         """
         if file in self._expanded:
             return self._expanded[file]

@@ -89,13 +89,13 @@ def _join(pieces: list[Piece]) -> Iterator[Piece]:
 
 
 def _close(text: str, at: int, pieces: list[Piece], unclosed: list[int]) -> int:
-    """Parse a closing brace, or the two that close a doubled pair, which becomes a single pair.
+    """Parse a closing brace, or the two braces that close a doubled pair. A doubled pair becomes a single pair.
 
     Args:
         text: The template.
         at: Offset after the first closing brace.
-        pieces: The pieces so far, which are changed.
-        unclosed: The open braces so far, which are changed.
+        pieces: The pieces so far; changed in place.
+        unclosed: For each open pair so far, the index of its opening piece if it is doubled; changed in place.
 
     Returns:
         The offset after the brace or braces.

@@ -66,8 +66,8 @@ class ReportData:
         counter: Name of the token counter.
         accuracy: How exact the counter is, in words.
         checks: Result of each check.
-        cut: Where the prompt stopped extending the previous prompt, or the earlier cut that still applies; None if
-            there was no cut.
+        cut: The cut that this call made, or else the earlier cut at which the context still starts. None if there was
+            no cut. See `ctxguard.draft.Cut`.
         details: Figures of stages that are not decisions, by stage name.
         session: Name of the conversation, if the guard of a framework knows it: LangChain's session or thread id,
             PydanticAI's conversation id, or the session header of an HTTP request.
@@ -140,7 +140,7 @@ class ReportData:
 
     @property
     def left(self) -> list[Artifact]:
-        """The artifacts that are not in the result unchanged: in full, but masked, in the order of the history."""
+        """The artifacts that were dropped or whose text was shortened, in order. They are whole, but masked."""
         sent = {(id(artifact.root), artifact.text) for artifact in self._draft.artifacts}
         return [artifact for artifact in self.masked if (id(artifact.root), artifact.text) not in sent]
 
@@ -182,7 +182,7 @@ class ReportData:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """Problems that cost or lose more than they should, each with its remedy."""
+        """Warnings about unnecessary costs or lost content, one line each."""
         return tuple(filter(None, (warn(self.details) for warn in (_cuts_in_a_row, _bounded_people, _assumed_window))))
 
     @property
@@ -284,7 +284,7 @@ def _cuts_in_a_row(details: Mapping[str, object]) -> str:
 
 
 def _assumed_window(details: Mapping[str, object]) -> str:
-    """Warn if a budget is a share of the model's window, but the window is unknown."""
+    """Return a warning if a budget is a share of the model's window, but the window is unknown; otherwise empty."""
     window = details.get("window")
     if not isinstance(window, Mapping) or window["resolved"]:
         return ""
@@ -292,7 +292,7 @@ def _assumed_window(details: Mapping[str, object]) -> str:
 
 
 def _bounded_people(details: Mapping[str, object]) -> str:
-    """Warn if messages written by people are sent shortened."""
+    """Return a warning if messages written by people are sent shortened; otherwise an empty string."""
     bounded = details.get("bounded_messages")
     if not isinstance(bounded, Sequence) or not bounded:
         return ""

@@ -41,7 +41,7 @@ class Decision:
 
     Attributes:
         action: Final action, such as `kept` or `dropped`.
-        artifact: Last form of the artifact, masked if masking is part of the chain.
+        artifact: The artifact after all changes, masked if masking is part of the chain.
         stage: Stage that took the final action; empty for an unchanged artifact.
         reason: Reason for the final action.
         tokens_before: Number of tokens in the original; 0 for an artifact that a stage added.
@@ -96,7 +96,7 @@ class _Tracing:
         draft: Finished draft.
         final: Artifacts in the result.
         steps: Actions on each artifact.
-        latest: Last form of each artifact.
+        latest: Each artifact after its latest change.
         added: Artifacts that stages added.
         gone: Step that dropped each dropped artifact.
     """
@@ -198,7 +198,9 @@ def _mask_ids(draft: Draft, artifact: Artifact) -> Artifact:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRun:
-    """Consecutive decisions with the same action, stage, and reason, and with the same role if that role is unknown.
+    """Consecutive decisions with the same action, stage, and reason.
+
+    If the native role of the artifacts corresponds to no kind, it is also the same.
 
     Attributes:
         decisions: One or more decisions, in the order of the history.
@@ -238,6 +240,6 @@ class DecisionRun:
 
 
 def decision_runs(decisions: Iterable[Decision]) -> list[DecisionRun]:
-    """Group decisions that are equal to their neighbors, for people to read."""
+    """Group consecutive decisions for people to read. `DecisionRun` says which decisions form a group."""
     alike = groupby(decisions, key=lambda d: (d.action, d.stage, d.reason, d.artifact.role, d.position is None))
     return [DecisionRun(tuple(members)) for _, members in alike]

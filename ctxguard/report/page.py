@@ -26,7 +26,10 @@ MOST_TEXT: Final = 3_000
 _HEAD: Final = 2_000  # number of characters shown from the start of a long text
 _PLACEHOLDER: Final = re.compile(r"\[REDACTED[A-Z_]*\]|&lt;[A-Z][A-Z_]*_\d+&gt;")
 Row = tuple[Decision, str | None, str | None]
-"""A decision, and a message's text before and after stabilizing: None before if it was added, after if dropped."""
+"""A decision, and the message's text before and after stabilizing.
+
+The first text is None for an added message, and the second is None for a dropped one.
+"""
 
 
 def render(template: str, filters: Mapping[str, Callable[..., object]] | None = None, **values: object) -> Markup:
@@ -74,7 +77,7 @@ def _highlight(text: str) -> Markup:
 
 
 def calls_page(reports: Sequence[ReportData], *, title: str = "", show_originals: bool = False) -> str:
-    """Return the HTML page of one or more model calls; with `show_originals`, the page contains personal data."""
+    """Return the HTML page of one or more model calls. With `show_originals`, the page contains personal data."""
     several = f"{len(reports):,} model calls" if len(reports) > 1 else "One model call"
     calls = [(report, list(message_rows(report, show_originals=show_originals))) for report in reports]
     return str(render("calls.html", title=title or f"{several}, before and after", calls=calls))
@@ -92,7 +95,7 @@ def notebook_html(report: ReportData, artifacts: Sequence[Artifact] = ()) -> str
 
 
 def message_rows(report: ReportData, *, show_originals: bool = False) -> Iterator[Row]:
-    """Yield each message of a call before and after stabilizing; `show_originals` disables masking of the former."""
+    """Yield each message of a call before and after stabilizing. With `show_originals`, the former is not masked."""
     for decision in report.decisions:
         position = decision.position
         before = None if position is None else shown_text(report.original(position, masked=not show_originals))
@@ -116,7 +119,7 @@ class Chart:
         keys: Legend: a CSS class and a name for each line.
         paths: A CSS class and an SVG path for each line.
         cuts: Horizontal positions of the calls with a cut.
-        level: Vertical position of the budget line; None if the budget is far above all figures.
+        level: Vertical position of the budget line; None if there is no such line.
     """
 
     title: str
@@ -141,7 +144,7 @@ def chart(
     Args:
         title: Title of the chart.
         lines: For each line, its name, its CSS class, and one figure for each call.
-        level: Budget, drawn as a horizontal line; None draws no line.
+        level: Budget, drawn as a horizontal line unless it is far above all figures; None draws no line.
         cuts: Numbers of the calls with a cut, from 1.
         top: Largest figure, with its unit.
     """

@@ -100,8 +100,8 @@ def note(line: str) -> None:
 def reports_as(reports: Sequence[Report], form: ReportFormat) -> str:
     """Format one or more reports: as texts in sequence, as JSON with one line per report, or as one HTML page.
 
-    If there are several reports, each text and each part of the page is headed by its session number, from 0 as in
-    `check`.
+    If there are several reports, each text and each part of the page is headed by the position of its session in the
+    file, from 0.
     """
     several = len(reports) > 1
     if form == "json":

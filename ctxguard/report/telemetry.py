@@ -31,7 +31,10 @@ _SCOPE: Final = "ctxguard"
 _COUNTED_BY_CALL: Final = "cuts"
 """A counter that `_count` exports for each stabilization, so that `Metrics` must not export it again."""
 _MOST_SUMS: Final = 1_000
-"""Maximum number of counters; beyond it, new ones keep only their last label, since renewed credentials add up."""
+"""Maximum number of counters with all their labels. Further counters keep only their last label.
+
+Otherwise, credentials that are renewed would create ever more counters.
+"""
 _POSITION: Final = re.compile(r"artifacts\[\d+\]")
 
 
@@ -141,7 +144,7 @@ def _meter() -> Meter:
 
 @lru_cache(maxsize=1)
 def _figures() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-    """Return the metrics of `data/figures.toml`, counters under `sums`, with their units and descriptions."""
+    """Return the metrics of `data/figures.toml` with units and descriptions. The key `sums` contains the counters."""
     return tomllib.loads(resources.files("ctxguard").joinpath("data/figures.toml").read_text(encoding="utf-8"))
 
 
@@ -179,7 +182,7 @@ class Metrics:
             export(name, amount, dict(key[1]), meter=self.meter)
 
     def get(self, name: str, /, **labels: str) -> int:
-        """Return the sum of all counters with this name that have these labels, among others."""
+        """Return the sum of all counters with this name that have at least these labels."""
         with self._lock:
             found = ((has, amount) for (known, has), amount in self._sums.items() if known == name)
             return sum(amount for has, amount in found if labels.items() <= {*has})

@@ -1,4 +1,4 @@
-"""A client's request, and the state of a turn in which the guard itself sends further requests.
+"""A client's request, and the part of a model's turn that precedes a follow-up request of the guard.
 
 If a model calls the guard's `recall` tool, the guard answers the call and sends a follow-up request, see `readback`.
 These calls are *hidden*: the client does not see them.
@@ -22,8 +22,8 @@ class Turn(NamedTuple):
         rounds: Number of responses with hidden calls so far.
         before: The text of the message before the turn.
         shown: The output items that the client receives, as the provider wrote them.
-        plain: The messages of the turn for the history, with masked values restored.
-        masked: The messages of the turn for the history, as the provider has them.
+        plain: The messages that the turn adds to the history, with masked values restored.
+        masked: The same messages as the provider has them, with placeholders.
     """
 
     name: str = ""

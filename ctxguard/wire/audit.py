@@ -1,7 +1,7 @@
-"""Record every request before it is sent: one line with counts and a keyed hash of the body, but never a value.
+"""Record every request before it is sent: one line with counts and a keyed hash of the body, but no personal data.
 
-Each line ends with a keyed hash of the line and of the previous line's hash, so that changed lines are detected, and so
-are lines that follow removed ones. The removal of the last lines of a file, or of a whole file, is not detected.
+Each line ends with a keyed hash of the line and of the previous line's hash. This reveals lines that were changed, and
+lines before which others were removed. The removal of the last lines of a file, or of a whole file, is not detected.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ The body is None if there is none, or if the guard does not read it.
 KEY_VARIABLES: Final = ("CTXGUARD_AUDIT_KEY", "CTXGUARD_VAULT_KEY")
 _LEAST_KEY: Final = 16  # characters; a shorter key could be guessed
 _TAIL: Final = 1 << 17
-"""Number of bytes at the end of a file that contain its last complete line. Longer lines do not occur."""
+"""Number of bytes that are read at the end of a file to find its last complete line. No line is longer."""
 _LINE: Final = re.compile(rb'^(.*), "chain": "([0-9a-f]{64})"}$', re.MULTILINE)
-"""Matches a complete line. A line that was interrupted lacks this ending, and its request was not sent."""
+"""Matches a complete line. A line that was written only in part lacks this ending, and its request was not sent."""
 _ROLES: Final = frozenset({"user", "assistant", "system", "developer", "tool", "model"})
 
 
@@ -54,7 +54,8 @@ class AuditLog:
     A line is on disk before the request is sent. If the line cannot be written, the request is refused.
 
     Args:
-        path: The file. When the file is full, the time is appended to its name, and a new file is started.
+        path: The file. Once it has more than `max_bytes` bytes, the time is appended to its name, and a new file is
+            started.
         key: Secret of at least 16 characters for the hashes of bodies, sessions, and lines. None means the value of the
             environment variable CTXGUARD_AUDIT_KEY, or else of CTXGUARD_VAULT_KEY.
         max_bytes: Size in bytes above which a new file is started.
@@ -117,8 +118,8 @@ class AuditLog:
         """Yield the records of requests whose body has exactly these bytes, including those in earlier, full files.
 
         Raises:
-            AuditError: If there are no records at all. Also, after all matching records were yielded, if any line was
-                changed, follows removed lines, or was written with another key.
+            AuditError: If there are no records at all. If any line was changed, follows removed lines, or was written
+                with another key, the error is raised after all matching records were yielded.
             OSError: If a file cannot be read.
         """
         wanted, number, broken = self._hash(b"body", body), 0, list[str]()
@@ -157,7 +158,10 @@ class HiddenValues:
         self._known: TextCache[Mapping[str, int]] = TextCache()
 
     def of(self, body: Mapping[str, object]) -> dict[str, dict[str, int]]:
-        """Return the number of placeholders in a body by label and place: the top-level key and the message's role."""
+        """Return the number of placeholders in a body by label and place.
+
+        A place is a top-level key of the body, such as `system`. For a message, its role is appended: `messages.user`.
+        """
         counts: dict[str, Counter[str]] = {}
         for key, value in body.items():
             for member in value if isinstance(value, list) else (value,):
@@ -178,7 +182,10 @@ class HiddenValues:
 
 
 def version_of(detectors: Sequence[Detector]) -> str:
-    """Return an identifier for the version of some rules, which changes when any of the rules changes."""
+    """Return an identifier that changes when any of the rules changes.
+
+    A detector that is not a `RuleSet` is represented only by its name.
+    """
     told = [
         (one.name, one.rules, sorted(one.allow), one.deny) if isinstance(one, RuleSet) else one.name
         for one in detectors

@@ -27,7 +27,7 @@ def encoding_of(answer: Any) -> str:  # noqa: ANN401 - of either library
 
 
 def _decompressor(answer: Any, max_bytes: int | None) -> Callable[[bytes], Iterator[bytes]]:  # noqa: ANN401
-    """Return a function that yields the decompressed pieces of a chunk, and raises an error above a total size."""
+    """Return a function that yields a chunk's decompressed pieces and limits their total size over all chunks."""
     decoded, size = decoder(encoding_of(answer)), 0
 
     def feed(chunk: bytes) -> Iterator[bytes]:
@@ -53,7 +53,7 @@ def pieces(answer: Any, max_bytes: int | None = None) -> Iterator[bytes]:  # noq
         max_bytes: Maximum number of bytes in the decompressed body. None means no limit.
 
     Raises:
-        UnreadableError: If the body is larger, or not compressed as declared.
+        UnreadableError: If the body is larger than `max_bytes`, or not compressed as declared.
     """
     if answer.is_stream_consumed:
         yield answer.content

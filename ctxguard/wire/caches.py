@@ -1,7 +1,7 @@
 """Explain why a provider's prompt cache served fewer tokens of a prompt than earlier responses promised.
 
-A prompt cache stores the prompts of answered requests for a while, and serves the part of a later prompt that repeats
-one of them from its beginning. Each request is identified by a chain of hashes over its messages, so the longest
+A prompt cache stores the prompts of answered requests for a while. If a later prompt begins like one of them, the cache
+serves the beginning that both share. Each request is identified by a chain of hashes over its messages, so the longest
 answered request that it continues can be found.
 """
 
@@ -33,7 +33,7 @@ _MARKED: Final = ("anthropic", "converse")
 _LONGER: Final = 3_600.0
 """Number of seconds for which Anthropic keeps a prefix that is marked for an hour."""
 _FOR_AN_HOUR: Final = re.compile(rb'"ttl"\s*:\s*"1h"')
-"""Matches that mark in the body of a request."""
+"""Matches, in the body of a request, a mark that keeps a prefix for an hour."""
 _REMEMBERED: Final = 16_384
 """Maximum number of answered requests that are remembered."""
 _LOG: Final = logging.getLogger("ctxguard.wire")
@@ -46,7 +46,7 @@ class AnsweredRequest:
     Attributes:
         at: When the request was answered, in seconds of `time.monotonic`.
         read: Number of input tokens that the provider reported.
-        cached: Number of these tokens that the provider's cache stores from then on.
+        cached: Number of these tokens that the provider's cache stores after the response.
         fixed: Hash of the model and of everything that precedes the first message of the user.
         is_latest: Whether no later answered request continues this one.
     """
@@ -66,17 +66,20 @@ class Caches:
         self.answered: Recent[bytes, AnsweredRequest] = Recent(_REMEMBERED)
         self.sent: Recent[bytes, bool] = Recent(_REMEMBERED)
         self.serves: Recent[str, bool] = Recent(_REMEMBERED)
-        """Whether a model's cache has ever served tokens; False once a message has said that it served fewer."""
+        """Whether the cache of a model serves tokens at all: True once it has served any.
+
+        False if it has served none, and the log has a message about this. The message is then not repeated.
+        """
         self._values = Values()
 
     def opening(self, kind: Format, body: Body, owner: Owner) -> bytes:
-        """Return a hash that identifies a conversation: of its sender, and of its first message from a user."""
+        """Return a hash that identifies a conversation, computed from its sender and its first message from a user."""
         members, opening = _opening_of(kind, body)
         told = [owner.scope, owner.session, kind.api, members[opening : opening + 1]]
         return blake2b(self.bytes(told), digest_size=16).digest()
 
     def bytes(self, value: object) -> bytes:
-        """Return bytes that are the same for equal JSON values, ignoring cache markers in the values."""
+        """Return bytes that are the same for two JSON values if these are equal apart from cache markers."""
         return (self._values.key(_without_markers(value)) or "").encode("latin-1")
 
 
@@ -127,7 +130,11 @@ class Prompt:
         self._caches.sent.put(self._prefixes[-1], value=True)
 
     def anchored(self, artifacts: Iterable[Artifact]) -> list[Artifact]:
-        """Return the history; each reply to a known request has the input tokens that were reported for it."""
+        """Return the history with reported token counts.
+
+        If a reply in the history answers a request whose token count is known, the reply gets the number of input
+        tokens that the provider reported for this request (`Artifact.reported`).
+        """
         found, before, place = list(artifacts), object(), -1
         for number, artifact in enumerate(found):
             source = artifact.source
@@ -165,7 +172,10 @@ class Prompt:
         self._caches.answered.put(self._opened, now)
 
     def _reason(self) -> str:
-        """Return why the cache served less. "fixed_parts" are the client's system prompt, tools, and model."""
+        """Return why the cache served fewer tokens than expected.
+
+        The reason "fixed_parts" means that the client changed the system prompt, the tools, or the model.
+        """
         if self.is_expired:
             return "expired"
         if self._is_cut:

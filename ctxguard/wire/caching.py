@@ -11,9 +11,10 @@ _MARK: Final = {"cache_control": {"type": "ephemeral"}}
 def with_breakpoints(body: Mapping[str, object]) -> Mapping[str, object]:
     """Return a request with up to four cache breakpoints, which is Anthropic's maximum.
 
-    The breakpoints are at the ends of the parts that cuts do not change (the system prompt or, without one, the tools;
-    and the first message of the user), of the previous request, and of this one. A request that already has a
-    breakpoint is returned unchanged.
+    One breakpoint is at the end of the system prompt, or of the tools if there is no system prompt. The others are at
+    the ends of the first message with the role `user`, which cuts do not change, and of the last two such messages,
+    with which the previous request and this one usually end. A request that already has a breakpoint is returned
+    unchanged.
     """
     messages, system, tools = body.get("messages"), body.get("system"), body.get("tools")
     if not isinstance(messages, list) or _is_marked([system, tools, messages]):
@@ -31,7 +32,10 @@ def _is_marked(value: object) -> bool:
 
 
 def _marked(record: Mapping[str, object], key: str) -> Mapping[str, object]:
-    """Return a record with a breakpoint on the text or on the last block under a key. Empty texts cannot be marked."""
+    """Return a record with a breakpoint on the text, or on the last content block, that it has under `key`.
+
+    If there is none, or the text is empty, the record is returned unchanged.
+    """
     value = record.get(key)
     blocks = [{"type": "text", "text": value}] if isinstance(value, str) else value
     if not value or not isinstance(blocks, list) or not isinstance(blocks[-1], dict):

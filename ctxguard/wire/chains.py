@@ -20,7 +20,7 @@ _ITEMS: Final = 4_096
 _NAMED: Final = 128
 """Maximum number of named sessions with a cached chain.
 
-Without its chain, the messages of a session have to be read again, because they are cached in the adapter of the chain.
+The adapter of a chain caches the messages of its session. Without the chain, the messages have to be read again.
 """
 
 
@@ -43,7 +43,7 @@ class Chains:
 
     Args:
         stabilizer: The stabilizer whose stages all chains have.
-        masking: One object for each masking stage of the stabilizer, which creates the stage's replacement.
+        masking: One object for each masking stage of the stabilizer. The object creates the stage that is used instead.
     """
 
     def __init__(self, stabilizer: Stabilizer, masking: Sequence[WireMasking]) -> None:
@@ -54,7 +54,13 @@ class Chains:
         self._items: Recent[tuple[str, str], Mapping[str, str]] = Recent(_ITEMS)
 
     def note_item(self, owner: Owner, name: str, texts: Mapping[str, str]) -> None:
-        """Remember which texts in a stored response item were changed for the client, and their original versions."""
+        """Remember the texts of a response item that the provider stores and that the client got in a changed version.
+
+        Args:
+            owner: The sender of the request.
+            name: The id of the item.
+            texts: A mapping from the client's version of each text to the provider's version.
+        """
         self._items.put((owner.scope, name), texts)
 
     def of(self, kind: Format, owner: Owner, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> Chain:
@@ -84,7 +90,7 @@ class Chains:
         return chain
 
     def as_written(self, kind: Format, body: Mapping[str, object], owner: Owner) -> Mapping[str, object]:
-        """Return a body in which the texts that the model wrote have their original form, without restored values.
+        """Return a body in which the texts that the model wrote have placeholders again instead of restored values.
 
         The provider stores the items of its responses by id, and accepts them only unchanged.
         """

@@ -33,7 +33,8 @@ TEXT_PATHS: Final = (
 )
 """Endings of the paths of requests that contain texts, but no history that could be shortened.
 
-Values in them are redacted rather than pseudonymized: the responses are not read, so values could not be restored.
+Values in such requests are redacted rather than pseudonymized: the responses are not read, so values could not be
+restored.
 """
 
 
@@ -63,7 +64,7 @@ class BodyCheck:
         return labels
 
     def clean(self, body: Mapping[str, object], searched: Mapping[str, object]) -> Mapping[str, object]:
-        """Return a body in which no rule matches. Texts that no stage has masked are redacted.
+        """Return a body in which no rule matches. A value that a rule still finds in a text is redacted.
 
         Args:
             body: The body after stabilizing.
@@ -95,7 +96,7 @@ class BodyCheck:
         return copy_with(body, changes)
 
     def _place(self, path: Path) -> str:
-        """Return the name of a place without keys in which a rule matches, because keys may come from the user."""
+        """Return the name of a place, or "…" if a rule matches in its keys, which may come from the user."""
         place = place_name(path)
         return shown_place(place, self._by_use[Use.TEXT])
 
@@ -121,7 +122,7 @@ class BodyTexts:
         outside: The texts outside the history, such as the system prompt and the tools, in which a rule matches.
         overhead: Number of tokens in the body without its history.
         tools: Always empty, because the tools are counted in the overhead.
-        is_cleaned: Whether values were redacted in the latest final body that no stage had masked.
+        is_cleaned: Whether the latest final body had values that no stage had masked, so that `check` redacted them.
         details: Entries for the `details` of the report.
     """
 
@@ -172,7 +173,17 @@ class BodyTexts:
         return sent
 
     def tokens(self, sent: Mapping[str, object], report: Report, *, is_changed: bool) -> int:
-        """Return the number of input tokens in the body, counted again in its final form if the report may be off."""
+        """Return the number of input tokens in the final body.
+
+        The body is counted again if the number in the report may be wrong: if `is_changed` is true, if values were
+        redacted in the final body, or if the number is close to the budget. Otherwise the number in the report is
+        returned.
+
+        Args:
+            sent: The final body.
+            report: The report on the request.
+            is_changed: Whether texts outside the history were masked.
+        """
         if is_changed or self.is_cleaned or report.tokens_after > COUNTED_FROM * report.budget:
             return count_sent(sent, self.kind, self.counter).tokens
         return report.tokens_after

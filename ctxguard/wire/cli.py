@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ctxguard.wire.guard import Guard
 
 DEFAULT_BUDGET: Final = "80%"
-"""Share of the context window of the model that a request names."""
+"""The default budget, as a share of the context window of the model that a request names."""
 _SETTINGS: Final = "CTXGUARD_WORKER_SETTINGS"
 """The environment variable that passes the settings to the workers."""
 

@@ -128,7 +128,8 @@ def decode_request(body: bytes, encoding: str, max_bytes: int) -> bytes:
         max_bytes: Maximum number of bytes after decompression.
 
     Raises:
-        WireError: If the body is larger or not compressed as declared, or the encoding is not supported.
+        WireError: If the body is larger than `max_bytes` or not compressed as `encoding` says, or if the encoding is
+            not supported.
     """
     encoding = encoding.strip().lower()
     if not can_decode(encoding):

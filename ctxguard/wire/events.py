@@ -17,7 +17,7 @@ _LINE: Final = re.compile(rb"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"
 """The byte order mark at the start of some streams, which is not part of the first event."""
 _OVERLAP: Final = 3
-"""Length in bytes of the longest incomplete end of an event that may already have arrived."""
+"""Length in bytes of the longest ending of an event without its last byte, which may arrive in a later chunk."""
 
 
 class EventSplitter:

@@ -1,4 +1,6 @@
-"""Split a byte stream in Amazon's event stream format (`application/vnd.amazon.eventstream`), like `events`.
+"""Split a byte stream into the frames of Amazon's event stream format, and replace the event in a frame.
+
+This module does for `application/vnd.amazon.eventstream` what `events` does for server-sent events.
 
 A frame consists of its length, the length of its headers, a checksum of both, headers, payload, and a checksum of
 everything. Converse names the event in a header. The streaming `invoke` operation encodes the model's own event as
@@ -65,9 +67,10 @@ def _parts(frame: bytes) -> tuple[str, bytes, bytes]:
 
 
 def data_of(frame: bytes) -> dict[str, object] | None:
-    """Return the event in a frame as a dict with its type as the key; None if the event is not a JSON object.
+    """Return the event in a frame as a dict whose only key is the event type.
 
-    The event in the payload of an `invoke` frame is returned unchanged.
+    For a frame of the streaming `invoke` operation, the model's own event is returned without such a key. None if the
+    event is not a JSON object.
     """
     kind, _, payload = _parts(frame)
     try:

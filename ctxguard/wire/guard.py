@@ -65,9 +65,9 @@ HEADERS: Final = "x-ctxguard"
 SESSION_HEADER: Final = f"{HEADERS}-session"
 """The header in which a client names its session. The header is not forwarded."""
 _UNLIMITED: Final = 10**12
-"""Budget in tokens for a request of a conversation in the holdout group, which is not cut."""
+"""Budget in tokens for a request that is not cut, because its conversation is in the holdout group."""
 _SIGNED: Final = "AWS4-"
-"""Prefix of the authorization header of a request to Amazon, whose signature covers the body."""
+"""Prefix of the authorization header of a request to Amazon. The header has a signature that covers the body."""
 _SAMPLE: Final = "Write to ada@example.com, or call +1 212 555 0123 about order 4111 1111 1111 1111."
 """A text that most types of rules match."""
 
@@ -105,7 +105,7 @@ class Prepared:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Response headers that inform the client: counts, but no values. Empty if the request was not read."""
+        """Response headers that tell the client counts, but no text. Empty if the request was not read."""
         if self.report is None:
             return {} if self.is_redacted is None else {f"{HEADERS}-masked": str(int(self.is_redacted))}
         told = {**self.brief(self.report), **({"observed": 1} if self.report.observed else {})}
@@ -119,7 +119,7 @@ class Prepared:
         return {**report.brief(), **({} if report.observed else {"tokens_after": self.tokens})}
 
     def may_be_sent_again(self, status: int) -> bool:
-        """Return whether a response with this status may be a refusal that another attempt can fix."""
+        """Return whether a response with this status may be a refusal that a changed request can avoid."""
         return self.report is not None and status in RETRIED_STATUSES
 
     @property
@@ -128,7 +128,7 @@ class Prepared:
         return self.reply is not None or self.reading is not None
 
     def follow(self, answer: bytes) -> WireRequest | None:
-        """Return the follow-up request for a response with recall calls, or None if there is none."""
+        """Return the follow-up request that answers the recall calls in a response. None if no follow-up is needed."""
         return None if self.reading is None else self.reading.follow_whole(answer)
 
     def whole(self, answer: bytes) -> bytes:
@@ -140,7 +140,7 @@ class Prepared:
         """Return the object that processes a streamed response.
 
         Args:
-            weave: The `weave` of the previous response if this response continues it.
+            weave: The attribute `weave` of the previous response's `EventStream` if this response continues that one.
             is_framed: Whether the stream consists of Amazon's frames rather than server-sent events.
 
         Raises:
@@ -336,17 +336,21 @@ class Guard:
         yield Ask(self._audit, (told, prepared.body if isinstance(done, Prepared) else None))
 
     def shown(self, text: str) -> str:
-        """Return a text, or "…" if a rule matches in it. Clients choose the names of sessions, models, and paths."""
+        """Return a text, or "…" if a rule matches in it.
+
+        Names of sessions, models, and paths are shown this way, because clients choose them.
+        """
         return "…" if self._check.labels_in(text, Use.TEXT) else text
 
     def preparing_again(
         self, request: WireRequest, prepared: Prepared, status: int, answer: bytes
     ) -> Generator[Ask, object, Prepared | None]:
-        """Return another attempt if the provider refused a request for a reason that this can fix, else None.
+        """Return another attempt at a request that the provider refused. None if another attempt would not help.
 
-        A prompt that was too long is sent again with a smaller budget. Thinking that was signed for another prompt is
-        dropped. Each is tried once, and applies to the whole conversation from then on, see `Stabilizer.tighten`. If
-        the provider requires thinking that is missing, the request is sent again with the thinking.
+        A prompt that was too long is prepared again with a smaller budget. Thinking that was signed for another prompt
+        is dropped. Both changes then apply to the whole conversation, see `Stabilizer.tighten`. If the provider
+        requires thinking that is missing, the request is prepared again with the thinking. For each of these reasons, a
+        request is tried again only once.
 
         Args:
             request: The request as the client sent it.
@@ -376,7 +380,8 @@ class Guard:
     def _keeps(self, body: Mapping[str, object], retry: Retry | None) -> bool:
         """Return whether signed thinking from before a cut is kept.
 
-        The provider's refusal decides, else the setting `keep_thinking`, else the request.
+        If the provider refused an earlier attempt because of thinking, this refusal decides. Otherwise the setting
+        `keep_thinking` decides or, if it is None, the request.
         """
         if retry is not None and retry.why != "too long":
             return retry.why == "missing thinking"
@@ -467,7 +472,7 @@ class Guard:
         return body
 
     def _forward_unread(self, request: WireRequest) -> Prepared:
-        """Forward a request that the guard cannot read if the settings allow it, else refuse the request."""
+        """Forward a request that the guard cannot read. If the settings do not allow this, refuse the request."""
         if self.passes_unread(request.path):
             return Prepared(request.body)
         shown = shown_place(request.path, self._detectors)

@@ -1,4 +1,4 @@
-"""Recognize why a provider refused a request, if another attempt may succeed, and estimate which size would fit."""
+"""Recognize refusals by a provider after which another attempt may succeed, and estimate which size would fit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WITH_REPLY: Final = tuple(
         ),
     )
 )
-"""Error messages that state how many tokens are requested for the reply, which a shorter prompt does not change."""
+"""Match error messages that state how many tokens the reply may have. A shorter prompt does not change this number."""
 _SHARE: Final = 0.7  # share of the tokens sent, if the response names no limit
 _SAFETY: Final = 0.95  # factor, because the provider's count of a shorter prompt can only be estimated
 

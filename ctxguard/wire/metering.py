@@ -129,6 +129,6 @@ class Billed:
             self._take(event)
 
     def _take(self, answer: Mapping[str, object]) -> None:
-        """Record the counts in a response or event; of the growing counts in a stream, the largest is kept."""
+        """Record the counts in a response or event. Counts may grow during a stream, so the largest of each is kept."""
         for kind, count in usage_of(answer).items():
             self._most[kind] = max(count, self._most.get(kind, 0))

@@ -58,10 +58,10 @@ def proxy_app(
 
     Args:
         guard: Guards every request. Requests with different API keys never share a session.
-        upstream: The URL of the provider, such as `https://api.openai.com`. If its path ends in a part with which
-            requests begin, such as `/v1`, this part is not repeated. With several URLs, a request is sent to the one
-            whose host its path begins with (`/api.anthropic.com/v1/messages`), else to the provider of its API, else to
-            the first URL.
+        upstream: The URL of the provider, such as `https://api.openai.com`. If the path of a request already begins
+            with the path of this URL, such as `/v1`, that path is not repeated. If there are several URLs and the path
+            of a request begins with the host of one of them (`/api.anthropic.com/v1/messages`), the request is sent to
+            that URL. Otherwise, it is sent to the provider of its API, or else to the first URL.
         transport: The transport that sends the requests. None means the default transport of httpx.
         read_timeout: Number of seconds to wait for the next bytes from the provider.
         stall_timeout: Number of seconds to wait for a client that does not read.
@@ -278,7 +278,7 @@ class _Forward:
         await client.end()
 
     def _upstream(self, path: str) -> tuple[httpx.URL, str]:
-        """Return the provider's URL for a request, and the prefix of the request's path that selected it."""
+        """Return the provider's URL for a request, and the prefix of `path` that selected it; empty if none did."""
         for one in self.upstreams:
             prefix = f"/{one.netloc.decode()}"
             if path == prefix or path.startswith(prefix + "/"):

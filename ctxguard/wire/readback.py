@@ -91,7 +91,7 @@ class ReadBack:
         self._turns: Recent[str, list[Item] | None] = Recent(4_096)
 
     def storing(self, stabilizer: Stabilizer) -> Stabilizer:
-        """Return a stabilizer whose stages save full texts in the store, so that the shortened forms name a handle."""
+        """Return a stabilizer whose stages save full texts in the store, so that shortened texts name a handle."""
         stages = [copy(stage) for stage in stabilizer.stages]
         for stage in stages:
             if isinstance(stage, (BoundToolOutput, StableWindow)) and stage.store is None:
@@ -109,7 +109,7 @@ class ReadBack:
         return "ctxguard_recall" if '"name": "recall"' in tools else "recall"
 
     def remember(self, scope: str, key: str | None, turn: Turn) -> None:
-        """Store a turn by the key of the version that the client has."""
+        """Store a turn under a key that identifies the client's version of the turn. Without a key, store nothing."""
         if key is not None:
             self._turns.put(f"{scope} {key}", list(turn.plain))
             self.store.put(_TURNS, f"{scope} {key}", as_json(turn.masked))
@@ -152,7 +152,8 @@ class ReadBack:
 def _turn_key(before: str, run: Sequence[Artifact]) -> str | None:
     """Return an identifier of a model's turn: the id of its first call, or a hash of its text and the message before.
 
-    White space is ignored, because clients join and trim streamed text.
+    White space in the text is ignored, because clients join and trim streamed text. None if the turn has neither text
+    nor calls.
     """
     calls = [call for artifact in run for call in artifact.calls]
     ids = [call.id for call in calls if call.id and call.id != BY_POSITION and not call.id.startswith(NO_ID)]
@@ -172,7 +173,11 @@ def _visible_texts(artifact: Artifact) -> list[str]:
 
 
 def _result_key(run: Sequence[Artifact], called: set[str | None]) -> str | None:
-    """Return an identifier of a tool result whose call is stored at the provider."""
+    """Return an identifier of the first tool result in `run` whose call is stored at the provider.
+
+    `called` contains the ids of the calls in the request. Any other call is stored at the provider. None if there is no
+    such result.
+    """
     return next((f"result {a.answers}" for a in run if a.kind is Kind.TOOL and a.answers not in called), None)
 
 
@@ -304,7 +309,10 @@ class Reading:
         return None
 
     def _accepted(self, items: Sequence[Item]) -> list[Item]:
-        """Return the items that the provider accepts. Without storage, reasoning needs its encrypted content."""
+        """Return the items that the provider accepts in a follow-up request.
+
+        If the provider does not store responses, reasoning without encrypted content is left out.
+        """
         is_lost = self.kind.api == "responses" and self.body.get("store") is False
         return [i for i in items if not (is_lost and i.get("type") == "reasoning" and not i.get("encrypted_content"))]
 
@@ -317,7 +325,13 @@ class Reading:
         return list(self.kind.write([], results)) if results else []
 
     def _result(self, call: ToolCall, number: int, rounds: int) -> str:
-        """Return the masked result of a call."""
+        """Return the result of a call, in which values are masked.
+
+        Args:
+            call: The call.
+            number: Index of the call among the hidden calls of its response.
+            rounds: Number of earlier responses with hidden calls in the turn.
+        """
         asked = parse_json(call.arguments)
         if rounds >= MOST_ROUNDS:
             return f"[no more: {rounds} read-backs in a row are the limit; go on with what you have]"
@@ -335,7 +349,7 @@ class Reading:
         return max(1, min(_SIZE, self.report.budget // _SHARE))
 
     def _read(self, given: Mapping[str, Any]) -> str:
-        """Return lines of a text, or the complete text if no lines were asked for and the text is not too long."""
+        """Return lines of a text. If no lines were asked for and the text is not too long, return the complete text."""
         store, handle = self.read_back.store, str(given["handle"])
         # a handle that is not part of this conversation may belong to another one
         if handle.encode("utf-8", "replace") not in self.sent:

@@ -32,7 +32,8 @@ def name_of(error: CtxguardError) -> str:
 def error_body(name: str, message: str, *, status: int = 400, path: str = "") -> bytes:
     """Return the body of an error response, in the form of the API that the path belongs to.
 
-    Amazon's clients look for the message in a field of its own, which every form but Google's contains.
+    Amazon's clients look for the message in a separate field. Errors in the form of Google do not contain this field,
+    and all others do.
 
     Args:
         name: The name of the error, see `name_of`.

@@ -33,7 +33,7 @@ _KEPT: Final = frozenset(
 """Keys whose values are never restored, because they are sent back to the provider unchanged or refer to something."""
 _KEPT_OF_TOOLS: Final = _KEPT | {"arguments", "input", "args"}
 _OBJECTS: Final = ("input", "args")
-"""Keys of tool call arguments that are an object: `input` for Anthropic and Amazon, `args` for Gemini."""
+"""Keys under which the arguments of a tool call are an object: `input` for Anthropic and Amazon, `args` for Gemini."""
 
 
 _MAY_HOLD: Final = re.compile(r"[<>]|&lt;|\\u00(?:3[ce]|26[lg]t;)", re.IGNORECASE)

@@ -29,7 +29,10 @@ def _refuse_constant(name: str) -> object:
 
 
 def write_body(body: Mapping[str, object]) -> bytes:
-    """Return a body as bytes. It is always written again, because a repeated key could hide unchecked values."""
+    """Return a body as JSON bytes.
+
+    The client's own bytes are never sent instead, because a repeated key in them could hide unchecked values.
+    """
     try:
         return as_json(body, allow_nan=False)
     except (ValueError, RecursionError) as error:

@@ -99,7 +99,7 @@ def _fill_in(text: str, urls: Mapping[str, str]) -> str:
 
 
 def _arguments(known: Mapping[str, Any], environment: Mapping[str, str]) -> Sequence[str]:
-    """Return the command-line arguments that pass the guard's address to a client, which depend on its login."""
+    """Return the arguments that pass the guard's address to a client. They may depend on how the client logged in."""
     login = known.get("login")
     if login is not None:
         variable, home = login["home"]
@@ -124,7 +124,10 @@ def _variables(
 
 
 def _merge_settings(text: str, was: str | None) -> str:
-    """Return JSON settings: the current value of a variable, with the guard's URLs in place of the providers'."""
+    """Return the JSON settings `was`, the current value of a variable, overridden by those in `text`.
+
+    The settings in `text` have the guard's URLs. `text` is returned unchanged if `was` is empty or either is not JSON.
+    """
     if not was:
         return text
     try:

@@ -63,8 +63,9 @@ class Credentials:
     """Decides which headers and query parameters distinguish senders: all that may contain a credential.
 
     Attributes:
-        counted: Names in lower case of headers and parameters that count although they are known to hold no credential.
-        uncounted: Names in lower case of additional headers and parameters that do not count.
+        counted: Lowercase names of headers and parameters that distinguish senders although they are known to hold no
+            credential.
+        uncounted: Lowercase names of further headers and parameters that do not distinguish senders.
     """
 
     counted: frozenset[str] = frozenset()
@@ -81,7 +82,7 @@ class Credentials:
         Args:
             headers: The headers of the request, with names in lower case.
             query: The query string of the URL.
-            base: The part of the path before the operation, which contains a key with some gateways.
+            base: The part of the path before the operation. With some gateways, it contains a key.
         """
         parts = [("path", base, "")]
         parts += (("header", name, _constant_part(value)) for name, value in headers.items() if self._counts(name))
@@ -99,7 +100,10 @@ class Credentials:
 
 
 def _constant_part(value: str) -> str:
-    """Return the part of a header that is the same in all requests: its whole value, or a signature's access key."""
+    """Return the part of a header's value that is the same in all requests of a sender.
+
+    For a request that is signed for Amazon, this is the access key id in the header, and otherwise the whole value.
+    """
     signed = _SIGNED.fullmatch(value)
     return value if signed is None else signed[1]
 
@@ -263,8 +267,8 @@ def forget(vault: Vault, session: str | None, value: str | None = None, *, crede
 
     Raises:
         ConfigError: If the value is empty or a placeholder, or neither a session nor a value is given.
-        VaultError: If names of sessions cannot be decrypted, since they may be the same name; sessions with readable
-            names are erased first. See also `Vault.forget`.
+        VaultError: If names of sessions cannot be decrypted, because any of them may be the given name. Sessions whose
+            names can be decrypted are erased first. See also `Vault.forget`.
         StoreError: If the records are deleted, but the log of the database still contains them.
     """
     if session is None and value is None:

@@ -60,7 +60,8 @@ def _tool_names(value: object, place: object = None) -> Iterator[tuple[object, s
 class ReplyEvents(Generic[Origin]):
     """Restores masked values in the events of one response: call `feed` with each event as it arrives, then `close`.
 
-    Each result is a pair of an event and the event it was made from (`Origin`): bytes, or an object of an SDK.
+    Each result is a pair: an event to send, and the original event from which it was made. The original (`Origin`) is
+    bytes, or an object of an SDK.
     """
 
     def __init__(self, reply: Reply) -> None:
@@ -122,7 +123,10 @@ class ReplyEvents(Generic[Origin]):
         return restored if isinstance(restored, dict) else event
 
     def _flush(self, ends: Callable[[Channel], bool]) -> list[tuple[Event, Origin]]:
-        """Return the events for the held-back text of the channels that end."""
+        """Return the events for the held-back text of all channels for which `ends` returns true.
+
+        A channel identifies one of the texts in a response.
+        """
         flushed: list[tuple[Event, Origin]] = []
         for name in [name for name in self._channels if ends(name)]:
             channel = self._channels.pop(name)
@@ -147,7 +151,10 @@ class RecallAnswers(Protocol):
         """Return an object that processes the events of a streamed response."""
 
     def follow(self, items: Sequence[Item], *, renamed: tuple[str, str] | None = None) -> WireRequest | None:
-        """Return the follow-up request for a response with hidden calls, or None if there is none."""
+        """Return the follow-up request that answers a response's hidden calls. None if there are none to answer.
+
+        For the arguments, see `ctxguard.wire.readback.Reading.follow`.
+        """
 
 
 class EventStream:
@@ -184,7 +191,7 @@ class EventStream:
         return self._following
 
     def _shown_to_client(self, event: Event) -> Event | None:
-        """Return an event in the form for the client, or None if the event is hidden.
+        """Return an event as the client receives it, or None if the event is hidden.
 
         The end of a response is handled before its last event is sent, because clients may stop reading there.
         """

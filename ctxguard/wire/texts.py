@@ -49,15 +49,15 @@ class TextPlace(NamedTuple):
 PlacedText: TypeAlias = tuple[TextPlace, str, Use]
 
 _NAMED_FIELDS: Final = frozenset({"properties", "$defs", "definitions", "patternProperties"})
-"""Keys of a JSON schema under which the keys are names chosen by the user, without their usual meaning."""
+"""Keys of a JSON schema. The keys directly below them are names that the user chose, without a special meaning."""
 _LEAST_CARD: Final = 10**12
-"""Smallest JSON number that is searched: no card number is shorter, and digits alone suggest no other kind."""
+"""Smallest JSON number that is searched. No card number is shorter, and other kinds of data need more than digits."""
 _LEAST_PAYLOAD: Final = 256
-"""Minimum number of characters in a fixed text that may be base64 data, which is not searched."""
+"""Minimum length in characters at which a `Use.FIXED` text that looks like base64 data is not searched."""
 
 
 def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator[PlacedText]:
-    """Yield the texts in a JSON value with their places. Keys of objects are yielded, too, and are fixed.
+    """Yield the texts in a JSON value with their places. Keys of objects are yielded, too, as `Use.FIXED`.
 
     The iteration uses a stack of its own, and links each place to its container, so that a body nested 300 levels deep
     takes no longer than a flat one of the same size. A long number is yielded as a text with its key in front. It is
@@ -96,7 +96,7 @@ class Values:
         self._seen: TextCache[object] = TextCache()
 
     def key(self, value: object) -> str | None:
-        """Return a key that equal JSON values share if their keys are in the same order; None for other objects."""
+        """Return a key that equal JSON values share if their keys have the same order. None if there is no such key."""
         try:
             # version 2 of the format has no back references, so the bytes depend only on the value
             return marshal.dumps(cast("Any", value), 2).decode("latin-1")

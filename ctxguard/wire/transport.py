@@ -96,8 +96,8 @@ class AsyncTransport(_AsyncTransport):
     The parameters that are not described here are those of `Transport`.
 
     Args:
-        large: Size in bytes from which on a body is prepared in a thread, so that other requests do not have to wait;
-            summarizers must then be synchronous. None means that no thread is used.
+        large: Size in bytes from which on a body is prepared in a thread, so that other requests do not have to wait.
+            In this case, summarizers must be synchronous. None means that no thread is used.
 
     Raises:
         ConfigError: If a setting cannot be used.
@@ -136,7 +136,7 @@ class AsyncTransport(_AsyncTransport):
 
 
 class _Sender(NamedTuple):
-    """How requests are sent. A driver, synchronous or asynchronous, performs all I/O.
+    """Prepares and sends a client's request and its follow-ups. A synchronous or asynchronous driver performs all I/O.
 
     Attributes:
         guard: The guard.
@@ -153,7 +153,10 @@ class _Sender(NamedTuple):
     large: int | None
 
     def exchange(self, asked: WireRequest) -> Generator[Ask, object, tuple[Prepared, Any]]:
-        """Send a request, again if the provider refuses it for a fixable reason; return it with the response."""
+        """Send a request, and return the prepared request and the response.
+
+        If the provider refuses the request for a reason that a changed request can avoid, the changed request is sent.
+        """
         prepared: Any = yield from self._prepare(asked, self.guard.preparing(asked))
         while True:
             sent = _prepared_request(_library(self.request), self.request, prepared)
@@ -168,7 +171,7 @@ class _Sender(NamedTuple):
             prepared = another
 
     def _prepare(self, asked: WireRequest, flow: Generator[Ask, object, object]) -> Generator[Ask, object, object]:
-        """Prepare a request; a large one is prepared in a thread."""
+        """Run `flow`, which prepares a request. For a request of at least `large` bytes, it runs in a thread."""
         if self.large is None or len(asked.body) < self.large:
             return (yield from flow)
         return (yield Ask(asyncio.to_thread, (drive, flow)))
@@ -342,7 +345,10 @@ def _with_body(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN40
 
 
 class _GuardedStream:
-    """Restores values in a streamed response as it arrives, and appends the response to a follow-up request."""
+    """Restores values in a streamed response as it arrives.
+
+    If the response leads to a follow-up request, the response to that request is appended to the stream.
+    """
 
     def __init__(self, answer: Any, prepared: Prepared, sender: _Sender) -> None:  # noqa: ANN401
         self._sender = sender

@@ -25,7 +25,8 @@ def split_parts(headers: Mapping[str, str], body: bytes) -> tuple[str, list[str]
         body: The body of the request, decompressed.
 
     Returns:
-        The separator, and the parts with their headers; None if a part is not plain text.
+        The separator, and the parts with their headers. None if the body is not multipart form data, or if a part is
+        not plain text.
     """
     found = _DIVIDED.match(headers.get("content-type", ""))
     try:
