@@ -40,12 +40,15 @@ _MEDIA: Final[AbstractSet[PartKind]] = {"image", "audio", "file"}
 _SHORT: Final = 256
 """Maximum number of characters in a string that is not searched for embedded media."""
 _COUNTED: Final = 20_000
-"""Maximum number of characters that are counted of base64 data in a part of unknown type."""
+"""Number of characters up to which base64 data in a part of unknown type is counted."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{1000,}={0,2}")
 
 
 def opaque(value: object) -> list[Part]:
-    """Return the parts for a value that no adapter knows: one that is counted by the value's JSON, and one per medium.
+    """Return the parts for a value that no adapter can read.
+
+    The first part stands for the JSON of the value without media, whose tokens are estimated. One part for each medium
+    in the value follows.
 
     Raises:
         HistoryError: If the value cannot be written as JSON; no client could send it.

@@ -75,7 +75,7 @@ def join_fragments(
 
 
 def fill_nulls(draft: Draft, text: str = "") -> Draft:
-    """Replace null texts with an empty string. The `last_stage` of adapters whose API refuses null."""
+    """Replace null texts with `text`. The `last_stage` of adapters whose API refuses null."""
     artifacts = [
         a.revised(content=tuple(Part("text", text) if part is NULL_TEXT else part for part in a.content))
         if not isinstance(a.content, str) and any(part is NULL_TEXT for part in a.content)

@@ -1,4 +1,4 @@
-"""Cache the result of reading each message, and detect messages that were changed in place since."""
+"""Cache the result of reading each message, and detect messages that were changed in place after they were read."""
 
 from __future__ import annotations
 
