@@ -302,7 +302,7 @@ def _messages(state: Any) -> list[BaseMessage]:  # noqa: ANN401 - a dict, or a m
 
 
 def replacing(messages: Sequence[BaseMessage], stabilized: Sequence[BaseMessage]) -> dict[str, Any]:
-    """Return the state update that replaces the messages in the state; no messages if nothing changed."""
+    """Return the state update that replaces the messages in the state. It contains no messages if none changed."""
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
     if are_same_objects(stabilized, messages):

@@ -233,8 +233,8 @@ def require_stabilizer(given: object) -> Stabilizer:
 def window_for(stabilizer: Stabilizer, window: int | None, model: object, known: int | None = None) -> int | None:
     """Return the context window of a call in tokens: the caller's, or the model's if the budget is a share of it.
 
-    Return None if the caller gives none and the stabilizer needs none, because its budget is a number of tokens or it
-    knows the window of its own model; and if nothing is known about the model.
+    Without `window`, return None if the stabilizer needs none (its budget is a number of tokens, or it knows the window
+    of its own model), or if nothing is known about the model of the request.
 
     Args:
         stabilizer: The stabilizer for the call. If it names a model with a known window, it uses this window instead of

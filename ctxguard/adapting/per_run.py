@@ -1,7 +1,7 @@
 """The settings of a framework's guard, and the stabilizer and vault of each run.
 
-One agent can serve many conversations, because the stabilizer and the vault of a guard are given directly, or as
-functions of the framework's own run context: LangChain's `Runtime`, PydanticAI's `RunContext`, the Agents SDK's
+One agent can serve many conversations, because the stabilizer and the vault of a guard may be given as functions of
+the framework's own run context: LangChain's `Runtime`, PydanticAI's `RunContext`, the Agents SDK's
 `RunContextWrapper`.
 """
 
@@ -236,7 +236,7 @@ def valid_listener(given: OnReport | None) -> OnReport | None:
 
 
 def tell(on_report: OnReport | None, report: Report, session: object = None, *, tool: str | None = None) -> None:
-    """Pass a report to the application. Its `tool` is the name of the tool whose output was shortened, if any."""
+    """Pass a report to the application. `tool` is the name of the tool whose output was shortened, if any."""
     # The names are set on the report so that `on_report` has the same signature in all frameworks.
     report.session = None if session is None else str(session)
     report.tool = tool

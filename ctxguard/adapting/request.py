@@ -163,8 +163,8 @@ class RequestTexts(Generic[Native]):
     Attributes:
         request: The whole request.
         outside: The texts in which a rule matches.
-        overhead: Number of tokens that the stages do not see: those that open the reply, of instructions in which no rule
-            matches, of long settings, and by which masking may make texts longer.
+        overhead: Number of tokens that the stages do not see: the opening of the reply, instructions in which no rule
+            matches, long settings, and the tokens by which masking may make texts longer.
         tools: The tools and schemas that the stabilizer counts.
         recount: Function that counts the tokens of a request in its final form. None if the format of the request is
             unknown.

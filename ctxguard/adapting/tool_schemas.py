@@ -99,7 +99,7 @@ def _size(text: str) -> int:
 
 
 def _fitting(tools: Sequence[object], limit: int, private: frozenset[str]) -> str:
-    """Return the tools as JSON, shortened by the first of `_STEPS` with which they fit, or by the last if none suffices."""
+    """Return the tools as JSON, shortened by the first of `_STEPS` with which they fit, or by the last."""
     text = ""
     for of_tool, of_field in _STEPS:
         longest = {"tool": of_tool, "field": of_field}

@@ -82,7 +82,7 @@ class Answers(ABC):
 
     Attributes:
         api: Name of the API.
-        weave: Class that joins its streams.
+        weave: Class that joins the streamed responses of the API.
         place: Path of the items in a response.
         member: History message that contains items under the last key of `place`; None if each item is a message.
         calls: Paths of the name, the arguments, and the id of a call in an item.
@@ -258,7 +258,7 @@ class ResponsesAnswers(Answers):
     types = ("function_call", "custom_tool_call")
 
     def tool(self, schema: Body) -> Body:
-        """Return a function in the format of the API's tools. It is not `strict`, so that parameters may be optional."""
+        """Return a function in the format of the API's tools. It is not strict, so parameters may be optional."""
         return {"type": "function", **schema, "strict": False}
 
 
@@ -281,7 +281,7 @@ class _AnthropicWeave(Weave):
         return None if self.goes_on else event
 
     def _take(self, event: Event, index: int) -> None:
-        """Add the content of an event to the item at its index."""
+        """Add the content of an event to the item with the index `index`."""
         block, said = event.get("content_block"), event.get("delta")
         if isinstance(block, dict):
             self.items.append(dict(block))

@@ -1,6 +1,7 @@
 """The messages of Anthropic's Messages API, as artifacts.
 
-The block types are those of `anthropic.types.ContentBlockParam`. Fields that are not read remain unchanged.
+The block types are those of `anthropic.types.ContentBlockParam`. Fields that the adapter does not read remain
+unchanged.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _READ: Final = {
     "tool_result": frozenset({"type", "tool_use_id"}),
     "thinking": frozenset({"type", "thinking"}),
 }
-"""Fields of a block that are read, besides its texts."""
+"""Fields of a block that the adapter reads besides texts, by the type of the block."""
 _NOTHING: Final[AbstractSet[str]] = frozenset()
 _DELTAS: Final = {"text_delta": "text", "input_json_delta": "partial_json"}
 _THINKING: Final = ("thinking", "redacted_thinking")
@@ -118,7 +119,7 @@ _BLOCKS: Final = ContentFormat(
 
 
 def _place_call(block: object, path: Path) -> PlacedCall:
-    """Return the call in a `tool_use` block, with its paths. The arguments are the block's input as JSON."""
+    """Return the call in a `tool_use` block, and the paths of its fields. The arguments are the input as JSON."""
     call = ToolCall(
         str(get(block, "name") or ""),
         arguments_as_text(require_field(block, "input", path) or {}),

@@ -31,7 +31,7 @@ class BlockFormat(Format):
     Attributes:
         kinds: Kind of artifact for each role. Messages with another role are kept, and reports name the role.
         field: Key of the blocks in a message.
-        own: Keys of a message that are read.
+        own: Keys of a message that the adapter reads.
         blocks: Reader of blocks.
         exact: Keys whose values are compared exactly, including the order of keys and the types of numbers (see
             `ReadCache`).

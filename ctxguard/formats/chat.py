@@ -64,7 +64,7 @@ _KINDS: Final = {role: Kind(role) for role in ("system", "developer", "user", "a
 _NOTHING: Final[Sequence[PlacedPart]] = [(("content",), Part("text", ""))]
 """The parts of a message that has no content."""
 _OWN: Final = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "function_call", *REASONING_FIELDS})
-"""Fields of a message that are read."""
+"""Fields of a message that the adapter reads."""
 _SPEAKERS: Final[Mapping[object, Kind]] = {role: kind for role, kind in _KINDS.items() if role != "function"}
 _PLAIN: Final = frozenset({"role", "content", "tool_call_id"})
 _CALL: Final = frozenset({"id", "type", "function"})
@@ -128,12 +128,12 @@ class MessageFormat(Format):
         return self._messages.read(require_list(native, "messages"))
 
     def write(self, native: Sequence[Message], artifacts: Iterable[Artifact]) -> list[Message]:
-        """Return the messages for these artifacts; unchanged artifacts yield the objects that they were read from."""
+        """Return the messages for these artifacts; an unchanged artifact becomes the object that it was read from."""
         del native  # every artifact refers to its message
         return write_each(artifacts, self._written)
 
     def view(self, message: Message) -> MessageView:
-        """Return the view of a message: its texts, calls, and ids, with their paths."""
+        """Return the view of a message: its texts, calls, and ids, with their paths (see `MessageView`)."""
         plain = _plain_view(message)  # fast path for nearly all messages, which takes a fifth of the time
         if plain is not None:
             return plain
@@ -158,7 +158,7 @@ class MessageFormat(Format):
         )
 
     def changes(self, message: Message, changes: Mapping[Path, object]) -> Iterable[tuple[Path, object]]:
-        """Return the changes of a message in the form that the API accepts."""
+        """Return the changes of a message, converted to what the API accepts (see `reasoning_changes`)."""
         return reasoning_changes(message, changes)
 
     def _fields(self, message: Message, calls: Sequence[PlacedCall]) -> Iterator[PlacedField]:
@@ -188,7 +188,7 @@ class MessageFormat(Format):
 
 
 def _is_plain_call(call: object) -> bool:
-    """Return whether a call has only fields that are read."""
+    """Return whether a call has only fields that the adapter reads."""
     if type(call) is not dict or not call.keys() <= _CALL or call.get("type", "function") != "function":
         return False
     function = call.get("function")
@@ -347,7 +347,7 @@ _OTHERS: Final = ("system", "developer", "user", "tool", "function")
 
 
 def _calls_of(message: Message) -> Iterator[PlacedCall]:
-    """Yield the calls of a message, with their paths.
+    """Yield the calls of a message, each with the paths of its fields.
 
     Raises:
         HistoryError: If a message of a role other than the assistant's has calls.

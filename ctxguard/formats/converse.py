@@ -52,7 +52,7 @@ _READ: Final = {
     "toolUse": frozenset({"toolUseId", "name", "input"}),
     "reasoningContent": frozenset({"redactedContent"}),
 }
-"""Fields of a block that are read, besides its texts."""
+"""Fields of a block that the adapter reads besides texts, by the type of the block."""
 _SERVER: Final = "server_tool_use"
 _TEXTS: Final = ("txt", "csv", "md", "html")
 """Formats of documents that the provider passes to the model as text."""
@@ -212,7 +212,7 @@ def _inner_fields(key: str, inner: object, path: Path, taken: set[Path]) -> Iter
 
 
 def _place_call(block: object, path: Path) -> PlacedCall:
-    """Return the call in a `toolUse` block, with its paths. The arguments are the block's input as JSON."""
+    """Return the call in a `toolUse` block, and the paths of its fields. The arguments are the input as JSON."""
     inner, place = _tool_use(block), (*path, "toolUse")
     if not is_record(inner):
         raise unreadable(place, "a dict with 'toolUseId', 'name' and 'input'", inner)

@@ -174,7 +174,7 @@ class Format(ABC):
         return dict(native) if isinstance(native, Mapping) else {**body, self.history: native}
 
     def searched(self, body: Body) -> Body:
-        """Return the parts of a body that are searched for personal data, without the credentials of MCP servers."""
+        """Return what is searched for personal data: the body without the credentials of MCP servers."""
         listed, kind, credentials = self.servers or ("", "", frozenset())
         servers = body.get(listed)
         if not isinstance(servers, list):

@@ -252,7 +252,7 @@ class GoogleAdapter(BlockFormat):
         return settings, schemas
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts of a request; signatures before the last user message are not billed."""
+        """Return the billed parts of a request. Signatures of thoughts before the last user message are not billed."""
         settings = body.get("generationConfig") or body.get("generation_config")
         schema = get(settings, "responseJsonSchema") or get(settings, "responseSchema")
         config = body.get("toolConfig") or body.get("tool_config")

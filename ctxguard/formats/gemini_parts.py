@@ -154,7 +154,7 @@ def _members(response: object) -> list[object]:
 
 
 def place_call(part: object, path: Path, number: int) -> PlacedCall:
-    """Return the function call in a part, with its paths.
+    """Return the function call in a part, and the paths of its fields.
 
     A call without an id gets one from its `number` among the calls of the same function.
     """
@@ -169,7 +169,7 @@ def place_call(part: object, path: Path, number: int) -> PlacedCall:
 
 
 def _response_parts(part: object, path: Path) -> list[PlacedPart]:
-    """Return the parts of a function response: its single text, or else its fields as JSON, followed by media."""
+    """Return the parts of a function response: one for its only text, or for its fields as JSON, and one per medium."""
     spelled, inner = set_field(part, "function_response")
     if not is_record(inner):
         raise unreadable((*path, spelled), "a dict with 'name' and 'response'", inner)

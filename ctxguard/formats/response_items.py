@@ -70,7 +70,7 @@ _INSTEAD: Final = ("actions", "operation", "arguments", "approve", "tools", "sta
 _TEXTS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "stderr", "output", "reason")
 """Keys in actions and their outputs whose strings a stage may change."""
 _READ: Final = frozenset({"type", "role", "call_id", "name", "summary", "status"})
-"""Fields of an item that are read, besides its content."""
+"""Fields of an item that the adapter reads besides its content."""
 _SEALED: Final = frozenset({"encrypted_content"})
 _SPOKEN: Final = ("type", "text", "refusal")
 _BLANK: Final = (
@@ -162,7 +162,7 @@ def _fields(item: Item) -> Iterator[PlacedField]:
 
 
 def _call_place(item: Item, kind: str, number: int) -> PlacedCall:
-    """Return the call in an item, with its paths. Structured arguments are not part of the call, but of the content."""
+    """Return the call in an item, and the paths of its fields. Structured arguments belong to the content instead."""
     field = _ARGUMENTS.get(kind, "")
     call = ToolCall(str(get(item, "name") or kind), arguments_as_text(get(item, field)), call_id(item))
     return PlacedCall(call, (number, field), (number, "call_id"))

@@ -51,7 +51,7 @@ from ctxguard.tokens.schemas import is_any_deferred
 class ResponsesAdapter(Format):
     """Reads input items of the Responses API as artifacts; the items of one reply of the model become one artifact.
 
-    Reasoning is kept and dropped together with the next item, as the API requires. Not preserved: the `id` of an edited
+    Reasoning is kept or dropped together with the next item, as the API requires. Not preserved: the `id` of an edited
     item (the server would use its stored copy), the `status` and `annotations` of an edited assistant message, the
     reasoning before an edited item, and the ids of the other items that followed that reasoning. Items of unknown type,
     references, compactions, and settings remain unchanged.
@@ -87,7 +87,7 @@ class ResponsesAdapter(Format):
         return list(_with_server_calls(artifacts)) if trusts else artifacts
 
     def write(self, native: Sequence[Item], artifacts: Iterable[Artifact]) -> list[Item]:
-        """Return the items for these artifacts; unchanged artifacts yield the objects that they were read from."""
+        """Return the items for these artifacts; an unchanged artifact becomes the object that it was read from."""
         del native  # every artifact refers to its items
         given = list(artifacts)
         call_types = {} if all(isinstance(artifact.source, tuple) for artifact in given) else _call_types(given)
