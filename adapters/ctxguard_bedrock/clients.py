@@ -60,7 +60,7 @@ class GuardedClient:
         return getattr(self._client, name)
 
     def converse(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Send a conversation guarded, and return the response with masked values restored.
+        """Guard and send a conversation, and return the response with masked values restored.
 
         Raises:
             CtxguardError: If the request cannot be sent.
@@ -69,7 +69,7 @@ class GuardedClient:
         return answer if prepared.reply is None else prepared.reply.restore(answer)  # type: ignore[return-value]
 
     def converse_stream(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Send a conversation guarded, and return the response with a stream in which masked values are restored.
+        """Guard and send a conversation, and return the response with a stream in which masked values are restored.
 
         Raises:
             CtxguardError: If the request cannot be sent.

@@ -223,7 +223,10 @@ def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:
 
 
 def _prompt(request: ModelRequest[Any]) -> list[BaseMessage]:
-    """Return the system message of a request as a list, empty if there is none. In langchain 1.0, it is a string."""
+    """Return the system message of a request as a list, which is empty if there is none.
+
+    In langchain 1.0, the system message of a request is a string.
+    """
     given = request.system_message if hasattr(request, "system_message") else request.system_prompt
     if not given:
         return []

@@ -52,7 +52,7 @@ class Sent:
         artifacts: System prompt, messages, tool calls, and results, in order.
         tools: Tools as they are sent.
         choice: `tool_choice` as one word: `auto`, `none`, `required`, or `named` for a specific tool.
-        schema: Schema that the reply must follow, or None.
+        schema: Schema that the reply must follow; None if the request contains none.
         found: Names of deferred functions that an earlier tool search has loaded.
         brought: Tools defined inside messages, one tuple for each message.
         thinks: Whether the request asks for thinking.
