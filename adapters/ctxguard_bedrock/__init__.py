@@ -1,4 +1,4 @@
-"""ctxguard for Amazon Bedrock's Converse API: messages as the dicts of boto3, which is not required."""
+"""ctxguard for Amazon Bedrock's Converse API: messages as dicts, as in boto3. The package boto3 is not required."""
 
 from ctxguard.settings import names_in_stub
 

@@ -60,7 +60,7 @@ class GuardedClient:
         return getattr(self._client, name)
 
     def converse(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Send a conversation guarded, and return the response with masked values restored.
+        """Guard and send a conversation, and return the response with masked values restored.
 
         Raises:
             CtxguardError: If the request cannot be sent.
@@ -69,7 +69,7 @@ class GuardedClient:
         return answer if prepared.reply is None else prepared.reply.restore(answer)  # type: ignore[return-value]
 
     def converse_stream(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Send a conversation guarded, and return the response with a stream in which masked values are restored.
+        """Guard and send a conversation, and return the response with a stream in which masked values are restored.
 
         Raises:
             CtxguardError: If the request cannot be sent.
@@ -108,7 +108,10 @@ def _as_json(body: Mapping[str, object]) -> bytes:
 
 
 def _as_body_value(value: object, blobs: dict[str, bytes]) -> object:
-    """Return a value as boto3 writes it into a body, with bytes as base64. `blobs` maps the base64 to the bytes."""
+    """Return a value as boto3 writes it into a body, with bytes as base64.
+
+    The original bytes are added to `blobs`, with the base64 as the key.
+    """
     if isinstance(value, (bytes, bytearray)):
         text = base64.b64encode(value).decode()
         blobs[text] = bytes(value)
@@ -119,7 +122,7 @@ def _as_body_value(value: object, blobs: dict[str, bytes]) -> object:
 
 
 def _as_argument(value: object, blobs: Mapping[str, bytes]) -> object:
-    """Return a value from a body in the form that boto3 accepts as an argument."""
+    """Return a value from a body as boto3 accepts it as an argument: with the bytes from `blobs` instead of base64."""
     if isinstance(value, dict):
         return dict(_members(value, blobs))
     return [_as_argument(member, blobs) for member in value] if isinstance(value, list) else value

@@ -42,7 +42,10 @@ def _opaque(block: object, path: Path) -> list[PlacedPart]:  # noqa: ARG001 - as
 
 
 def _text(block: object, path: Path) -> list[PlacedPart]:
-    """Return the parts of a text block. If streamed, it may contain only a citation; a text file, base64 or a link."""
+    """Return the parts of a text block.
+
+    Instead of a text, a streamed block may contain only a citation, and a text file may contain base64 or a link.
+    """
     may_lack = get(block, "index") is not None or get(block, "type") == "text-plain"
     if not may_lack or get(block, "text") is not None:
         return text_reader("text")(block, path)

@@ -22,8 +22,8 @@ class MaskedSerializer(JsonPlusSerializer):
     Stored objects contain placeholders. Loaded objects contain the values again, each in the spelling in which it first
     occurred (`ADA@x.org` may become `ada@x.org`), or the placeholder if the vault no longer contains the value. Texts
     are masked in dicts, lists, tuples, sets, messages and other pydantic models, dataclasses, and the argument of a
-    `Send`. Keys, numbers, other objects, the names of threads, and the metadata of a run, which checkpointers write
-    without a serializer, are not masked.
+    `Send`. Keys, numbers, and other objects are not masked. Neither are the names of threads and the metadata of a
+    run, because checkpointers write these without a serializer.
 
     Args:
         vault: The vault of a session, which all threads of the checkpointer share.

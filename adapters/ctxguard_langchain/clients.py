@@ -56,7 +56,7 @@ def _guarded_model(model: BaseChatModel, change: Callable[[Any], Any]) -> object
 
 
 def _clients(model: BaseChatModel, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the changed clients of a model, or parts of clients such as `client.chat.completions`, by attribute."""
+    """Return the changed clients of a model, or parts of clients (`client.chat.completions`), by attribute name."""
     once, found = cache(change), dict[str, Any]()
     for name in dict.fromkeys([*vars(model), *_lazy_clients(model)]):
         value = getattr(model, name)
@@ -80,7 +80,7 @@ def _is_client(value: object) -> bool:
 
 
 def _changed(part: object, change: Callable[[Any], Any], layers: int) -> object:
-    """Return a copy of a chat model, or of a runnable that contains one, with changed clients; None without a model."""
+    """Return a copy of a model, or of what contains one, with changed clients; None if `part` contains no model."""
     if layers == 0:
         return None
     if isinstance(part, BaseChatModel):

@@ -93,7 +93,7 @@ def _free_text(arguments: str) -> str:
 
 
 def native_call(call: ToolCall) -> dict[str, Any]:
-    """Return a tool call in LangChain's form. The arguments must be a JSON object."""
+    """Return a tool call as LangChain's dict. The arguments must be a JSON object."""
     return {"name": call.name, "args": _like({}, call), "id": call.id, "type": "tool_call"}
 
 
@@ -188,7 +188,7 @@ def _view(message: BaseMessage) -> MessageView:
 
 
 def _fields(message: BaseMessage) -> Iterator[PlacedField]:
-    """Yield the other fields that are sent, since provider packages may send any of `additional_kwargs`."""
+    """Yield the fields of a message besides its content and calls. Packages may send any of `additional_kwargs`."""
     yield from BLOCKS.extra_fields(message.content, ("content",), own=_READ)
     yield from fixed_field("id", message.id or "", ("id",))
     for key in ("tool_calls", "invalid_tool_calls"):

@@ -142,7 +142,10 @@ class ContextGuardMiddleware(_Middleware):
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], object]
     ) -> Generator[Ask, object, Any]:
-        """Restore masked values for a tool and in a recalled text; shorten an output above `max_result_tokens`."""
+        """Restore masked values in the arguments of a tool and in a recalled text, and shorten a large output.
+
+        An output is large if it has more than `max_result_tokens` tokens.
+        """
         # the runtime in `request` has another type than the run's
         run = self.per_run.of(cast("Any", get_runtime() if self.per_run.depends_on_run else None))
         output = yield Ask(handler, (_unmask(request, run),))
@@ -220,7 +223,10 @@ def _sent(request: ModelRequest[Any]) -> Request[Sequence[BaseMessage]]:
 
 
 def _prompt(request: ModelRequest[Any]) -> list[BaseMessage]:
-    """Return the system message of a request as a list, empty if there is none. In langchain 1.0, it is a string."""
+    """Return the system message of a request as a list, which is empty if there is none.
+
+    In langchain 1.0, the system message of a request is a string.
+    """
     given = request.system_message if hasattr(request, "system_message") else request.system_prompt
     if not given:
         return []
@@ -235,7 +241,10 @@ def _prompt_fields(request: ModelRequest[Any], prompt: Sequence[BaseMessage]) ->
 
 
 def _tool_fields(request: ModelRequest[Any], schemas: Sequence[Mapping[str, object]]) -> dict[str, Any]:
-    """Return masked tools as schemas. The graph finds the tools themselves by name."""
+    """Return the `tools` of the new request; an empty dict if no tool changed.
+
+    A masked tool is sent as a schema. The graph finds the tool itself by name.
+    """
     given = tool_schemas(request.tools)
     if list(schemas) == given:
         return {}

@@ -72,7 +72,7 @@ def layers(model: object) -> Iterator[object]:
 
 
 def tool_schemas(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return tools of any type that LangChain accepts as schemas. Dicts are returned unchanged."""
+    """Return the schemas of tools of any type that LangChain accepts. Dicts are returned unchanged."""
     return [tool if isinstance(tool, Mapping) else convert_to_openai_tool(tool) for tool in tools]
 
 
@@ -107,7 +107,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
 
     Args:
         stabilizer: The stabilizer, or a function that returns one for the id of a session. The id is `session_id`, or
-            else `thread_id`, in `config["configurable"]`; None without either. The function is called for each request.
+            else `thread_id`, in `config["configurable"]`; None if both are missing. The function is called for each
+            request.
         model: The chat model that follows, with its tools bound. Its window (for budgets such as `"80%"`) and its tools
             are used.
         tools: The tools of the request, which are counted. None means the tools bound to `model`.
@@ -302,7 +303,7 @@ def _messages(state: Any) -> list[BaseMessage]:  # noqa: ANN401 - a dict, or a m
 
 
 def replacing(messages: Sequence[BaseMessage], stabilized: Sequence[BaseMessage]) -> dict[str, Any]:
-    """Return the state update that replaces the messages in the state; no messages if nothing changed."""
+    """Return the state update that replaces the messages in the state. It contains no messages if none changed."""
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
     if are_same_objects(stabilized, messages):

@@ -100,7 +100,7 @@ def _opaque(part: NativePart) -> list[PlacedPart]:
 
 
 def part_fields(part: NativePart, number: int) -> Iterator[PlacedField]:
-    """Yield the other fields of a part that are sent: its id, the name of its tool, links to media, unknown fields.
+    """Yield what is sent of a part besides content and arguments: id, name of the tool, links to media, unknown fields.
 
     An opaque part is searched as a whole.
     """
@@ -198,7 +198,10 @@ def rendered(part: NativePart, content: object) -> str:
 
 
 def _as_json(value: object) -> str:
-    """Return JSON for a value that the framework rejects: unpaired surrogates become `?`, other objects strings."""
+    """Return JSON for a value that the framework rejects.
+
+    Unpaired surrogates become `?`, and objects that JSON does not know become strings.
+    """
     text = json.dumps(
         value, ensure_ascii=False, separators=(",", ":"), default=partial(to_jsonable_python, fallback=str)
     )
@@ -227,7 +230,7 @@ _READERS: Final[Mapping[str, Callable[[NativePart], list[PlacedPart]]]] = {
 
 
 def place_call(part: NativePart, number: int) -> PlacedCall:
-    """Return a call with its places in its message. The arguments are the compact JSON that the framework sends.
+    """Return a call and the places of its fields. The arguments are the compact JSON that the framework sends.
 
     Changed arguments are written as a dict if the original arguments were a dict and the new ones are a JSON object.
     """
@@ -262,7 +265,10 @@ def edited_part(part: NativePart, changes: Mapping[Path, object]) -> NativePart:
 
 
 def _value(part: NativePart, path: Path, new: object) -> object:
-    """Return the new value in the form of the original value, if the new value can have this form."""
+    """Return the new value, converted to the type of the original value if possible.
+
+    JSON becomes an object or a list if the original value was one. Structured content becomes text content.
+    """
     if part.part_kind == "tool-return" and path == ("content",):
         value = None if isinstance(part.content, str) else parse_json(new)
         return value if isinstance(value, (dict, list)) and rendered(part, value) == new else new

@@ -138,8 +138,8 @@ def history_processor(
     Args:
         stabilizer: The stabilizer, or a function that returns one for the run's `RunContext`.
         window: The model's context window in tokens, used if the budget is a share of it. None means the window of the
-            stabilizer's `model`, or else the one that the profile of the agent's model states, or else the one that is
-            known by the model's name. If there is none, 128,000 tokens are assumed, and the report warns.
+            stabilizer's `model`. If that is unknown, the window in the profile of the agent's model is used, or else
+            the window known for the model's name. If none is known, 128,000 tokens are assumed, and the report warns.
         keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
         on_report: Function called with the report on each request. `report.session` is the id of the conversation.
 
@@ -186,8 +186,8 @@ class ContextGuard(AbstractCapability[Any]):
     Attributes:
         stabilizer: The stabilizer, or a function that returns one for the run's `RunContext`.
         window: The model's context window in tokens, used if the budget is a share of it. None means the window of the
-            stabilizer's `model`, or else the one that the profile of the agent's model states, or else the one that is
-            known by the model's name. If there is none, 128,000 tokens are assumed, and the report warns.
+            stabilizer's `model`. If that is unknown, the window in the profile of the agent's model is used, or else
+            the window known for the model's name. If none is known, 128,000 tokens are assumed, and the report warns.
         keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
         max_result_tokens: Number of tokens above which a tool result is masked and shortened when the tool returns, in
             the history that the run stores. Its complete, unmasked value is stored in the metadata of the part under
@@ -342,7 +342,7 @@ class ContextGuard(AbstractCapability[Any]):
 
 
 def _ending_as(messages: Sequence[ModelMessage], view: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages for the model, which must end with the same kind of message as the history."""
+    """Return the messages for the model. Raise an error if their last message is not of the same kind as before."""
     if messages and (not view or view[-1].kind != messages[-1].kind):
         raise HistoryError("a stage dropped the last message, which the model has to answer; keep the last exchange")
     return list(view)

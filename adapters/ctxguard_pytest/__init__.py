@@ -1,8 +1,9 @@
 """ctxguard for pytest: check that recorded sessions are stabilized without violating a law.
 
-The option `--ctxguard-sessions=recordings/` names the sessions. The fixture `assert_stable` replays a session and fails
-at the first call that violates a law. The fixture `ctxguard_session` runs a test once for each session in the option.
-The rest of ctxguard is only imported when a fixture is used.
+`ctxguard.harness.judging` lists the laws: each request is within the budget, for example. The option
+`--ctxguard-sessions=recordings/` names the sessions. The fixture `assert_stable` replays a session and fails at the
+first call that violates a law. The fixture `ctxguard_session` runs a test once for each session in the option. The rest
+of ctxguard is only imported when a fixture is used.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ def ctxguard_session(request: pytest.FixtureRequest) -> RecordedSession:
 
 @pytest.fixture
 def assert_stable() -> Callable[..., Figures]:
-    """Return a function that replays a session and fails the test if a law is violated.
+    """Return a function that replays a session and fails the test if it violates a law (see `ctxguard_pytest`).
 
     The function takes a session or a list of messages, a stabilizer (by default, one with a budget of 8,000 tokens),
-    and the minimum `min_support`. It returns the figures of the replay.
+    and `min_support`, the minimum of the figure `support`. It returns the figures of the replay.
     """
     return _assert_stable
 

@@ -123,7 +123,7 @@ class Texts(Protocol[Sent]):
     """The parts of a request outside its history, as `texts_flow` needs them.
 
     Attributes:
-        outside: The texts in which a rule matches; they are masked together with the history.
+        outside: The texts outside the history in which a rule matches. They are masked together with the history.
         overhead: Number of tokens in the parts of the request that the stages do not see.
         tools: The tools and schemas that the stabilizer counts.
         details: Entries for the `details` of the report.
@@ -169,8 +169,8 @@ def texts_flow(
         texts: The other parts of the request.
         window: The model's context window in tokens; needed if the budget is a share of the window.
         tightened: Arguments for `Stabilizer.tighten` if the provider refused the request as too long.
-        anchored: Function that adds the token counts that the provider reported for earlier requests, see
-            `Artifact.reported`.
+        anchored: Function that adds to the artifacts the token counts that the provider reported for earlier requests,
+            see `Artifact.reported`.
 
     Returns:
         The request to send, or None if the stabilizer only observes; the report; and the number of tokens in the
@@ -211,7 +211,8 @@ def texts_flow(
 def _without_signed_thinking(stabilizer: Stabilizer) -> Stabilizer:
     """Return a stabilizer that drops all signed thinking.
 
-    Used from the second attempt on, which may cut the history elsewhere and so invalidate signatures.
+    It is used from the second attempt on, because a second attempt may cut the history at another point and so
+    invalidate signatures.
     """
     stages = (DropStaleThinking(everything=True) if isinstance(s, DropStaleThinking) else s for s in stabilizer.stages)
     return stabilizer.with_(stages=tuple(stages))
@@ -232,11 +233,12 @@ def require_stabilizer(given: object) -> Stabilizer:
 def window_for(stabilizer: Stabilizer, window: int | None, model: object, known: int | None = None) -> int | None:
     """Return the context window of a call in tokens: the caller's, or the model's if the budget is a share of it.
 
-    None means that the stabilizer decides: the budget is a number of tokens, or the window of its own model is known.
+    Without `window`, return None if the stabilizer needs none (its budget is a number of tokens, or it knows the window
+    of its own model), or if nothing is known about the model of the request.
 
     Args:
-        stabilizer: The stabilizer for the call. If it names a model with a known window, this comes before the model of
-            the request, whose name may be that of a deployment.
+        stabilizer: The stabilizer for the call. If it names a model with a known window, it uses this window instead of
+            that of the request's model, whose name may be that of a deployment.
         window: The window that the caller gives; None if the caller gives none.
         model: The name of the model, if the request or the framework names one.
         known: Number of input tokens that the framework states for a model that `ctxguard.tokens.windows` does not
@@ -250,7 +252,7 @@ def window_for(stabilizer: Stabilizer, window: int | None, model: object, known:
 def with_adapter_stages(
     stabilizer: Stabilizer, adapter: Adapter[Native] | None, *, keep_thinking: bool = False
 ) -> Stabilizer:
-    """Return the stabilizer extended by the final stages that a native history needs. Both share all caches."""
+    """Return the stabilizer extended by the final stages that a native history needs. The two share all caches."""
     return stabilizer.with_(stages=chain_for(adapter, stabilizer.stages, keep_thinking=keep_thinking))
 
 

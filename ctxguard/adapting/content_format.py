@@ -38,14 +38,17 @@ _PAYLOAD_KEYS: Final = frozenset(_PAYLOADS)
 _SEALED_KEYS: Final = frozenset({"data", "encrypted_content", "signature", "thought_signature", "thoughtSignature"})
 _MEDIA: Final[AbstractSet[PartKind]] = {"image", "audio", "file"}
 _SHORT: Final = 256
-"""Maximum number of characters in a string that is not searched for embedded media."""
+"""Strings of at most this number of characters are not searched for embedded media."""
 _COUNTED: Final = 20_000
-"""Maximum number of characters that are counted of base64 data in a part of unknown type."""
+"""Number of characters up to which base64 data in a part of unknown type is counted."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{1000,}={0,2}")
 
 
 def opaque(value: object) -> list[Part]:
-    """Return the parts for a value that no adapter knows: one that is counted by the value's JSON, and one per medium.
+    """Return the parts for a value that no adapter can read.
+
+    The first part stands for the JSON of the value without media; its number of tokens is estimated. A part for each
+    medium in the value follows.
 
     Raises:
         HistoryError: If the value cannot be written as JSON; no client could send it.
@@ -75,7 +78,7 @@ def _without_media(value: object, media: list[Part]) -> object:
 
 
 def sealed(data: object, *, signed: bool = False, kind: PartKind = "reasoning") -> Part:
-    """Return the part for encrypted reasoning that only the provider can read, based on its base64 data."""
+    """Return the part for encrypted reasoning, which only the provider can read. `data` is its base64 text."""
     media = Media("sealed", length=len(data) if isinstance(data, str) else 0)
     return Part(kind, signed=signed, media=media)
 
@@ -241,7 +244,7 @@ def video(data: object) -> Part:
 
 
 def file(data: object) -> Part:
-    """Return the part for a file, given as base64 data or `data:` URL. Text files count as text, others by length."""
+    """Return the part for a file, given as base64 data or `data:` URL. Text files count as text, others by pages."""
     part = document_part(data if isinstance(data, str) else "")
     return part if part.text is None else Part("file", tokens=EstimateCounter().count(part.text))
 

@@ -2,7 +2,7 @@
 
 Everything that is sent is counted and searched, whether or not an adapter knows the field. Citations, metadata,
 descriptions, and fields whose key suggests free text, such as an error, may be masked. Ids, links, signatures, and
-other unknown keys are never changed, because the effects of a change are unknown.
+the values of unknown keys are never changed, because the effects of a change are unknown.
 """
 
 from __future__ import annotations

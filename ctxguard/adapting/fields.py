@@ -88,7 +88,7 @@ def require_field(value: object, key: str, path: Path = (), *, unless: Iterable[
         value: A message, or a part of one.
         key: The name of the field.
         path: The place of `value` in the message, for the error.
-        unless: Names of fields of which any may take the place of the required field.
+        unless: Names of fields, any of which may replace the required field.
     """
     is_missing = key not in value if isinstance(value, Mapping) else not hasattr(value, key)
     if is_missing and not any(get(value, other) is not None for other in unless):

@@ -38,8 +38,8 @@ class Fragment:
             fragments of different occurrences must not be joined.
         indexes: The indexes of the members in the message.
         is_whole: Whether the fragment contains all members of the message.
-        holds_all_results: Tells `RepairExchanges` that a message with tool results contains the results of all its
-            calls.
+        holds_all_results: Tells `RepairExchanges` that one message contains all results for the calls before it, so
+            that no further results can follow.
     """
 
     holds_all_results: ClassVar[bool] = True
@@ -75,7 +75,7 @@ def join_fragments(
 
 
 def fill_nulls(draft: Draft, text: str = "") -> Draft:
-    """Replace null texts with an empty string. The `last_stage` of adapters whose API refuses null."""
+    """Replace null texts with `text`. This is the `last_stage` of adapters whose API refuses null."""
     artifacts = [
         a.revised(content=tuple(Part("text", text) if part is NULL_TEXT else part for part in a.content))
         if not isinstance(a.content, str) and any(part is NULL_TEXT for part in a.content)
@@ -86,7 +86,7 @@ def fill_nulls(draft: Draft, text: str = "") -> Draft:
 
 
 def fill_emptied(draft: Draft) -> Draft:
-    """Write "…" into messages that a stage emptied. The `last_stage` of adapters whose API refuses empty messages."""
+    """Write "…" into messages that a stage emptied. This is the `last_stage` if the API refuses empty messages."""
     draft = fill_nulls(draft, LEFT_OUT)
     artifacts = [a.revised(content=LEFT_OUT) if _is_emptied(a) else a for a in draft.artifacts]
     return draft.revise(artifacts, action="bounded", reason="nothing is left of it, and the API refuses that")
@@ -95,8 +95,9 @@ def fill_emptied(draft: Draft) -> Draft:
 def fill_blank(draft: Draft) -> Draft:
     """Remove texts that consist of white space, and write "…" into messages without any other text.
 
-    The `last_stage` of adapters whose API refuses such texts, also in messages of the caller: Anthropic ("text content
-    blocks must contain non-whitespace text") and Bedrock ("The text field in the ContentBlock object is blank").
+    This is the `last_stage` of adapters whose API refuses such texts, also in messages of the caller: Anthropic ("text
+    content blocks must contain non-whitespace text") and Bedrock ("The text field in the ContentBlock object is
+    blank").
     """
     artifacts = list(map(_without_blanks, draft.artifacts))
     reason = "the API refuses texts of white space"

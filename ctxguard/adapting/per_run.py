@@ -1,7 +1,7 @@
 """The settings of a framework's guard, and the stabilizer and vault of each run.
 
-One agent can serve many conversations, because the stabilizer and the vault of a guard are given directly, or as
-functions of the framework's own run context: LangChain's `Runtime`, PydanticAI's `RunContext`, the Agents SDK's
+One agent can serve many conversations, because the stabilizer and the vault of a guard may be given as functions of
+the framework's own run context: LangChain's `Runtime`, PydanticAI's `RunContext`, the Agents SDK's
 `RunContextWrapper`.
 """
 
@@ -40,7 +40,7 @@ Guards that limit the output of a tool when the tool returns also call the funct
 
 _LOG: Final = logging.getLogger("ctxguard")
 _REMEMBERED: Final = 256
-"""Maximum number of cached stabilizers that mask into a run's vault. Each keeps its state for the conversation."""
+"""Maximum number of cached stabilizers that use a run's vault. Each remembers the conversation of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +131,9 @@ class ForRun:
     def bounded(
         self, output: Artifact, tool: str, *, session: object = None
     ) -> Generator[Ask, object, Artifact | None]:
-        """Return the output of a tool, shortened; None if the output has at most `max_result_tokens` tokens.
+        """Return the shortened output of a tool; None if the output does not have to be shortened.
 
-        Rules are applied while shortening. If there is a vault, masked values are restored afterwards, so that the
+        The output is masked as it is shortened. If there is a vault, masked values are restored afterwards, so that the
         stored history stays unmasked.
         """
         limit = self.options.max_result_tokens
@@ -149,7 +149,7 @@ class ForRun:
         return sent if vault is None else sent.edit(lambda _, text: vault.unmask(text))
 
     def recalled(self, text: str, tool: str, arguments: object) -> Generator[Ask, object, str]:
-        """Return what a tool returned, with masked values restored if it is a text that the stabilizer saved."""
+        """Return the `text` that a tool returned. If the stabilizer saved this text, restore its masked values."""
         if self.vault is None:
             return text
         after_masking = dropwhile(lambda stage: not isinstance(stage, MaskPII), self.stabilizer.stages)
@@ -236,7 +236,7 @@ def valid_listener(given: OnReport | None) -> OnReport | None:
 
 
 def tell(on_report: OnReport | None, report: Report, session: object = None, *, tool: str | None = None) -> None:
-    """Pass a report to the application, with the name of the conversation and of the tool with a shortened output."""
+    """Pass a report to the application. `tool` is the name of the tool whose output was shortened, if any."""
     # The names are set on the report so that `on_report` has the same signature in all frameworks.
     report.session = None if session is None else str(session)
     report.tool = tool

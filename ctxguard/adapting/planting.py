@@ -38,7 +38,7 @@ _DEEPEST: Final = 8
 def planted(  # noqa: C901 - one branch for each form that a type can have
     hint: object, value: object, *, within: str = "", stack: tuple[object, ...] = ()
 ) -> Iterator[Planted]:
-    """Yield every instance of a type with a test value in one of its fields that contain text or JSON.
+    """Yield instances of a type: for each of its fields that can contain text or JSON, one with a test value in it.
 
     Args:
         hint: A class, or a type annotation made of classes.

@@ -1,8 +1,8 @@
-"""Recognize messages that only one provider's format has, and reject them with its name if another format is expected.
+"""Reject messages that are clearly in another format than expected, with an error that names their format.
 
-Read by another format's adapter, such a message would pass unmasked. Roles, fields, and types are those of the OpenAI
-and Anthropic SDKs. `thinking` is in none of these tables: Anthropic defined it, but Mistral also accepts it in Chat
-Completions.
+An adapter for another format would pass parts of such a message unmasked. Roles, fields, and types are those of the
+OpenAI and Anthropic SDKs. `thinking` is in none of these tables: Anthropic defined it, but Mistral also accepts it in
+Chat Completions.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ def _has_types(parts: object) -> bool:
 
 
 def refuse_foreign_part(part: object, path: Path = (), *, own: ProviderFormat | None = None) -> None:
-    """Reject a part of unknown type that another format defines; `own` is the expected format if parts need no type."""
+    """Reject a part of unknown type that another format defines.
+
+    If parts of the expected format have no type, `own` is this format.
+    """
     # Rejected rather than counted as unknown, because a part that is not read is neither masked nor shortened.
     kind = get(part, "type")
     if isinstance(kind, str) and kind in _PARTS:

@@ -1,4 +1,4 @@
-"""Cache the result of reading each message, and detect messages that were changed in place since."""
+"""Cache the result of reading each message, and detect messages that were changed in place after they were read."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ def _snapshot(value: object, exact: frozenset[str]) -> object:
     """Return a snapshot: an object that equals a value until the value is changed. It shares the strings of the value.
 
     Raises:
-        _NotDataError: If the value contains objects other than dataclasses and pydantic models, which compare by
-            fields.
+        _NotDataError: If the value contains an object that is neither a dataclass nor a pydantic model, because only
+            these are compared by their fields.
     """
     kind = type(value)
     if kind in _SCALARS:

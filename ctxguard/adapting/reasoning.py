@@ -68,7 +68,7 @@ def _texts(values: Mapping[str, object], path: Path, *, repeated: str) -> Iterat
 
 
 def _details(fields: object, path: Path) -> list[PlacedPart]:
-    """Return the parts for the reasoning details. Each is placed as a whole, since nothing inside may be changed."""
+    """Return the parts for the reasoning details. The place of each is that of the whole detail."""
     listed, item = get(fields, "reasoning_details"), get(fields, "reasoning")
     if listed is not None and not isinstance(listed, (list, tuple)):
         raise unreadable((*path, "reasoning_details"), "a list of details", listed)

@@ -75,7 +75,7 @@ def chain_for(
 
 
 def require_messages(adapter: Adapter[Native], given: Sequence[Artifact], left: Sequence[Artifact]) -> None:
-    """Refuse to send a history without messages, which every provider refuses without a helpful reason.
+    """Raise an error if no message is left, because providers reject such a request without a helpful reason.
 
     Args:
         adapter: The adapter of the history's format.

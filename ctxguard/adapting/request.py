@@ -163,7 +163,8 @@ class RequestTexts(Generic[Native]):
     Attributes:
         request: The whole request.
         outside: The texts in which a rule matches.
-        overhead: Number of tokens that open the reply, of instructions in which no rule matches, and of long settings.
+        overhead: Number of tokens that the stages do not see: the opening of the reply, instructions in which no rule
+            matches, long settings, and the tokens by which masking may make texts longer.
         tools: The tools and schemas that the stabilizer counts.
         recount: Function that counts the tokens of a request in its final form. None if the format of the request is
             unknown.
@@ -236,7 +237,11 @@ class RequestTexts(Generic[Native]):
         )
 
     def tokens(self, sent: Request[Native], report: Report, *, is_changed: bool) -> int:
-        """Return the number of input tokens in the request, counted in its final form if it nearly fills the budget."""
+        """Return the number of input tokens in the final request.
+
+        The final request is counted if texts outside the history changed, or if it nearly fills the budget. Return 0
+        if there is no `recount`, or if the report already says that the request exceeds the budget.
+        """
         known, budget = report.tokens_after, report.budget
         if self.recount is None or known > budget:  # over budget, as the report already says
             return 0

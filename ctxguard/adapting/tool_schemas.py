@@ -2,7 +2,7 @@
 
 The result depends only on the tools, the budget, and the texts that must not be shortened, not on the history or the
 model. So the tools of a session have the same bytes in every call, and prompt caches stay valid. Names, types, enums,
-and required parameters never change, so a call that is valid for one form is valid for the other.
+and required parameters never change, so a call that is valid for a shortened schema is valid for the original.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def shortened_tools(
             not recognize a truncated personal value.
 
     Returns:
-        The tools. If an estimate says that they are small enough, `tools` itself; each tool that needs no shortening is
-        the same object.
+        The tools: `tools` itself if an estimate says that they are small enough. Each tool that needs no shortening is
+        the same object as before.
     """
     limit, text = int(TOOLS_SHARE * budget), _as_text(tools)
     if _size(text) <= limit:
@@ -67,7 +67,10 @@ def shortened_tools(
 def tools_of_call(
     tools: Sequence[Tool], stabilizer: Stabilizer, window: int | None, is_private: Callable[[str], bool]
 ) -> tuple[Sequence[Tool], Mapping[str, object]]:
-    """Return the tools to send in a call, and for the report, their token counts before and after if they changed."""
+    """Return the tools to send in a call, and their token counts before and after shortening, for the report.
+
+    The counts are left out if the tools did not change.
+    """
     if not stabilizer.shorten_tools or not is_list(tools) or not tools:
         return tools, {}
     budget = stabilizer.budget_for(window, with_headroom=True)
@@ -82,7 +85,7 @@ def tools_of_call(
 
 
 def _like(was: Tool, now: Tool) -> Tool:
-    """Return a tool as an object of the same pydantic class as the original tool, if that was one."""
+    """Return a shortened tool (`now`). If the original tool (`was`) is a pydantic object, so is the result."""
     return was.model_validate(now) if hasattr(was, "model_validate") else now
 
 
@@ -96,7 +99,7 @@ def _size(text: str) -> int:
 
 
 def _fitting(tools: Sequence[object], limit: int, private: frozenset[str]) -> str:
-    """Return the tools as JSON, shortened by the first step that fits, or by the last one if none does."""
+    """Return the tools as JSON, shortened by the first of `_STEPS` with which they fit, or by the last."""
     text = ""
     for of_tool, of_field in _STEPS:
         longest = {"tool": of_tool, "field": of_field}

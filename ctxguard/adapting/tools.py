@@ -74,10 +74,10 @@ def unmask_arguments(arguments: Arguments, vault: SessionVault, *, tool: str = "
 def recalled(
     text: str, tool: str, arguments: object, vault: SessionVault, stores: Iterable[Store]
 ) -> Generator[Ask, object, str]:
-    """Return what a tool returned, with masked values restored if it is the recall tool and the text was saved masked.
+    """Return the `text` that a tool returned. If the recall tool read it from `stores`, restore its masked values.
 
-    In a history that is unmasked otherwise, placeholders would be treated as forged. Results that only `context_result`
-    saved are unmasked, and placeholders in those may really be forged.
+    The rest of the history is unmasked, so placeholders would be treated as forged. Results that only `context_result`
+    saved were not masked: placeholders in them may really be forged, so they stay.
 
     Args:
         text: What the tool returned.

@@ -34,12 +34,12 @@ Native = TypeVar("Native", bound=Sequence[object])
 
 
 class ContextManager:
-    """Masks and shortens the messages of an agent before each model call, by a strategy of the configuration.
+    """Masks and shortens the messages of an agent before each model call, by the strategy that `config` names.
 
     The strategy `sliding_window` keeps the latest messages and those that a preservation rule matches. `checkpoint`
     keeps the messages since the last completed phase. `hybrid` does the same, and then drops the least important
-    messages of those older than `window_size`. If the configuration sets a budget (`stabilizer.budget`), the result
-    fits into it.
+    of the messages that are older than the latest `window_size` ones. If the configuration sets a budget
+    (`stabilizer.budget`), the result fits into it.
 
     Args:
         config: The configuration; None means the defaults.
@@ -51,7 +51,7 @@ class ContextManager:
         window: The sliding window.
         compressor: The compressor of single messages.
         checkpoints: The manager that creates and stores checkpoints.
-        pruner: The stage that drops the least important messages older than `window_size`.
+        pruner: The stage that drops the least important of the messages older than the latest `window_size` ones.
         metrics: The metrics of all calls.
         report: The report on the latest call, or None before the first call.
 
@@ -146,7 +146,7 @@ class ContextManager:
         return [self.checkpoints] if self.config.strategy == "checkpoint" else [self.checkpoints, self.pruner]
 
     def _enter(self, phase: str | None, artifacts: Sequence[Artifact]) -> None:
-        """Note the current phase. If it is a new one, create a checkpoint for the previous phase."""
+        """Record the current phase. If it is a new one, create a checkpoint for the previous phase, if any."""
         if phase is None or phase == self._phase:
             return
         over, self._phase = self._phase, phase

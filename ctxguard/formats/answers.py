@@ -34,10 +34,11 @@ class Weave(ABC):
     Attributes:
         items: Items of the current response so far, including hidden calls.
         is_over: Whether the current response has ended.
-        goes_on: Whether the current response ended with only hidden calls, so that its end was hidden as well.
-        renamed: Id of the joined response for the client, and id at the provider, which stores only the last response
-            under that id; None for APIs that do not store responses, and if nothing was hidden.
-        round: Number of the current response, from 0.
+        goes_on: Whether the current response has ended, and all of its calls (at least one) were hidden. Its end was
+            then hidden as well.
+        renamed: Two ids of the joined response: the one that the client sees, and the one under which the provider
+            stores the last response. None for APIs that do not store responses, and if nothing was hidden.
+        round: Index of the current response; 0 for the first.
         shown: Items of earlier responses that the client has received.
     """
 
@@ -50,14 +51,14 @@ class Weave(ABC):
         self.again()
 
     def again(self) -> None:
-        """Start the next response."""
+        """Prepare for the events of the next response."""
         self.shown += self.answers.others(self.items, self.name)
         self.items, self.hidden, self.goes_on, self.is_over = [], set[int](), False, False
         self.round += 1
 
     @abstractmethod
     def feed(self, event: Event) -> Event | None:
-        """Return the event for the client, the same object if nothing is hidden, or None to hide the event."""
+        """Return the event for the client, or None to hide it. Until something is hidden, this is `event` itself."""
 
     def _is_hidden(self, item: Body) -> bool:
         return not self.answers.others([item], self.name)
@@ -72,7 +73,7 @@ class Weave(ABC):
         return not self.goes_on
 
     def _place(self, number: int) -> int:
-        """Return the index that an item of the current response has for the client."""
+        """Return the index at which the client sees the item with the index `number` in the current response."""
         return len(self.shown) + number - sum(other < number for other in self.hidden)
 
 
@@ -81,7 +82,7 @@ class Answers(ABC):
 
     Attributes:
         api: Name of the API.
-        weave: Class that joins its streams.
+        weave: Class that joins the streamed responses of the API.
         place: Path of the items in a response.
         member: History message that contains items under the last key of `place`; None if each item is a message.
         calls: Paths of the name, the arguments, and the id of a call in an item.
@@ -97,7 +98,7 @@ class Answers(ABC):
 
     @abstractmethod
     def tool(self, schema: Body) -> Body:
-        """Return a function in the format of the API's tools."""
+        """Return a function, given by its `schema`, in the format of the API's tools."""
 
     def with_tool(self, kind: Format, body: Body, schema: Body) -> Body:
         """Return a copy of a request with one more function at the end of its tools."""
@@ -156,7 +157,7 @@ class _ChatWeave(Weave):
         return copy_with(event, {("choices", 0, "delta"): {**told, **({"tool_calls": calls} if calls else {})}})
 
     def _call_piece(self, call: Body) -> Item | None:
-        """Return a piece of a call with the index that it has for the client; None if the call is hidden."""
+        """Return a piece of a call with the index that the client sees; None if the call is hidden."""
         index = int(str(call.get("index") or 0))
         if index not in self._calls:
             self._calls[index] = {"id": None, "type": "function"}
@@ -191,7 +192,7 @@ class ChatAnswers(Answers):
     calls = (("function", "name"), ("function", "arguments"), ("id",))
 
     def tool(self, schema: Body) -> Body:
-        """Return a function in the format of the API's tools."""
+        """Return a function, given by its `schema`, in the format of the API's tools."""
         return {"type": "function", "function": schema}
 
     def items(self, answer: Body) -> list[Item]:
@@ -257,7 +258,7 @@ class ResponsesAnswers(Answers):
     types = ("function_call", "custom_tool_call")
 
     def tool(self, schema: Body) -> Body:
-        """Return a function in the format of the API's tools, not strict, so that parameters may be optional."""
+        """Return a function in the format of the API's tools. It is not strict, so parameters may be optional."""
         return {"type": "function", **schema, "strict": False}
 
 
@@ -280,7 +281,7 @@ class _AnthropicWeave(Weave):
         return None if self.goes_on else event
 
     def _take(self, event: Event, index: int) -> None:
-        """Add the content of an event to the item at its index."""
+        """Add the content of an event to the item with the index `index`."""
         block, said = event.get("content_block"), event.get("delta")
         if isinstance(block, dict):
             self.items.append(dict(block))
@@ -307,7 +308,7 @@ class AnthropicAnswers(Answers):
     types = ("tool_use",)
 
     def tool(self, schema: Body) -> Body:
-        """Return a function in the format of the API's tools."""
+        """Return a function, given by its `schema`, in the format of the API's tools."""
         return {"name": schema["name"], "description": schema["description"], "input_schema": schema["parameters"]}
 
 
@@ -351,7 +352,7 @@ class GeminiAnswers(Answers):
         return super().with_tool(kind, {**body, "tools": tools}, schema)
 
     def tool(self, schema: Body) -> Body:
-        """Return a function in the format of the API's tools."""
+        """Return a function, given by its `schema`, in the format of the API's tools."""
         return {"functionDeclarations": [schema]}
 
 

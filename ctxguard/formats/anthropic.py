@@ -1,6 +1,7 @@
 """The messages of Anthropic's Messages API, as artifacts.
 
-The block types are those of `anthropic.types.ContentBlockParam`. Fields that are not read remain unchanged.
+The block types are those of `anthropic.types.ContentBlockParam`. Fields that the adapter does not read remain
+unchanged.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _READ: Final = {
     "tool_result": frozenset({"type", "tool_use_id"}),
     "thinking": frozenset({"type", "thinking"}),
 }
-"""Fields of a block that are read, besides its texts."""
+"""Fields of a block that the adapter reads besides texts, by the type of the block."""
 _NOTHING: Final[AbstractSet[str]] = frozenset()
 _DELTAS: Final = {"text_delta": "text", "input_json_delta": "partial_json"}
 _THINKING: Final = ("thinking", "redacted_thinking")
@@ -64,7 +65,7 @@ _HOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "search_result": ("content",),
     "document": ("source", "content"),
 }
-"""Types of blocks that contain a text or other blocks, and the path at which they contain it."""
+"""Types of blocks that contain a text or other blocks, and the path of this content in the block."""
 _RESULT: Final = ("type", "tool_use_id", "is_error", "cache_control", "toolset_name")
 """Fields that a tool result without content may have."""
 
@@ -118,7 +119,7 @@ _BLOCKS: Final = ContentFormat(
 
 
 def _place_call(block: object, path: Path) -> PlacedCall:
-    """Return the call in a `tool_use` block, with its paths. The arguments are the block's input as JSON."""
+    """Return the call in a `tool_use` block, and the paths of its fields. The arguments are the input as JSON."""
     call = ToolCall(
         str(get(block, "name") or ""),
         arguments_as_text(require_field(block, "input", path) or {}),
@@ -130,8 +131,8 @@ def _place_call(block: object, path: Path) -> PlacedCall:
 class AnthropicAdapter(BlockFormat):
     """Reads messages of Anthropic's API as artifacts: one for each `tool_result` block, one for the rest of a message.
 
-    Not preserved: the `citations` of an edited text; all thinking in a message of which a stage changed some thinking;
-    and texts, documents, and search results that became empty. As the API requires, `tool_result` blocks move before
+    Not preserved: the `citations` of an edited text; all thinking in a message if a stage changed any of it; and
+    texts, documents, and search results that became empty. As the API requires, `tool_result` blocks move before
     the text of their message, and into one message directly after their calls. Blocks of unknown type and blocks of
     server tools are opaque: counted and searched, but never changed. Messages of unknown role are kept and pinned, and
     the report names the role.
@@ -165,7 +166,7 @@ class AnthropicAdapter(BlockFormat):
         return known and any(_kind_of(block) in _OWN_BLOCKS for block in blocks)
 
     def prompt(self, native: Mapping[str, Any]) -> object:
-        """Return the system prompt of a request, or None."""
+        """Return the system prompt of a request; None if there is none."""
         content = native.get("system")
         _BLOCKS.read(content, ("system",))  # read without the cache, whose errors would name a message
         return content
@@ -180,7 +181,7 @@ class AnthropicAdapter(BlockFormat):
         return block if _kind_of(block) == "tool_result" else None
 
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
-        """Return the id of the call that a result block answers, and the path of this id."""
+        """Return the id of the call that a result block answers, the path of this id, and None for the tool's name."""
         return get(block, "tool_use_id"), (*path, "tool_use_id"), None
 
     def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
@@ -188,7 +189,11 @@ class AnthropicAdapter(BlockFormat):
         return [_place_call(block, path) for path, block in placed if _kind_of(block) == "tool_use"]
 
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
-        """Yield the fields of a block that are not content or a call; in the wrong role, all fields of a result."""
+        """Yield the fields of a block that are neither content nor a call.
+
+        For a tool result in a message of a role other than `user`, these include the fields that are read otherwise,
+        such as the id of the call.
+        """
         kind = _kind_of(block)
         own = _NOTHING if role != "user" and kind == "tool_result" else _READ.get(kind, _NOTHING)
         return _BLOCKS.part_fields(block, path, read, own=own)
@@ -204,7 +209,7 @@ class AnthropicAdapter(BlockFormat):
         return copy_with(plain, {("content",): blocks[0] if is_text else blocks})
 
     def valid(self, blocks: list[object]) -> list[object]:
-        """Return the blocks, or a placeholder if there are none, because the API rejects an empty message."""
+        """Return the blocks, or the text "…" if there are none, because the API rejects an empty message."""
         return blocks or [LEFT_OUT]
 
     def made(self, role: str, blocks: list[object]) -> object:
@@ -226,7 +231,7 @@ class AnthropicAdapter(BlockFormat):
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Yield the changes of an artifact.
+        """Yield the changes of an artifact (see `BlockFormat.changes`).
 
         If any thinking changes, all thinking of the artifact is removed, since the API accepts thinking only
         unmodified. The `citations` of a changed text are removed because they refer to the old text.
@@ -249,7 +254,7 @@ class AnthropicAdapter(BlockFormat):
         return [{"type": "text", "text": text}, *calls] if text else calls
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts of a request, without thinking before the last user message, which is not billed."""
+        """Return the billed parts of a request. Thinking before the last user message is left out: it is not billed."""
         artifacts = without_old_reasoning(self.counted(body))
         form = get(body.get("output_config"), "format") or body.get("output_format")
         schema = get(form, "schema")
@@ -274,7 +279,7 @@ class AnthropicAdapter(BlockFormat):
                 yield Delta((event.get("index"),), path, text, field == "partial_json", partial(with_text, event, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
+        """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
         if event.get("type") == "content_block_stop":
             index = event.get("index")
             return lambda channel: channel[0] == index
@@ -282,7 +287,7 @@ class AnthropicAdapter(BlockFormat):
 
 
 def _text_documents(message: Body) -> int:
-    """Return the number of documents in a message that are sent as text."""
+    """Return how many documents in a message are sent as text."""
     blocks = records_of(message.get("content"))
     inner = [one for block in blocks for one in (block, *records_of(block.get("content")))]
     return sum(one.get("type") == "document" and get(one.get("source"), "type") == "text" for one in inner)

@@ -31,9 +31,10 @@ class BlockFormat(Format):
     Attributes:
         kinds: Kind of artifact for each role. Messages with another role are kept, and reports name the role.
         field: Key of the blocks in a message.
-        own: Keys of a message that are read.
+        own: Keys of a message that the adapter reads.
         blocks: Reader of blocks.
-        exact: Keys whose values are compared by type and order (see `ReadCache`).
+        exact: Keys whose values are compared exactly, including the order of keys and the types of numbers (see
+            `ReadCache`).
         result_roles: Roles whose messages may contain tool results.
     """
 
@@ -80,7 +81,7 @@ class BlockFormat(Format):
         return self.with_history(native, system, messages) if isinstance(native, Mapping) else messages
 
     def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - each format has its own
-        """Return the messages of a request, or the list itself."""
+        """Return the messages of a request; if `native` is a list of messages, return the list itself."""
         return messages_of(native)
 
     @abstractmethod
@@ -88,11 +89,11 @@ class BlockFormat(Format):
         """Return the content of a request's system prompt; an empty value if there is none."""
 
     def with_history(self, native: Mapping[str, Any], system: object, messages: list[object]) -> Mapping[str, Any]:
-        """Return a copy of a request with other messages, and with another system prompt unless `system` is None."""
+        """Return a copy of a request with the given messages and, unless `system` is None, the given system prompt."""
         return {**native, **({} if system is None else {"system": system}), self.history: messages}
 
     def paired(self, artifacts: Iterable[Artifact]) -> Iterable[Artifact]:
-        """Return the artifacts, with each result that has no id given the id of its call."""
+        """Give each result that has no id the id of its call, and return all artifacts. By default, change nothing."""
         return artifacts
 
     @abstractmethod
@@ -108,12 +109,12 @@ class BlockFormat(Format):
         return str(get(message, "role"))
 
     def runs(self, rest: list[int], placed: Sequence[PlacedBlock], role: str) -> list[tuple[int, ...]]:  # noqa: ARG002
-        """Group the numbers of the blocks that are not results; the blocks of a group become one artifact."""
+        """Group the indexes of the blocks that are not results (`rest`). The blocks of a group become one artifact."""
         return [tuple(rest)]
 
     @abstractmethod
     def result(self, block: object) -> object:
-        """Return the tool result in a block, or None."""
+        """Return the tool result in a block; None if the block contains none."""
 
     @abstractmethod
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
@@ -141,7 +142,7 @@ class BlockFormat(Format):
         return self.joins(artifact, last) and (id(before.message), id(fragment.message)) not in neighbors
 
     def joins(self, artifact: Artifact, last: Artifact) -> bool:
-        """Return whether artifacts that were read from different messages are written into one message."""
+        """Return whether two consecutive artifacts from different messages are written into one message."""
         return artifact.kind is last.kind is Kind.TOOL
 
     @abstractmethod
@@ -157,7 +158,7 @@ class BlockFormat(Format):
         return copy_with(message, {(self.field,): blocks})
 
     def _prompt(self, native: object) -> Sequence[object]:
-        """Return the system prompt as a list of one message, cached by its content; an empty list if there is none."""
+        """Return a list with the system prompt as a message, cached by content; an empty list if there is no prompt."""
         content = self.prompt(native) if isinstance(native, Mapping) else None
         return self._prompts.read([content]) if content else []
 
@@ -200,7 +201,10 @@ class BlockFormat(Format):
         return get(message, self.field)
 
     def _message(self, group: list[Artifact]) -> object:
-        """Return the message that consists of these artifacts: the original object if they are all of it, unchanged."""
+        """Return the message that consists of these artifacts.
+
+        If they are all artifacts of one message, and none was changed, it is the original object.
+        """
         first = group[0]
         sources = [artifact.source for artifact in group if isinstance(artifact.source, Fragment)]
         # the common case, detected without writing anything: one fragment, all of the message, unchanged
@@ -219,7 +223,7 @@ class BlockFormat(Format):
         return {"role": role, self.field: blocks}
 
     def valid(self, blocks: list[object]) -> list[object]:
-        """Return the blocks, or a placeholder if there are none, because the API rejects an empty message."""
+        """Return the blocks, or the text "…" if there are none, because the API rejects an empty message."""
         return blocks or self.created(Artifact(Kind.USER, LEFT_OUT))
 
     def _written(self, artifact: Artifact) -> Iterator[object]:
@@ -240,6 +244,6 @@ class BlockFormat(Format):
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Yield the changes of an artifact as `(path, value)`; a path begins with the number of the block."""
+        """Yield the changes of an artifact as `(path, value)`; a path begins with the index of the block."""
         for (_, *inner), new in self._view(fragment, placed).changes(artifact).items():
             yield cast("Path", tuple(inner)) or (0,), new  # content that is a single string counts as one block

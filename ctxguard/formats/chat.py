@@ -64,13 +64,13 @@ _KINDS: Final = {role: Kind(role) for role in ("system", "developer", "user", "a
 _NOTHING: Final[Sequence[PlacedPart]] = [(("content",), Part("text", ""))]
 """The parts of a message that has no content."""
 _OWN: Final = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "function_call", *REASONING_FIELDS})
-"""Fields of a message that are read."""
+"""Fields of a message that the adapter reads."""
 _SPEAKERS: Final[Mapping[object, Kind]] = {role: kind for role, kind in _KINDS.items() if role != "function"}
 _PLAIN: Final = frozenset({"role", "content", "tool_call_id"})
 _CALL: Final = frozenset({"id", "type", "function"})
 _FUNCTION: Final = frozenset({"name", "arguments"})
 _EXACT: Final = frozenset({"arguments", "input"})
-"""Fields whose values are compared by type and order (see `ReadCache`)."""
+"""Fields whose values are compared exactly: also the order of keys and the types of numbers (see `ReadCache`)."""
 _FOREIGN: Final = ("tool_use", "tool_result", "thinking")
 
 
@@ -79,7 +79,7 @@ def _untyped(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _thinking(part: object, path: Path) -> list[PlacedPart]:
-    """Return the parts of Mistral's thinking, which is a list of parts; signed thinking is Anthropic's format."""
+    """Return the parts of thinking in Mistral's format, a list of parts. Signed thinking is read as an unknown part."""
     if get(part, "signature") is not None:
         return read_unknown(part, path)
     thought = PARTS.read(get(part, "thinking"), (*path, "thinking"))
@@ -128,12 +128,12 @@ class MessageFormat(Format):
         return self._messages.read(require_list(native, "messages"))
 
     def write(self, native: Sequence[Message], artifacts: Iterable[Artifact]) -> list[Message]:
-        """Return the messages for these artifacts; unchanged artifacts yield the objects that they were read from."""
+        """Return the messages for these artifacts; an unchanged artifact becomes the object that it was read from."""
         del native  # every artifact refers to its message
         return write_each(artifacts, self._written)
 
     def view(self, message: Message) -> MessageView:
-        """Return the view of a message: its texts, calls, and ids, with their paths."""
+        """Return the view of a message: its texts, calls, and ids, with their paths (see `MessageView`)."""
         plain = _plain_view(message)  # fast path for nearly all messages, which takes a fifth of the time
         if plain is not None:
             return plain
@@ -158,7 +158,7 @@ class MessageFormat(Format):
         )
 
     def changes(self, message: Message, changes: Mapping[Path, object]) -> Iterable[tuple[Path, object]]:
-        """Return the changes of a message in the form that the API accepts."""
+        """Return the changes of a message, converted to what the API accepts (see `reasoning_changes`)."""
         return reasoning_changes(message, changes)
 
     def _fields(self, message: Message, calls: Sequence[PlacedCall]) -> Iterator[PlacedField]:
@@ -188,7 +188,7 @@ class MessageFormat(Format):
 
 
 def _is_plain_call(call: object) -> bool:
-    """Return whether a call has only fields that are read."""
+    """Return whether a call has only fields that the adapter reads."""
     if type(call) is not dict or not call.keys() <= _CALL or call.get("type", "function") != "function":
         return False
     function = call.get("function")
@@ -224,7 +224,7 @@ class OpenAIAdapter(MessageFormat):
 
     @staticmethod
     def last_stage(draft: Draft) -> Draft:
-        """Replace an empty list of parts, and null, by an empty string, because the API rejects both."""
+        """Replace null texts and empty lists of parts with an empty string, because the API rejects both."""
         draft = fill_nulls(draft)
         artifacts = [a.revised() if _is_empty_list(a) else a for a in draft.artifacts]
         return draft.revise(artifacts, action="repaired", reason="the API refuses an empty list of parts")
@@ -246,7 +246,7 @@ class OpenAIAdapter(MessageFormat):
     def sent(self, body: Body) -> Sent:
         """Return the billed parts of a request.
 
-        Reasoning before the last user message is left out, as the chat templates of open models do.
+        Reasoning before the last user message is left out, because the chat templates of open models leave it out, too.
         """
         tools = (*records_of(body.get("tools")), *records_of(body.get("functions")))
         if str(body.get("model")).startswith("openai/"):  # OpenRouter forwards these to the Responses API
@@ -275,12 +275,12 @@ class OpenAIAdapter(MessageFormat):
                 yield Delta(channel, ("choices", number, "delta", *path), text, is_json, alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
+        """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
         return ended_choices(event, listed="choices", reason="finish_reason")
 
 
 def _pieces(said: Mapping[str, object]) -> Iterator[tuple[Path, str, object]]:
-    """Yield path and text of each piece in a choice's delta, and the index of its tool call or None."""
+    """Yield path and text of each piece in a choice's delta, and the index of its tool call (None without a call)."""
     calls = said.get("tool_calls")
     places: list[tuple[Path, object]] = [((key,), None) for key in ("content", "refusal")]
     for number, call in enumerate(calls if isinstance(calls, list) else ()):
@@ -295,7 +295,7 @@ def _pieces(said: Mapping[str, object]) -> Iterator[tuple[Path, str, object]]:
 
 
 def _alone(event: Event, choice: Mapping[str, object], path: Path, call: object, text: str) -> Event:
-    """Return an event whose delta contains only another text in place of a piece."""
+    """Return an event whose delta contains only the piece at `path`, with `text` instead of its own text."""
     said: Any = text
     for key in reversed(path):
         said = {key: said} if isinstance(key, str) else [{"index": call, **said}]
@@ -313,7 +313,7 @@ def _is_foreign(message: object) -> bool:
 
 
 def _differs_in_text(artifact: Artifact) -> bool:
-    """Return whether an artifact's only change is its content, which was and is a string."""
+    """Return whether only the content of an artifact was changed, from a string that is not empty to a string."""
     was = artifact.root
     return (
         type(was.content) is str
@@ -347,7 +347,7 @@ _OTHERS: Final = ("system", "developer", "user", "tool", "function")
 
 
 def _calls_of(message: Message) -> Iterator[PlacedCall]:
-    """Yield the calls of a message, with their paths.
+    """Yield the calls of a message, each with the paths of its fields.
 
     Raises:
         HistoryError: If a message of a role other than the assistant's has calls.

@@ -29,7 +29,7 @@ _DELTAS: Final[Mapping[str, tuple[str, Path]]] = {
     "tool-call-start": ("call", _ARGUMENTS),
     "tool-call-delta": ("call", _ARGUMENTS),
 }
-"""The channel and the path of the text in an event, by event type. Placeholders in thinking are not restored."""
+"""The name of the channel and the path of the text, by event type. Placeholders in thinking are not restored."""
 _ENDS: Final = {"content-end": "content", "tool-call-end": "call"}
 _ONLY_COHERE: Final = ("tool_plan", "citations")
 
@@ -93,7 +93,7 @@ class CohereAdapter(MessageFormat):
             yield Delta((name, event.get("index")), path, text, name == "call", partial(_alone, event, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
+        """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
         kind = str(event.get("type"))
         if kind == "message-end":
             return lambda _: True
@@ -104,5 +104,5 @@ class CohereAdapter(MessageFormat):
 
 
 def _alone(event: Event, path: Path, text: str) -> Event:
-    """Return an event with another text. An event that starts a text becomes an event that continues it."""
+    """Return a copy of an event with another text. An event that starts a text becomes an event that continues it."""
     return {**copy_with(event, {path: text}), "type": str(event.get("type")).replace("-start", "-delta")}

@@ -52,13 +52,16 @@ _READ: Final = {
     "toolUse": frozenset({"toolUseId", "name", "input"}),
     "reasoningContent": frozenset({"redactedContent"}),
 }
-"""Fields of a block that are read, besides its texts."""
+"""Fields of a block that the adapter reads besides texts, by the type of the block."""
 _SERVER: Final = "server_tool_use"
 _TEXTS: Final = ("txt", "csv", "md", "html")
 """Formats of documents that the provider passes to the model as text."""
 _TEXT: Final[Path] = ("contentBlockDelta", "delta", "text")
 _INPUT: Final[Path] = ("contentBlockDelta", "delta", "toolUse", "input")
-"""Paths of a piece of text and of a tool's input in an event. Placeholders in reasoning are not restored."""
+"""Path of a piece of a tool's input in an event; `_TEXT` is that of a piece of text.
+
+Reasoning is not among them, so placeholders in reasoning are not restored.
+"""
 
 
 def _tool_use(block: object) -> object:
@@ -209,7 +212,7 @@ def _inner_fields(key: str, inner: object, path: Path, taken: set[Path]) -> Iter
 
 
 def _place_call(block: object, path: Path) -> PlacedCall:
-    """Return the call in a `toolUse` block, with its paths. The arguments are the block's input as JSON."""
+    """Return the call in a `toolUse` block, and the paths of its fields. The arguments are the input as JSON."""
     inner, place = _tool_use(block), (*path, "toolUse")
     if not is_record(inner):
         raise unreadable(place, "a dict with 'toolUseId', 'name' and 'input'", inner)
@@ -221,8 +224,8 @@ def _place_call(block: object, path: Path) -> PlacedCall:
 class BedrockAdapter(BlockFormat):
     """Reads Converse messages as artifacts: one for each `toolResult` block, and one for the rest of a message.
 
-    A block that a stage wrote, such as a trail (the summary of evicted messages) that was stored with the messages,
-    also becomes an artifact.
+    A block that a stage wrote also becomes an artifact of its own. This happens if an application stores stabilized
+    messages, which may contain a trail (the record of evicted messages).
 
     Written messages alternate between user and assistant, as the API requires: consecutive messages of the same role
     become one message, with tool results before texts. Not preserved: reasoning whose text would have to change,
@@ -253,7 +256,7 @@ class BedrockAdapter(BlockFormat):
         return is_converse(messages) and all(get(message, "role") in self.kinds for message in messages)
 
     def prompt(self, native: Mapping[str, Any]) -> object:
-        """Return the system prompt of a request, or None."""
+        """Return the system prompt of a request; None if there is none."""
         content = native.get("system")
         return content if content is None else _require_blocks(content, ("system",))
 
@@ -264,7 +267,7 @@ class BedrockAdapter(BlockFormat):
         return list(walk_content(content, ("content",), noun="block"))
 
     def runs(self, rest: list[int], placed: Sequence[PlacedBlock], role: str) -> list[tuple[int, ...]]:
-        """Group the numbers of the blocks that are not results; the blocks of a group become one artifact.
+        """Group the indexes of the blocks that are not results (`rest`). The blocks of a group become one artifact.
 
         A text that a stage wrote is a group of its own, although it shares a message with the user's texts because
         roles must alternate.
@@ -274,11 +277,11 @@ class BedrockAdapter(BlockFormat):
         return said or [()]
 
     def result(self, block: object) -> object:
-        """Return the tool result in a block, or None."""
+        """Return the tool result in a block; None if the block contains none."""
         return get(block, "toolResult")
 
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
-        """Return the id of the call that a result block answers, and the path of this id."""
+        """Return the id of the call that a result block answers, the path of this id, and None for the tool's name."""
         return get(get(block, "toolResult"), "toolUseId"), (*path, "toolResult", "toolUseId"), None
 
     def calls(self, placed: Sequence[PlacedBlock]) -> list[PlacedCall]:
@@ -286,11 +289,11 @@ class BedrockAdapter(BlockFormat):
         return [_place_call(block, path) for path, block in placed if _tool_use(block) is not None]
 
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:  # noqa: ARG002
-        """Yield the fields of a block that are not content or a call."""
+        """Yield the fields of a block that are neither content nor a call."""
         return _block_fields(block, path, read)
 
     def belongs(self, artifact: Artifact, last: Artifact, neighbors: set[tuple[int, int]]) -> bool:  # noqa: ARG002
-        """Return whether an artifact belongs to the same turn as the previous artifact."""
+        """Return whether an artifact is written into the same message as the previous artifact (see `_turn`)."""
         return _turn(artifact) == _turn(last)
 
     def left_of(self, block: object) -> object:
@@ -307,16 +310,16 @@ class BedrockAdapter(BlockFormat):
         return copy_with(block, {("toolResult", "content"): left})
 
     def valid(self, blocks: list[object]) -> list[object]:
-        """Return the blocks in a form that the API accepts, which rejects a message with only a cache point."""
+        """Return the blocks, after the text "…" if all are cache points, because the API rejects such a message."""
         is_empty = all(isinstance(block, Mapping) and block.keys() == {"cachePoint"} for block in blocks)
         return [{"text": LEFT_OUT}, *blocks] if is_empty else blocks
 
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Yield the changes of an artifact.
+        """Yield the changes of an artifact (see `BlockFormat.changes`).
 
-        Changed reasoning is removed as a whole, and `json` becomes `text` if its new text is not JSON.
+        Changed reasoning is removed as a whole. A `json` block becomes a `text` block if its new text is not JSON.
         """
         for path, new in super().changes(artifact, fragment, placed):
             if get(placed[int(path[0])][1], "reasoningContent") is not None:
@@ -366,7 +369,7 @@ class BedrockAdapter(BlockFormat):
                 yield Delta((index,), path, text, path == _INPUT, partial(_alone, index, path))
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
+        """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
         over = event.get("contentBlockStop")
         if over:
             index = get(over, "contentBlockIndex")
@@ -388,7 +391,10 @@ def _require_blocks(content: object, path: Path) -> object:
 
 
 def _turn(artifact: Artifact) -> object:
-    """Return a value that is equal for artifacts of the same turn; system messages and unknown roles stay separate."""
+    """Return a value that is equal for artifacts that may be joined: those of the user, or those of the assistant.
+
+    Tool results belong to the user. System messages and messages of unknown role are never joined.
+    """
     if artifact.role is not None or artifact.kind is Kind.SYSTEM:
         return id(artifact.source.message if isinstance(artifact.source, Fragment) else artifact)
     return "assistant" if artifact.kind is Kind.ASSISTANT else "user"

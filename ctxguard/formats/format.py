@@ -34,7 +34,7 @@ class Delta:
         path: Path of the piece in the event.
         text: Text of the piece.
         is_arguments: Whether the text is JSON, such as the arguments of a tool call.
-        alone: Function that creates an event that contains only another text in place of the piece.
+        alone: Function that takes a text, and returns an event that contains only this text in place of the piece.
     """
 
     channel: Channel
@@ -52,7 +52,7 @@ class Sent:
         artifacts: System prompt, messages, tool calls, and results, in order.
         tools: Tools as they are sent.
         choice: `tool_choice` as one word: `auto`, `none`, `required`, or `named` for a specific tool.
-        schema: Schema that the reply must follow, or None.
+        schema: Schema that the reply must follow; None if the request contains none.
         found: Names of deferred functions that an earlier tool search has loaded.
         brought: Tools defined inside messages, one tuple for each message.
         thinks: Whether the request asks for thinking.
@@ -88,8 +88,8 @@ class Format(ABC):
         tools: Path of the tools in the body.
         taken: Keys of the body that are neither history nor settings.
         billed: Keys of settings that the model sees, and that cannot be edited without changing the response.
-        servers: Key of the list that defines MCP servers, the `type` of these definitions, and their fields that
-            contain credentials, which the provider uses but no model sees. None if the API has no such list.
+        servers: Key of the list that defines MCP servers, the `type` of these definitions, and the names of their
+            fields with credentials. No model sees the credentials. None if the API has no such list.
         starts_with_user: Whether the provider rejects histories that begin with an assistant message.
     """
 
@@ -174,7 +174,7 @@ class Format(ABC):
         return dict(native) if isinstance(native, Mapping) else {**body, self.history: native}
 
     def searched(self, body: Body) -> Body:
-        """Return the parts of a body that are searched for personal data, without the credentials of MCP servers."""
+        """Return what is searched for personal data: the body without the credentials of MCP servers."""
         listed, kind, credentials = self.servers or ("", "", frozenset())
         servers = body.get(listed)
         if not isinstance(servers, list):
@@ -191,11 +191,11 @@ class Format(ABC):
         raise NotImplementedError
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
+        """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
         raise NotImplementedError
 
     def wholes(self, event: Event) -> Iterable[tuple[Path, object]]:  # noqa: ARG002 - the signature of all formats
-        """Yield path and value of each complete value in an event that may also contain pieces of text."""
+        """Yield the path and the value of each value that an event contains as a whole rather than in pieces."""
         return ()
 
     def stored(self, event: Event) -> object:  # noqa: ARG002 - the signature of all formats
@@ -204,7 +204,7 @@ class Format(ABC):
 
 
 def ended_choices(event: Event, *, listed: str, reason: str) -> Ends | None:
-    """Return a function that recognizes the channels of the choices that an event ends; None if it ends none.
+    """Return a predicate that is true for the channels of the choices that an event ends; None if it ends none.
 
     Args:
         event: Event of a streamed response.
@@ -235,14 +235,14 @@ def choice_of(given: object) -> str:
 
 
 def described_schema(form: object) -> Body | None:
-    """Return the schema of the reply, including its description, which is sent in a separate field."""
+    """Return the schema of the reply, with the description from the field next to it; None if both are missing."""
     schema, about = get(form, "schema"), get(form, "description")
     schema = schema if isinstance(schema, Mapping) else {}
     return ({**schema, "description": about} if about else schema) or None
 
 
 def text_files(messages: object) -> int:
-    """Return the number of files in messages that are sent as text."""
+    """Return how many files in messages are sent as text."""
     blocks = (block for message in records_of(messages) for block in records_of(message.get("content")))
     files = (block.get("file_data", get(block.get("file"), "file_data")) for block in blocks)
     return sum(isinstance(data, str) and data.startswith(("data:text/", "data:application/json")) for data in files)
@@ -254,7 +254,7 @@ def without_old_reasoning(
     *,
     of: Callable[[Artifact], bool] = lambda _: True,
 ) -> list[Artifact]:
-    """Return the artifacts without the reasoning that precedes the last user message, which providers drop.
+    """Return the artifacts without the reasoning before the last user message, because providers drop this reasoning.
 
     Args:
         artifacts: Artifacts of the request.

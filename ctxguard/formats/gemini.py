@@ -99,7 +99,7 @@ class GoogleAdapter(BlockFormat):
         return body if isinstance(body.get("contents"), Mapping) else super().native(body)
 
     def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - see `Native`
-        """Return the contents of a request, or the list itself."""
+        """Return the contents of a request; if `native` is a list of contents, return the list itself."""
         if isinstance(native, Mapping):
             if native.get("contents") is None:
                 raise HistoryError("the request has no 'contents'; write {'contents': […]}")
@@ -110,11 +110,11 @@ class GoogleAdapter(BlockFormat):
         return native
 
     def prompt(self, native: Mapping[str, Any]) -> object:
-        """Return the system instruction of a request, or None."""
+        """Return the system instruction of a request; None if there is none."""
         return member_at(native, _prompt_place(native)) if _prompt_place(native) else None
 
     def with_history(self, native: Mapping[str, Any], system: object, messages: list[object]) -> Mapping[str, Any]:
-        """Return a copy of a request with other contents, and another system instruction unless `system` is None."""
+        """Return a copy of a request with these contents and, unless `system` is None, this system instruction."""
         was, place = native["contents"], _prompt_place(native)
         is_alone = not is_list(was) and len(messages) == 1 and messages[0] is was
         is_new = bool(place) and system is not None and system is not member_at(native, place)
@@ -135,7 +135,7 @@ class GoogleAdapter(BlockFormat):
         return parts
 
     def role(self, message: object) -> str:
-        """Return the role of a content; a bare part is the model's if it calls a function, otherwise the user's."""
+        """Return the role of a content. Without a role, it is `model` if a part calls a function, otherwise `user`."""
         role = text_of(message, "role") if not isinstance(message, (str, list, tuple)) else None
         return role or ("model" if any(function_call(part) is not None for part in _parts(message)) else "user")
 
@@ -144,7 +144,7 @@ class GoogleAdapter(BlockFormat):
         return None if isinstance(message, (str, list, tuple)) else get(message, "parts")
 
     def result(self, block: object) -> object:
-        """Return the function response in a part, or None."""
+        """Return the function response in a part; None if the part contains none."""
         return function_response(block)
 
     def answered(self, block: object, path: Path) -> tuple[object, Path, str | None]:
@@ -165,13 +165,13 @@ class GoogleAdapter(BlockFormat):
         return calls
 
     def block_fields(self, block: object, path: Path, role: str, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:  # noqa: ARG002
-        """Yield the fields of a part that are not content or a call."""
+        """Yield the fields of a part that are neither content nor a call."""
         return part_fields(block, path, read)
 
     def paired(self, artifacts: Iterable[Artifact]) -> Iterator[Artifact]:
-        """Yield the artifacts, with results that have no id given the ids of unanswered calls of the same function.
+        """Give the ids of unanswered calls to results of the same function that have no id, and yield all artifacts.
 
-        This is done only if there are as many such results as unanswered calls.
+        The results of a function get ids only if there are as many of them as unanswered calls.
         """
         waiting: list[ToolCall] = []
         for is_block, members in groupby(artifacts, key=lambda artifact: artifact.kind is Kind.TOOL):
@@ -202,7 +202,7 @@ class GoogleAdapter(BlockFormat):
         )
 
     def left_of(self, block: object) -> object:
-        """Return a changed part; `REMOVED` if it is empty and has no signature, which must be sent back."""
+        """Return a changed part; `REMOVED` if it is empty. A signed part is kept: signatures must be sent back."""
         is_empty = block == "" or (get(block, "text") == "" and set_field(block, "thought_signature")[1] is None)
         return REMOVED if is_empty else block
 
@@ -213,9 +213,9 @@ class GoogleAdapter(BlockFormat):
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
     ) -> Iterator[tuple[Path, object]]:
-        """Yield the changes of an artifact.
+        """Yield the changes of an artifact (see `BlockFormat.changes`).
 
-        A changed thought is removed as a whole, and a changed response is written as an object.
+        A changed thought is removed as a whole, and a changed function response is written as an object.
         """
         for path, new in super().changes(artifact, fragment, placed):
             part = placed[int(path[0])][1]
@@ -252,7 +252,7 @@ class GoogleAdapter(BlockFormat):
         return settings, schemas
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts of a request; signatures before the last user message are not billed."""
+        """Return the billed parts of a request. Signatures of thoughts before the last user message are not billed."""
         settings = body.get("generationConfig") or body.get("generation_config")
         schema = get(settings, "responseJsonSchema") or get(settings, "responseSchema")
         config = body.get("toolConfig") or body.get("tool_config")
@@ -283,16 +283,19 @@ class GoogleAdapter(BlockFormat):
                 yield Delta((candidate.get("index", 0),), (*path, "text"), text, is_arguments=False, alone=alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
+        """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
         return ended_choices(event, listed="candidates", reason="finishReason")
 
     def wholes(self, event: Event) -> Iterator[tuple[Path, object]]:
-        """Yield path and value of each function call in an event; a call is complete, even next to pieces of text."""
+        """Yield the path and the value of each part without text, such as a function call. Such parts are complete."""
         return ((path, part) for path, _, part in _streamed(event) if part.get("text") is None)
 
 
 def _set_fields(holder: object) -> Iterator[tuple[str, object]]:
-    """Yield the settings that are set, without dumping them, because a dump fails on functions among the tools."""
+    """Yield the name and value of each setting that is set.
+
+    The settings are not dumped by pydantic, because that fails if a tool is a Python function.
+    """
     names = holder if isinstance(holder, Mapping) else getattr(holder, "model_fields_set", ())
     return ((name, value) for name in names if (value := get(holder, name)) is not None)
 
@@ -323,7 +326,7 @@ def _is_content(content: object) -> bool:
 
 
 def _prompt_place(native: Mapping[str, object]) -> Path:
-    """Return the path of the system instruction: in the request, as in the REST API, or in the SDK's `config`."""
+    """Return the path of the system instruction, in the request itself or in its `config`; `()` if there is none."""
     for key in _SYSTEM:
         for path in ((key,), ("config", key)):
             holder = native if len(path) == 1 else native.get("config")
@@ -333,7 +336,7 @@ def _prompt_place(native: Mapping[str, object]) -> Path:
 
 
 def _parts(content: Content) -> list[object]:
-    """Return the parts of a content in any form that the SDK accepts."""
+    """Return the parts of a content, which may have any type that the SDK accepts."""
     if isinstance(content, (list, tuple)):
         return list(content)
     if isinstance(content, str) or (get(content, "role") is None and get(content, "parts") is None):
@@ -347,14 +350,14 @@ def _parts(content: Content) -> list[object]:
 
 
 def _require_parts(content: Content) -> None:
-    """Reject a value that is not a content. The API returns a content with only a role for an empty reply."""
+    """Reject a value that is not a content. A content with only a role is valid: the API returns it as empty reply."""
     held = isinstance(content, Mapping) and any(content[key] is not None for key in content if key != "role")
     if get(content, "parts") is None and (get(content, "role") is None or held):
         raise HistoryError("it has no 'parts'; write {'role': …, 'parts': [{'text': …}]}")
 
 
 def _with_call_id(result: Artifact, call: ToolCall) -> Artifact:
-    """Return a result with the id of its call, always the same object, since a stabilizer compares by identity."""
+    """Return a result with the id of its call. Each time, it is the same object, which a stabilizer recognizes."""
     known = result.memo.get((NO_ID, call.id))
     if not isinstance(known, Artifact):
         known = replace(result, answers=call.id)
@@ -363,7 +366,7 @@ def _with_call_id(result: Artifact, call: ToolCall) -> Artifact:
 
 
 def _like(content: Content, written: list[object]) -> Content:
-    """Return a copy of a content with other parts, in the form that the content has."""
+    """Return a copy of a content with other parts. A list or a bare part stays one if possible."""
     if isinstance(content, (list, tuple)):
         return written
     parts = None if isinstance(content, str) else get(content, "parts")

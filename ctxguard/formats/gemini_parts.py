@@ -31,7 +31,7 @@ from ctxguard.artifacts import Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
 
 NO_ID: Final = "no id: "
-"""Prefix of ids that replace missing ids. They are never sent, because Vertex AI rejects ids."""
+"""Prefix of the ids that stand in for missing ids. They are never sent, because Vertex AI rejects ids."""
 _CAMEL: Final = {
     "function_call": "functionCall",
     "function_response": "functionResponse",
@@ -54,7 +54,7 @@ _BILLED: Final = "E"
 
 
 def set_field(record: object, name: str) -> tuple[str, object]:
-    """Return the name of a field in the spelling that a record uses, and the value of the field or None."""
+    """Return the name of a field as the record spells it, and the field's value; None if the field is not set."""
     value = get(record, name)
     if value is not None or name not in _CAMEL:
         return name, value
@@ -62,12 +62,12 @@ def set_field(record: object, name: str) -> tuple[str, object]:
 
 
 def function_call(part: object) -> object:
-    """Return the function call in a part, or None."""
+    """Return the function call in a part; None if the part contains none."""
     return set_field(part, "function_call")[1]
 
 
 def function_response(part: object) -> object:
-    """Return the function response in a part, or None."""
+    """Return the function response in a part; None if the part contains none."""
     return set_field(part, "function_response")[1]
 
 
@@ -109,7 +109,7 @@ def _unknown(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _signature(part: object) -> list[PlacedPart]:
-    """Return a part for a thought signature, which is billed like the thought that it represents."""
+    """Return a list with the part for a thought signature; an empty list if there is no signature that is billed."""
     seal = as_base64(set_field(part, "thought_signature")[1])
     return [((), sealed(seal))] if seal is not None and seal.startswith(_BILLED) else []
 
@@ -154,7 +154,7 @@ def _members(response: object) -> list[object]:
 
 
 def place_call(part: object, path: Path, number: int) -> PlacedCall:
-    """Return the function call in a part, with its paths.
+    """Return the function call in a part, and the paths of its fields.
 
     A call without an id gets one from its `number` among the calls of the same function.
     """
@@ -169,7 +169,7 @@ def place_call(part: object, path: Path, number: int) -> PlacedCall:
 
 
 def _response_parts(part: object, path: Path) -> list[PlacedPart]:
-    """Return the parts of a function response: its single text, or else its fields as JSON, followed by media."""
+    """Return the parts of a function response: one for its only text, or for its fields as JSON, and one per medium."""
     spelled, inner = set_field(part, "function_response")
     if not is_record(inner):
         raise unreadable((*path, spelled), "a dict with 'name' and 'response'", inner)
@@ -183,12 +183,12 @@ def _response_parts(part: object, path: Path) -> list[PlacedPart]:
 
 
 def _text_key(response: Mapping[str, object]) -> str | None:
-    """Return the key of a response that consists of a single text, such as `output`, `result`, or `error`, or None."""
+    """Return the key of a response that consists of a single text, such as `output`; None for any other response."""
     is_text = len(response) == 1 and all(isinstance(value, str) for value in response.values())
     return next(iter(response)) if is_text else None
 
 
 def tool_response(text: str) -> dict[str, object]:
-    """Return a text as a function response: the object if the text is a JSON object, or else under `output`."""
+    """Return a text as a function response: a JSON object as it is, any other text under the key `output`."""
     value = parse_json(text)
     return value if isinstance(value, dict) else {"output": text}

@@ -107,7 +107,7 @@ def count_sent(body: Mapping[str, object], kind: Format, count: ArtifactCounter)
 
 
 def tools_beyond_estimate(body: Mapping[str, object], kind: Format, count: ArtifactCounter) -> int:
-    """Return the difference between the exact count of tools defined inside messages and a stabilizer's estimate.
+    """Return the exact token count of tools defined inside messages, minus a stabilizer's estimate for them.
 
     A stabilizer counts such tools as part of the messages that define them, because it sees only messages.
     """
@@ -146,7 +146,7 @@ _SEARCHING: Final = ("compound", "sonar")
 
 
 def _links(artifacts: Iterable[Artifact]) -> Iterator[str]:
-    """Yield a description of each medium that is sent as a link, whose size is unknown."""
+    """Yield a description of each medium that is sent as a link, because the size of the medium is unknown."""
     for artifact in artifacts:
         for part in () if isinstance(artifact.content, str) else artifact.content:
             if part.media is not None and not part.media.length and part.media.kind != "sealed":

@@ -56,7 +56,7 @@ _HOSTED: Final = (
     "program",
     "program_output",
 )
-"""Types of items that the provider executed, which cannot be sent without their ids."""
+"""Types of items that the provider executed. Such items cannot be sent without their ids."""
 _KNOWN: Final = frozenset({*_OUTPUT_OF, *_CALL_OF, *_HOSTED, "message", "reasoning"})
 OWN: Final = _KNOWN.union(_FIXED) - {"message"}
 """Types of items that no other format has."""
@@ -64,13 +64,13 @@ _CONTENT: Final = {"message": "content", "custom_tool_call_output": "output", "f
 """Types of items whose content is a string or a list of parts, and the field that contains it."""
 _ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input", "mcp_approval_request": "arguments"}
 _ACTIONS: Final = ("action", "actions", "operation", "output", "reason")
-"""Fields of other calls and outputs that may contain the action or its result."""
+"""Fields that may contain an action or its result, in calls and outputs that the two tables above do not list."""
 _INSTEAD: Final = ("actions", "operation", "arguments", "approve", "tools", "status")
 """Fields that an item may have instead of an action or output."""
 _TEXTS: Final = ("text", "refusal", "command", "commands", "diff", "stdout", "stderr", "output", "reason")
 """Keys in actions and their outputs whose strings a stage may change."""
 _READ: Final = frozenset({"type", "role", "call_id", "name", "summary", "status"})
-"""Fields of an item that are read, besides its content."""
+"""Fields of an item that the adapter reads besides its content."""
 _SEALED: Final = frozenset({"encrypted_content"})
 _SPOKEN: Final = ("type", "text", "refusal")
 _BLANK: Final = (
@@ -114,14 +114,14 @@ def is_bound(item: object) -> bool:
 
 
 def _stays(items: tuple[object, ...]) -> bool:
-    """Return whether items must not be dropped, because their type or role is unknown or concerns what follows."""
+    """Return whether items must not be dropped: items in `_FIXED`, and items of unknown type or role."""
     if item_type(items[0]) == "message":
         return str(get(items[0], "role")) not in _ROLES
     return all(item_type(item) not in _KNOWN for item in items)
 
 
 def view(items: tuple[Item, ...]) -> MessageView:
-    """Return the view of the consecutive items of one artifact; its paths begin with the number of the item.
+    """Return the view of the consecutive items of one artifact. Each path in it begins with the index of the item.
 
     Each item has the framing of a message. Since the artifact is counted as one message, the framing of the other items
     is added as a field. The calls that a program makes are part of its run and have no separate results.
@@ -162,7 +162,7 @@ def _fields(item: Item) -> Iterator[PlacedField]:
 
 
 def _call_place(item: Item, kind: str, number: int) -> PlacedCall:
-    """Return the call in an item, with its paths. Structured arguments are not part of the call, but of the content."""
+    """Return the call in an item, and the paths of its fields. Structured arguments belong to the content instead."""
     field = _ARGUMENTS.get(kind, "")
     call = ToolCall(str(get(item, "name") or kind), arguments_as_text(get(item, field)), call_id(item))
     return PlacedCall(call, (number, field), (number, "call_id"))
@@ -193,7 +193,10 @@ def _reasoning_parts(item: Item) -> list[PlacedPart]:
 
 
 def _leaves(value: object, path: Path) -> list[PlacedPart]:
-    """Return the texts in an action or in its output. Texts under other keys are only counted, never changed."""
+    """Return the texts in an action or in its output that a stage may change, and a screenshot.
+
+    Texts under keys that `_TEXTS` does not list are never changed; they are only counted and searched.
+    """
     if isinstance(value, str):
         named = next((key for key in reversed(path) if isinstance(key, str)), "")
         return [(path, Part("text", value))] if named in _TEXTS or "env" in path else []

@@ -51,7 +51,7 @@ from ctxguard.tokens.schemas import is_any_deferred
 class ResponsesAdapter(Format):
     """Reads input items of the Responses API as artifacts; the items of one reply of the model become one artifact.
 
-    Reasoning is kept and dropped together with the next item, as the API requires. Not preserved: the `id` of an edited
+    Reasoning is kept or dropped together with the next item, as the API requires. Not preserved: the `id` of an edited
     item (the server would use its stored copy), the `status` and `annotations` of an edited assistant message, the
     reasoning before an edited item, and the ids of the other items that followed that reasoning. Items of unknown type,
     references, compactions, and settings remain unchanged.
@@ -87,7 +87,7 @@ class ResponsesAdapter(Format):
         return list(_with_server_calls(artifacts)) if trusts else artifacts
 
     def write(self, native: Sequence[Item], artifacts: Iterable[Artifact]) -> list[Item]:
-        """Return the items for these artifacts; unchanged artifacts yield the objects that they were read from."""
+        """Return the items for these artifacts; an unchanged artifact becomes the object that it was read from."""
         del native  # every artifact refers to its items
         given = list(artifacts)
         call_types = {} if all(isinstance(artifact.source, tuple) for artifact in given) else _call_types(given)
@@ -117,7 +117,7 @@ class ResponsesAdapter(Format):
         return [item for item in records_of(self.native(body)) if item.get("type") == "additional_tools"]
 
     def written(self, body: Body, native: object) -> dict[str, object]:
-        """Return a copy of the body with other input, which stays a string if it was one and still is one message."""
+        """Return a copy of the body with other input. A string stays a string if the new input is one text message."""
         items: list[Any] = list(native)  # type: ignore[call-overload]  # returned by `write`
         was = body.get("input")
         if was is None and not items:
@@ -126,7 +126,7 @@ class ResponsesAdapter(Format):
         return {**body, "input": items[0]["content"] if is_text else items}
 
     def sent(self, body: Body) -> Sent:
-        """Return the billed parts of a request, from the last compaction on, with each item as a separate message."""
+        """Return the billed parts of a request. Each item is a message; items before a compaction are left out."""
         items = records_of(self.native(body))
         items = items[max((n for n, item in enumerate(items) if item.get("type") == "compaction"), default=0) :]
         artifacts = self.counted({**body, "input": items})
@@ -152,7 +152,7 @@ class ResponsesAdapter(Format):
         )
 
     def counted(self, body: Body) -> list[Artifact]:
-        """Return one artifact for each item, since the API frames each item as a message, unlike stages do."""
+        """Return one artifact for each item rather than each reply, because the API frames each item as a message."""
         try:
             return [one for one in _BILLED.read([(item,) for item in self.native(body)]) if one is not None]
         except HistoryError:
@@ -168,7 +168,7 @@ class ResponsesAdapter(Format):
             yield Delta(channel, ("delta",), said, name.endswith("arguments"), alone)
 
     def ends(self, event: Event) -> Ends | None:
-        """Return a predicate that is true for each channel (one text of a stream) that an event ends, or None."""
+        """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
         kind = str(event.get("type"))
         if kind in ("response.completed", "response.incomplete", "response.failed"):
             return lambda _: True
@@ -188,7 +188,10 @@ _BRINGING: Final = ("additional_tools", "tool_search_output")
 
 
 def _billed(items: tuple[Item, ...]) -> Artifact | None:
-    """Return the artifact as which an item is billed; encrypted reasoning is billed without its summary."""
+    """Return an artifact with the billed content of an item; None if nothing in it is billed as a message.
+
+    Encrypted reasoning is billed without its summary.
+    """
     read, kind = view(items), item_type(items[0])
     if kind in ("tool_search_output", "additional_tools"):  # their tools are counted as tools
         return Artifact(Kind.TOOL) if kind == "tool_search_output" else None
@@ -213,7 +216,7 @@ def _is_hosted_search(tool: Body) -> bool:
 
 
 def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """Group the items of each artifact: one reply of the model, one run of a program, or one other item.
+    """Yield the items of each artifact: those of one reply of the model or of one run of a program, or one other item.
 
     Reasoning or calls connect the items of a reply. A message that directly follows another message begins a new reply.
     """
@@ -259,7 +262,10 @@ def _read(native: Sequence[Item]) -> list[Artifact]:
 
 
 def _with_shell_call_ids(artifacts: list[Artifact]) -> list[Artifact]:
-    """Return the artifacts, with outputs of local shell calls that name an item's id given the call's id instead."""
+    """Return the artifacts, in which each output of a local shell call names the id of its call.
+
+    Some outputs name the id of the item that contains the call instead.
+    """
     calling = (item for a in artifacts if a.calls for item in _items(a))
     named = {get(item, "id"): call_id(item) for item in calling if get(item, "type") == "local_shell_call"}
     return (
@@ -268,7 +274,10 @@ def _with_shell_call_ids(artifacts: list[Artifact]) -> list[Artifact]:
 
 
 def _with_server_calls(artifacts: Sequence[Artifact]) -> Iterator[Artifact]:
-    """Insert an artifact without items before outputs whose calls the server has stored, so that they are paired."""
+    """Insert an artifact with the calls before outputs whose calls only the server has, so that each output has a call.
+
+    Nothing is sent for such an artifact: it has no items.
+    """
     called: set[str | None] = set()
     orphaned: list[tuple[bool, Artifact]] = []
     for artifact in artifacts:

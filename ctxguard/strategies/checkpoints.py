@@ -92,7 +92,7 @@ class Checkpoint:
         state: The page that the browser showed at that time.
         completed_objectives: The objectives that were completed by then.
         summary: One or two sentences on the completed objectives, within the manager's `max_size`.
-        messages: Number of messages of the history that the checkpoint replaces; 0 if the caller did not give it.
+        messages: Number of messages of the history that the checkpoint replaces; 0 if the caller gave no number.
     """
 
     phase: str
@@ -117,11 +117,11 @@ class _PhaseNote:
 
 
 class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
-    """Creates and stores checkpoints, and begins contexts from them.
+    """Creates and stores checkpoints, and creates contexts from them.
 
-    As a stage, it cuts the context where the last completed phase ended: one message replaces everything before,
-    except for mandatory messages. The stage recognizes the ends of phases in the history alone. Stored checkpoints are
-    for programs that resume a task.
+    As a stage, it cuts the context where the last completed phase ended: one message replaces everything before this
+    point, except for mandatory messages. The stage recognizes the ends of phases in the history, and by checkpoints
+    that were created with `messages`. All other stored checkpoints are for programs that resume a task.
 
     Args:
         phases: Rules that recognize the ends of phases. None means `login`, `cart`, and `checkout`; an empty sequence
@@ -237,7 +237,7 @@ class CheckpointManager(OfOneProcess, Keep[_PhaseNote]):
         return _PhaseNote(tuple(ended), tuple(named))
 
     def _choose(self, past: Past[_PhaseNote], _end: int) -> Choice | None:
-        """Choose the exchanges since the end of the last phase; a checkpoint replaces the others."""
+        """Choose the exchanges after the end of the last completed phase. A checkpoint replaces the others."""
         history = past.history
         named = dict.fromkeys(phase for note in past.notes for phase in note.named)
         over: dict[str, int] = {}

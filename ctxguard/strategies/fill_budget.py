@@ -60,10 +60,10 @@ class FillBudget:
         )
 
     def _mandatory(self, history: History, keep_recent: int) -> list[int]:
-        """Return the numbers of the mandatory exchanges.
+        """Return the indexes of the mandatory exchanges.
 
         The first user message is not among them: the document makes only `task` artifacts and the latest messages
-        mandatory. Neither is a last exchange that is a bare tool output.
+        mandatory. If the last exchange is a tool output without its call, it is not among them, either.
         """
         last = len(history) - 1
         if self.as_pattern:
@@ -82,7 +82,7 @@ def _shorten_outputs(draft: Draft, history: History, must: list[int], excess: in
     Args:
         draft: The draft to shorten.
         history: The exchanges of the draft.
-        must: Numbers of the mandatory exchanges.
+        must: Indexes of the mandatory exchanges.
         excess: Number of tokens that have to be saved.
     """
     spans = (history.spans[number] for number in must)

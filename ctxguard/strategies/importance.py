@@ -73,7 +73,7 @@ class ImportanceScorer:
         return self.scores([(a,) for a in messages])[place].score
 
     def scores(self, exchanges: Sequence[Sequence[Artifact]]) -> list[Importance]:
-        """Return the scores of all exchanges of a conversation, in order. They depend on nothing else."""
+        """Return the scores of all exchanges of a conversation, in order. The scores depend on nothing else."""
         terms = Terms()
         for members in exchanges:
             terms.add(tuple(members))
@@ -99,7 +99,7 @@ class Terms:
     """The data from which the exchanges of a growing conversation are scored.
 
     Attributes:
-        index: Index of the words of all exchanges, which ranks them against the question.
+        index: Index of the words of all exchanges, by which exchanges are ranked by their relevance to the question.
         kinds: The part `kind` of each exchange's score.
         errors: The part `error` of each exchange's score.
         reuse: The part `reuse` of each exchange's score, which grows as later exchanges repeat its terms.

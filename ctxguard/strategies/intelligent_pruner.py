@@ -49,7 +49,7 @@ class PruningRules:
 
 @dataclass(frozen=True, slots=True)
 class _PruningNote:
-    """The note on one exchange.
+    """What the pruner records about one exchange.
 
     Attributes:
         is_named: Whether a preservation rule other than `ERRORS` matches the exchange.
@@ -87,8 +87,8 @@ class IntelligentPruner(Keep[_PruningNote]):
     Args:
         rules: The rules of the pruner; None means `PruningRules()`.
         scorer: The scorer; None means one with the default weights.
-        target_size: Number of tokens up to which the best exchanges above the threshold are kept, in addition to the
-            exchanges that are always kept. None means that all exchanges above the threshold are kept.
+        target_size: Number of tokens for the exchanges that are always kept and the best ones above the threshold: the
+            latter are added as long as they fit. None means that all exchanges above the threshold are kept.
         every: Number of new exchanges after which scores are computed again; see `Keep`.
 
     Raises:

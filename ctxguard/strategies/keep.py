@@ -19,8 +19,9 @@ from ctxguard.stages.repair_exchanges import RepairExchanges
 from ctxguard.tokens import ArtifactCounter, find_counter
 
 _WIDENING: Final = 100
-"""Number of steps in which the step size is `every`; afterwards it doubles whenever the history does. So judging all
-exchanges again costs the same share of a call however long the history is, and at most 2% of the exchanges wait."""
+"""Number of steps of the size `every`; afterwards, the step size doubles whenever the length of the history does. So
+judging all exchanges again costs the same share of a call however long the history is, and at most 2% of the exchanges
+wait to be judged."""
 UNLIMITED: Final = 1 << 40
 """A budget, in tokens, that no conversation exceeds."""
 Note = TypeVar("Note")
@@ -29,7 +30,7 @@ Memory = TypeVar("Memory")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The choice of a strategy. Exchanges are named by their number in `Past.history`.
+    """The choice of a strategy. Exchanges are given by their index in `Past.history`.
 
     Attributes:
         stays: The exchanges before `point` that are kept in addition to the mandatory ones.
@@ -67,12 +68,12 @@ class Past(Generic[Note]):
 
     @property
     def task(self) -> int | None:
-        """Number of the user message that is kept as the task, or None."""
+        """Index of the exchange whose user message is kept as the task; None if there is none."""
         return self.history.task(self.draft.budget) if self.draft.keep_task else None
 
     @property
     def mandatory(self) -> list[int]:
-        """Numbers of the exchanges that are kept whatever a strategy chooses, in order."""
+        """Indexes of the exchanges that are kept whatever a strategy chooses, in order."""
         return self.history.must_stay(self.draft.keep_recent, self.task, len(self.history))
 
     def memory(self, kind: type[Memory]) -> Memory:
@@ -82,7 +83,7 @@ class Past(Generic[Note]):
         return cast("Memory", self._memory[kind])
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in new artifacts, and make a note on each exchange that cannot grow any more."""
+        """Add new artifacts to the conversation, and make a note on each exchange that cannot grow any more."""
         self.draft = draft
         self.history.extend(artifacts)
         self.note(len(self.history) - 1)
@@ -93,26 +94,26 @@ class Past(Generic[Note]):
             self.notes.append(self._stage.note(self, number))
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft with the exchanges that are kept if those before the latest step are judged."""
+        """Return the draft with the exchanges that are kept. Only the exchanges before the latest step are judged."""
         self.draft = draft
         return self.chosen(_step(len(self.notes), self._stage.every))
 
     def chosen(self, end: int) -> Draft:
-        """Return the draft with the exchanges that are kept if the first `end` exchanges are judged."""
+        """Return the draft with the exchanges that are kept. Only the first `end` exchanges are judged."""
         choice = self._stage.choose(self, end)
         return self.draft if choice is None else _keep_chosen(choice, self, self._stage.name)
 
 
 class Keep(FollowedStage, Generic[Note]):
-    """Keeps the exchanges that a function chooses, the mandatory ones, and all exchanges since the latest step.
+    """Keeps the exchanges that a function chooses, the mandatory ones, and the newest ones, which wait to be judged.
 
     Args:
         choose: Function that takes the conversation and the number of exchanges to judge, and returns a `Choice`, or
             None to keep everything. It must depend on the history alone.
-        note: Function that takes the conversation and the number of an exchange, and returns the strategy's note on it.
-            It is called once for each exchange, in order, so that `choose` does not have to read all texts again.
-        every: Number of new exchanges after which `choose` is called for a new step. In long histories, the number
-            doubles as the history does, up to 2% of its exchanges.
+        note: Function that takes the conversation and the index of an exchange, and returns the strategy's note on it.
+            `note` is called once for each exchange, in order, so that `choose` need not read all texts again.
+        every: Number of new exchanges that are judged together. As long as there are fewer, all of them are kept. In
+            long histories, the number doubles as the length of the history does, up to 2% of its exchanges.
         name: Name of the stage in reports.
 
     Raises:
@@ -133,7 +134,11 @@ class Keep(FollowedStage, Generic[Note]):
         self.name = name
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
-        """Judge all messages now, and return those that are kept. Tool calls are repaired; the input is not changed."""
+        """Judge all messages now, and return those that are kept.
+
+        First, calls without a result and results without a call are repaired (see `RepairExchanges`). The input is not
+        changed.
+        """
         history = tuple(messages)
         settings = CallSettings(UNLIMITED, ArtifactCounter(find_counter("auto")), keep_recent=1)
         draft = cast("Draft", RepairExchanges()(Draft(history, settings, history=history)))
@@ -148,7 +153,7 @@ class Keep(FollowedStage, Generic[Note]):
 
 
 def _step(end: int, every: int) -> int:
-    """Return how many of `end` exchanges are judged: a multiple of the step size, which doubles as the history does."""
+    """Return how many of `end` exchanges are judged: a multiple of the step size, which grows with the history."""
     step = every << max(0, (end // (_WIDENING * every)).bit_length() - 1)
     return end // step * step
 

@@ -41,8 +41,8 @@ def similar_runs(repeated: Sequence[int], mandatory: Sequence[int]) -> list[rang
     """Return the runs of at least two similar exchanges, none of which is mandatory.
 
     Args:
-        repeated: Numbers of the exchanges that are similar to the exchange before them, in order.
-        mandatory: Numbers of the mandatory exchanges.
+        repeated: Indexes of the exchanges that are similar to the exchange before them, in order.
+        mandatory: Indexes of the mandatory exchanges.
     """
     runs: list[range] = []
     stays = set(mandatory)

@@ -44,7 +44,7 @@ def _reports_error(artifact: Artifact, _number: int) -> bool:
 
 @lru_cache(maxsize=2)
 def _folded(text: str) -> str:
-    """Return a text in a form for case-insensitive search, cached because several rules search the same text."""
+    """Return a text with its case folded, for search. Cached, because several rules search the same text."""
     return text.casefold()
 
 
@@ -98,20 +98,20 @@ def is_preserved(rules: Sequence[PreservationRule], history: History, number: in
 
 @dataclass(frozen=True, slots=True)
 class _WindowNote:
-    """The note of a sliding window on an exchange.
+    """What a sliding window records about one exchange.
 
     Exchanges older than the window wait until `every` of them can be dropped at once. The opener of a turn, its user
-    message, is the last exchange of the turn to be dropped, so it starts to wait when the next turn begins.
+    message, is dropped after all other exchanges of the turn, so it starts to wait when the next turn begins.
 
     Attributes:
         stays: Whether the exchange is kept when it is older than the window.
         counts: Whether the exchange counts as one that waits. Exchanges that stay, messages that stages wrote, and the
             conversation's first user message do not count.
         end: Number of messages in the conversation up to the end of the exchange, without those that stages wrote.
-        opener: Number of the user message that opened the turn of the exchange; None if it does not count.
+        opener: Index of the exchange that opened the turn; None if that exchange does not count (see `counts`).
         opened: Number of exchanges that had started to wait when the turn began.
-        leaving: The exchange that starts to wait with this one: the exchange itself or, at the beginning of a turn, the
-            opener of the previous turn. None if there is none.
+        leaving: Index of the exchange that starts to wait with this one: of this exchange itself or, at the start of a
+            turn, of the opener of the previous turn. None if there is none.
         total: Number of exchanges that have started to wait up to this one.
     """
 
@@ -149,7 +149,7 @@ class SlidingWindow(Keep[_WindowNote]):
         super().__init__(self._choose, self._note_on, every=every, name="SlidingWindow")
 
     def apply(self, messages: Iterable[Artifact]) -> list[Artifact]:
-        """Return the messages of the window as of now, and the older ones to keep. The input is not changed."""
+        """Return the messages in the window, and the older ones to keep. The input is not changed."""
         return Keep.apply(SlidingWindow(self.window_size, rules=self.rules, every=1), messages)
 
     def _note_on(self, past: Past[_WindowNote], number: int) -> _WindowNote:
@@ -167,7 +167,7 @@ class SlidingWindow(Keep[_WindowNote]):
         return _WindowNote(stays, counts, end, opener, total if span.is_asked else before.opened, leaving, total)
 
     def _opener_to_release(self, last: _WindowNote) -> int | None:
-        """Return the opener of the turn that ends with a note's exchange, or None if it was already dropped."""
+        """Return the opener of the turn that ends with the exchange of `last`; None if it was already dropped."""
         return last.opener if last.total - last.opened <= last.total % self.every else None
 
     def _choose(self, past: Past[_WindowNote], _end: int) -> Choice | None:

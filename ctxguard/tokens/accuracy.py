@@ -98,9 +98,9 @@ def valid_headroom(headroom: object) -> Headroom:
 
 
 def kept_free(counter: object, headroom: Headroom, budget: int) -> tuple[int, int]:
-    """Return the number of tokens of a budget to keep free, and how many of these a window may use later.
+    """Return the number of tokens of a budget to keep free, and how many of these are released later.
 
-    The window may use the latter once the history contains the provider's counts, because then only new messages are
+    The latter are released once the history contains the provider's counts, because then only new messages are
     uncertain.
 
     Args:
@@ -127,7 +127,7 @@ def accuracy_of(family: Family, *, is_measured: bool) -> str:
 
     Args:
         family: Family of the model.
-        is_measured: Whether a tokenizer counts, as in the measurements, rather than an estimate by bytes.
+        is_measured: Whether a tokenizer counts texts, as in the measurements. Otherwise, texts are estimated by bytes.
     """
     measured = MEASURED.get(family.kin or family.name)
     if measured is not None:
@@ -139,7 +139,7 @@ def accuracy_of(family: Family, *, is_measured: bool) -> str:
 
 
 def margin_of(counter: object) -> Margin:
-    """Return the margin of a counter, which is empty if no model is named."""
+    """Return the margin of a counter. It is 0 if the counter knows no model."""
     given = getattr(counter, "margin", None)
     if isinstance(given, Margin):
         return given

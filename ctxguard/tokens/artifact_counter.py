@@ -85,7 +85,8 @@ class ArtifactCounter:
     def artifact(self, artifact: Artifact) -> int:
         """Return the number of tokens in an artifact: its own `token_count`, or else a count that includes framing.
 
-        The count of a changed copy is scaled by the `token_count` of its original, if the original has one.
+        If the artifact is a changed copy of one with a `token_count`, that number is scaled by the ratio of the counts
+        of the copy and the original.
         """
         if artifact.token_count is not None:
             return artifact.token_count
@@ -100,7 +101,7 @@ class ArtifactCounter:
         return tokens
 
     def measured(self, artifact: Artifact) -> int:
-        """Count the tokens of an artifact, including its framing, ignoring its own `token_count`."""
+        """Return the number of tokens in an artifact with its framing. The artifact's own `token_count` is ignored."""
         costs = self.costs
         total = self._framing.get(artifact.kind, costs.message)
         content = artifact.content
@@ -139,7 +140,7 @@ class ArtifactCounter:
         return total
 
     def beside(self, instructions: str | None = None) -> int:
-        """Return the number of tokens in a request besides its messages and tools.
+        """Return the number of tokens besides messages and tools: those that open the reply, and of instructions.
 
         Args:
             instructions: System prompt that is sent in a separate field; None or empty means that there is none.

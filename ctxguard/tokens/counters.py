@@ -60,7 +60,7 @@ _NEVER: Final = 1 << 31
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Split long text, because o200k_base overflows its regex stack at a million spaces; this adds 0.005% tokens."""
+    """Split long text, because o200k_base overflows its regex stack at a million spaces. Splits add 0.005% tokens."""
     if len(text) <= _CHUNK:
         yield text
     else:
@@ -155,7 +155,7 @@ def _read_ranks(path: Path) -> dict[bytes, int]:
 
 
 class ToktokCounter:
-    """Counts with toktok-rs, which is exact, several times faster than tiktoken, and contains its vocabularies.
+    """Counts with toktok-rs. It is exact, several times faster than tiktoken, and brings its own vocabularies.
 
     Args:
         encoding: Name of the vocabulary.
@@ -346,8 +346,8 @@ def find_counter(
     """Return a token counter.
 
     Args:
-        counter: `auto`, `estimate` (by byte classes), the name of an encoding (`o200k_base` or `cl100k_base`, which is
-            exact or an error), a `TokenCounter`, or any function. `auto` uses the model's own vocabulary, or the
+        counter: `auto`, `estimate` (by byte classes), the name of an encoding (`o200k_base` or `cl100k_base`, never
+            replaced by an estimate), a `TokenCounter`, or any function. `auto` uses the model's own vocabulary, or the
             nearest public one scaled by the measured ratio of the model's family, if an installed package contains it;
             otherwise it estimates.
         model: Name of the model. The framing, tools, and hidden prompts of its family are counted too. None means
@@ -386,7 +386,7 @@ def _is_hashable(counter: object) -> bool:
 
 @lru_cache(maxsize=64)
 def _named_counter(name: str, family: Family | None) -> TokenCounter:
-    """Return the counter for a name and a family, always the same object, so that its users share cached counts."""
+    """Return the counter for a name and a family. It is the same object each time, so its users share cached counts."""
     if family is None:
         return _plain_counter(name)
     if name == "auto" and family.encoding == TEKKEN and find_vocabulary(TEKKEN) is None:

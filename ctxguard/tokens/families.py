@@ -29,10 +29,10 @@ CACHES: Final[Mapping[str, tuple[int, int, float]]] = {
     "anthropic": (1_024, 1, 300.0),
     "google": (1_024, 1, 300.0),
 }
-"""Minimum number of tokens in a cached prefix, the step by which it grows, and the seconds for which it is cached.
+"""By provider: minimum number of tokens in a cached prefix, the step by which it grows, seconds for which it is cached.
 
-As the providers document it, as of November 2026: OpenAI keeps a prefix for 5 to 10 minutes, Anthropic for 5. Google
-states no time.
+This is what the providers document as of November 2026: OpenAI keeps a prefix for 5 to 10 minutes, Anthropic for 5.
+Google states no time.
 """
 
 
@@ -98,7 +98,7 @@ class ToolCosts:
         return self.once + self.beside_system * has_system
 
     def calls(self, namespaces: Iterable[str], count: CountText) -> int:
-        """Return the number of tokens that namespaces of called functions add; the default one takes a single token."""
+        """Return the number of tokens that namespaces of called functions take beyond the one token of the default."""
         return sum(self.namespace * (count(namespace) - 1) for namespace in namespaces)
 
     def server_tool(self, kind: str) -> int | None:

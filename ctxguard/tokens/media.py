@@ -1,7 +1,7 @@
 """The token costs of images, audio, files, and encrypted reasoning, by the providers' published rules.
 
-Only the first bytes of an image are decoded, which contain its size; of a PDF, its page objects and strings. For media
-that are sent as links, a typical size is assumed, and `count_request` reports them as uncounted.
+Only the first bytes of an image are decoded, because they contain its size. PDFs are searched for page objects and
+strings. For media that are sent as links, a typical size is assumed, and `count_request` reports them as uncounted.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
 WRAPPED: Final = ("function", "custom", "toolSpec")
 """Keys under which a tool contains its function in Chat Completions and in Bedrock Converse."""
 _RUN_BY_CLIENT: Final = ("bash_", "text_editor_", "computer_2", "memory_")
-"""Tools that Anthropic defines and the client runs. They add the same hidden prompt as functions."""
+"""Type prefixes of tools that Anthropic defines and the client runs. They add the same hidden prompt as functions."""
 _MOST_NESTED: Final = 8  # maximum number of nesting levels of a schema that are rendered
 FUNCTIONS: Final = "functions"
 """The namespace of functions that name no other namespace."""
@@ -172,7 +172,7 @@ def _declaration(function: Function) -> str:
 
 
 def _comment(text: object) -> str:
-    """Render a text as comment lines without indentation, which the API removes."""
+    """Render a text as comment lines. Indentation is left out, because the API removes it."""
     return "\n".join(f"// {line.strip()}".rstrip() for line in str(text).splitlines())
 
 

@@ -9,9 +9,9 @@ from typing import Final, Generic, TypeVar
 V = TypeVar("V")
 
 _MOST_CHARS: Final = 4_000_000
-"""Characters in the keys of one generation: enough for the latest messages of 200 conversations of 20 kB.
-With a quarter of it, a proxy for these takes 50% more time per request; with four times as much, it only takes
-more memory."""
+"""Maximum number of characters in the keys of one generation: enough for the latest messages of 200 conversations of
+20 kB. With a quarter of it, a proxy for such conversations takes 50% more time per request. Four times as much only
+takes more memory."""
 _PER_ITEM: Final = 8
 """Assumed size, in characters, of each item of a value whose key is stored as a hash."""
 
@@ -22,10 +22,10 @@ class TextCache(Generic[V]):
     The cache has two generations. An entry that is found in the old generation moves to the new one. When the new
     generation is full, it becomes the old one, and the previous old one is discarded. A lookup takes one or two dict
     accesses. If several threads use the cache, a value may be lost but is never wrong. Copies and pickles start empty.
-    Of a key longer than half a generation, only a hash is stored.
+    If a key is longer than half of `max_chars`, only a hash of it is stored.
 
     Args:
-        max_chars: Maximum number of characters in the keys of one generation; both together have at most twice as many.
+        max_chars: Maximum number of characters in the keys of one generation. The cache has at most twice as many.
     """
 
     __slots__ = ("_new", "_old", "_size", "max_chars")

@@ -16,10 +16,10 @@ from ctxguard.settings import whole_number
 from ctxguard.tokens.families import FACTS, plain_name
 
 AS_OF: Final = "2026-11-23"
-"""Date on which the table was last compared with the providers' pages, as LangChain's model profiles and genai-prices
-record them. `tests/tokens/test_windows.py` repeats the comparison for the installed versions."""
+"""Date on which the table was last compared with LangChain's model profiles and genai-prices, which record the
+providers' pages. `tests/tokens/test_windows.py` repeats the comparison for the installed versions."""
 FALLBACK: Final = 128_000
-"""The window assumed for an unknown model, which most models have that are not hosted by their makers."""
+"""The window assumed for an unknown model. Most models that are not hosted by their makers have this window."""
 _PATTERNS: Final = tuple((re.compile(each["models"]), each["tokens"]) for each in FACTS["window"])
 """Number of input tokens by a pattern for the beginning of a model's plain name; the first match counts."""
 
