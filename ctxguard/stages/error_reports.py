@@ -87,7 +87,7 @@ def reports_error(artifact: Artifact) -> bool:
 
 
 def is_flagged(artifact: Artifact) -> bool:
-    """Return whether the native message from which an artifact was read is flagged as an error."""
+    """Return whether the native message or part from which an artifact was read is flagged as an error."""
     return any(map(_marks_error, _natives(artifact.root.source)))
 
 
@@ -98,7 +98,7 @@ def _holds_error(text: str) -> bool:
 
 
 def _natives(source: object) -> Iterator[object]:
-    """Yield the native message from which an artifact was read, and the parts of that message that belong to it."""
+    """Yield the native message from which an artifact was read, and the parts of the message that hold the artifact."""
     # If a message can be read as several artifacts, the adapter wraps the message; otherwise it is the source itself.
     message = getattr(source, "message", source)
     if message is None:

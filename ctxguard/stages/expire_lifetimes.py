@@ -93,7 +93,7 @@ def _config_error(given: object, expected: str) -> ConfigError:
 
 
 def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
-    """Return how many turns have begun since each artifact. Messages that stages wrote begin no turn."""
+    """Return for each artifact how many turns have begun after it. Messages that stages wrote begin no turn."""
     total = 0
     turns = []
     for artifact in artifacts:
@@ -103,7 +103,7 @@ def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
 
 
 def _last_results(found: Sequence[Exchange]) -> dict[str, int]:
-    """Return for each tool the position at which the exchange with its latest result begins."""
+    """Return for each tool the position in the history at which the exchange with the tool's latest result begins."""
     return {
         name: exchange.positions[0]
         for exchange in found

@@ -1,4 +1,4 @@
-"""Rank documents by the words that they share with a query (BM25), in any script."""
+"""Rank documents in any script by the words that they share with a query (BM25)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _MOST_TERMS: Final = 64
 _MOST_FOUND: Final = 2_000
 """Approximate number of term occurrences that are scored for a query, which limits the time for a turn."""
 _LEAST: Final = 0.01
-"""Weight of a word that half of the documents or more contain. Such a word only decides between equal scores."""
+"""Weight of a word that half of the documents or more contain. The weight is so low that such a word only decides
+between equal scores."""
 PASSAGE: Final = 400
 """Approximate number of characters in a passage of a long text."""
 _ENDINGS: Final = re.compile(r"(?<=[a-z]{3})(?:ies|ing|ed|es|s|y|e)$")
@@ -68,7 +69,7 @@ class LexicalIndex:
         self._total = 0
 
     def add(self, document: Document) -> None:
-        """Add one document; its words are indexed at the next query."""
+        """Add one document. Its words are indexed at the next query."""
         self.documents.append(document)
 
     def rewind(self, count: int) -> None:
@@ -103,7 +104,7 @@ class LexicalIndex:
         return {n: score * (1 - share * share) for n, score, share in matched}
 
     def worth(self, query: str) -> float:
-        """Return the score that a query can reach at most: that of a long document which repeats only its words.
+        """Return the highest score that a query can reach: that of a long document which consists of its words alone.
 
         The factor 1 - r² of `matches` is left out. Callers compare the result with the score of the best match.
         """
@@ -133,7 +134,7 @@ def _stem(word: str) -> str:
 
 
 def passages_of(text: str, size: int) -> list[str]:
-    """Split a text into passages of whole lines, of at most about `size` characters. Longer lines are divided."""
+    """Split a text into passages of whole lines, each with at most about `size` characters. Longer lines are split."""
     passages = [""]
     for line in text.splitlines():
         for begin in range(0, max(len(line), 1), size):
