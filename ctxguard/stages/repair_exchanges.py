@@ -245,8 +245,7 @@ class _Repair:
         return [p for owner, places in self.results.items() for n, p in enumerate(places, 1) if p != owner + n]
 
     def _positions_without_id(self) -> list[int]:
-        """Return the positions of calls and results with a missing id, and of results whose id is not that of a
-        call."""
+        """Return the positions of calls and results with a missing id, and of results whose id is not their call's."""
         missing = []
         for position, (owner, number) in self.found.owner.items():
             call = self.artifacts[owner].calls[number].id
