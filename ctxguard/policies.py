@@ -71,7 +71,8 @@ class ChainOptions(WindowOptions, total=False):
 
 
 def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the chain for agents: repair exchanges, expire lifetimes, mask, keep a stable window, order by authority.
+    """Return the chain for agents: repair exchanges, expire lifetimes, mask, keep a stable window, put system and task
+    first.
 
     Args:
         **settings: The fields of `ChainSettings`.
@@ -81,7 +82,7 @@ def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
 
 
 def chat_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the chain for chats. It is the same as the chain for agents, which also keeps user messages longest."""
+    """Return the chain for chats. It is the chain for agents, which keeps user messages longest in any case."""
     return agent_stages(**settings)
 
 
@@ -262,6 +263,8 @@ def stabilizer_defaults(policy: str) -> dict[str, object]:
 
 def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
     """Return a chain with the stages added by which roles are ordered as a provider requires.
+
+    Stages that the chain already contains are not added again.
 
     Args:
         stages: The chain.

@@ -216,7 +216,7 @@ class Run:
         return draft
 
     def _restart_from(self, number: int, draft: Draft) -> None:
-        """Reset the stages after the one that raised an error. It is reset too, unless it processed all of `draft`.
+        """Reset the stages after the failed one. The failed one is reset too, unless it processed all of `draft`.
 
         Args:
             number: Index of the stage that raised the error.

@@ -318,8 +318,8 @@ class Stabilizer:
         """Return a brief of a history, from which another agent or a new conversation can continue. No model is called.
 
         A brief contains the task, standing instructions and other user messages, sentences from other messages that
-        match these or `for_`, the files that were used, the steps, and what is still open. Personal data is masked. If
-        the chain has a store, the brief names handles by which full texts can be read back.
+        match the user messages or `for_`, the files that were used, the steps, and what is still open. Personal data is
+        masked. If the chain has a store, the brief names handles by which full texts can be read back.
 
         Args:
             history: Artifacts, or native messages of an installed framework. They are not changed.

@@ -72,8 +72,8 @@ class Change:
 class LeftOut:
     """What a window had evicted when a question arrived, and may recall. Later exchanges do not change this record.
 
-    An exchange is a tool call with its results, or any other single message. Exchanges are given by their index in
-    `history`, counted from 0.
+    An exchange is an assistant message with tool calls and all their results, or any other single message. Exchanges
+    are given by their index in `history`, counted from 0.
 
     Attributes:
         history: The exchanges of the conversation. It may have grown since the question arrived.
@@ -304,7 +304,7 @@ class Follower(Protocol):
     """
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in `artifacts`, the next ones of the history: those that `draft` has and the previous draft had not."""
+        """Take in `artifacts`, the next ones of the history. `draft` has these in addition to earlier ones."""
         ...
 
     def result(self, draft: Draft) -> StageResult:

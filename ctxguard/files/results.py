@@ -285,7 +285,7 @@ def recall(
 
 
 def handle_of(content: str | bytes) -> str:
-    """Return the handle of some content: a hash of 20 letters. Masking rules might match digits."""
+    """Return the handle of some content: a hash of 20 letters, because masking rules might match digits."""
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return hashlib.blake2b(data, digest_size=10).hexdigest().encode().translate(_LETTERS).decode()
 

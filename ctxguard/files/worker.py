@@ -189,7 +189,7 @@ def _old_sheet(sheet: Any, datemode: int, requested: tuple[int, int] | None) -> 
 
 
 def _old_value(cell: Any, datemode: int) -> object:  # noqa: ANN401 - xlrd has no types
-    """Return the value of a cell. Excel stores dates and booleans as numbers and errors as codes; convert these."""
+    """Return the value of a cell. Dates, booleans, and errors are converted, because Excel stores them as numbers."""
     xlrd: Any = import_module("xlrd")
     value: float | str = cell.value
     if cell.ctype == xlrd.XL_CELL_DATE:

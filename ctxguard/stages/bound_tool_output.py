@@ -219,7 +219,7 @@ def bound_artifact(
         artifact: The artifact.
         max_tokens: Maximum number of tokens, including those that a provider adds to each message.
         draft: Provides the counter and the maskers.
-        at: The artifact whose arrival causes the shortening, see `Draft.mask`.
+        at: The artifact whose arrival causes the shortening; names that were known then are masked, see `Draft.mask`.
         handle: Handle under which the full text is stored, so that the view names it; None if the text is not stored.
         how: The settings of the tool.
         digests: Whether views of fewer than 200 tokens list the names in a text instead of an excerpt.

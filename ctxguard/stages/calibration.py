@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 _LEAST_COUNTED: Final = 500
-"""Prompts with fewer tokens are not compared, because in these the tokens around messages (roles, separators)
-dominate."""
+"""Prompts with fewer tokens are not compared, because too many of their tokens are around messages (roles,
+separators)."""
 _MOST_CORRECTION: Final = 2.5  # a larger factor means that another prompt was counted: no tokenizers differ so much
 _PLAIN_EXCESS: Final = 0.2
 """A reported count that exceeds ours by at most this share of the budget is trusted to be that of the same prompt."""

@@ -32,7 +32,7 @@ _VIEW: Final = 120
 """Maximum number of tokens in the view that replaces an older output at a cut. Smaller outputs stay whole."""
 _TOGETHER: Final = 3
 """If parallel outputs together take at most this many times the limit of a single output, each is only held to that
-limit. Otherwise they share twice the limit. A cut frees about as many tokens as three outputs take."""
+limit. Otherwise they share twice the limit. A cut frees about as many tokens as such outputs take."""
 _PEOPLE: Final = 0.3
 """Share of the tokens after a cut that is protected for user messages: they stay while anything else can be evicted."""
 _COUNT_ALONE: Final = Artifact(Kind.USER, write_record(TRAIL, "99999 earlier steps."))
@@ -198,8 +198,8 @@ class Cutter:
     def _limit(self, state: WindowState, outputs: Sequence[int]) -> int:
         """Return the number of tokens that each output of an exchange may have once the model has replied to it.
 
-        `outputs` are the positions of the outputs. Parallel outputs share twice the limit of a single output, but three
-        times that limit if all fit into it in full.
+        `outputs` are the positions of the outputs. Parallel outputs share twice the limit of a single output. If all of
+        them fit in full into three times that limit, they share three times the limit.
         """
         share = int(self.settings.output_share * (self.ledger.draft.budget - state.fixed))
         costs = [self.ledger.history.costs[place] for place in outputs]
@@ -255,7 +255,7 @@ class Cutter:
         return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=state.tokens - rest)
 
     def _outputs(self, other: int, number: int) -> list[int]:
-        """Return the positions in the history of those outputs of exchange `other` that may be shortened at `number`.
+        """Return the positions of the outputs of exchange `other` that may be shortened when exchange `number` arrives.
 
         Tool output that an agent sends in the user's role counts as output, except in the last user message. Pinned
         artifacts are not included.

@@ -14,13 +14,13 @@ from ctxguard.history import Exchange, exchanges, is_asked
 class ExpireLifetimes:
     """Drops each exchange that contains an artifact whose lifetime has ended.
 
-    A lifetime `until` a name ends when a later artifact lists that name in its `events`, or when a later exchange has a
+    A lifetime with `until` ends when a later artifact lists that name in its `events`, or when a later exchange has a
     result of the tool with that name. For example, `{"snapshot": Lifetime(until="snapshot")}` keeps only the latest
     snapshot. Pinned artifacts never expire, and neither does an open exchange, whose tool calls have no results yet.
 
     Args:
-        rules: Lifetimes of artifacts without their own, by name of the tool or by kind (such as `"tool"`). The name of
-            a tool takes precedence over the kind.
+        rules: Lifetimes of artifacts that have no lifetime of their own, by name of the tool or by kind (such as
+            `"tool"`). The name of a tool takes precedence over the kind.
 
     Raises:
         ConfigError: If `rules` is not a mapping, or a value in it is not a `Lifetime`.

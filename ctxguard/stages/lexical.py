@@ -104,7 +104,7 @@ class LexicalIndex:
         return {n: score * (1 - share * share) for n, score, share in matched}
 
     def worth(self, query: str) -> float:
-        """Return the highest score that a query can reach: that of a long document which consists of its words alone.
+        """Return the highest score that a query can reach: that of a long document which repeats only the query.
 
         The factor 1 - r² of `matches` is left out. Callers compare the result with the score of the best match.
         """

@@ -50,8 +50,7 @@ _COVERED: Final = 0.1
 """The best evicted match must have at least this share of the highest score that the question can reach. Therefore, a
 question that consists of a long pasted text recalls nothing."""
 _MOST_TRIED: Final = 200
-"""Maximum number of matches that are considered for a question, the best ones, and of exchanges that are tried for a
-block."""
+"""Maximum number of best matches that are considered for a question, and of exchanges that are tried for a block."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
 """Stages that drop artifacts because they are invalid or expired. Such artifacts must not be recalled."""
 

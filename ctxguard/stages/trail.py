@@ -143,7 +143,7 @@ class _Writer:
         return taken
 
     def _choose_speech(self, steps: list[TrailStep], left: int, share: float) -> int:
-        """Choose messages as `_choose` chooses calls, but the first user message before all others.
+        """Choose messages as `_choose` chooses calls, but choose the first user message before all others.
 
         Excerpts from the messages are short in the first round (`share` below 1), and longer in the second.
         """

@@ -63,7 +63,7 @@ class SnapshotProcessor:
         return self._only_acting(max(0, free))
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the marker (a note on what is shown), then only the handle or the number of elements, then `…`."""
+        """Return a note on what is shown, then only the handle or the number of interactive elements, then `…`."""
         return resorts(self._source, f"{self._acting} interactive elements")
 
     def _depths(self) -> Iterable[int]:
