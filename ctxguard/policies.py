@@ -71,8 +71,7 @@ class ChainOptions(WindowOptions, total=False):
 
 
 def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the chain for agents: repair exchanges, expire lifetimes, mask, keep a stable window, put system and task
-    first.
+    """Return the chain for agents: repair, expire lifetimes, mask, keep a stable window, put system and task first.
 
     Args:
         **settings: The fields of `ChainSettings`.
