@@ -193,7 +193,7 @@ class Memo(dict[object, object]):
     MOST = 8
 
     def keep(self, key: object, value: object) -> None:
-        """Add a value."""
+        """Add a value under a key. A full cache is emptied first."""
         if len(self) >= self.MOST:
             self.clear()
         self[key] = value

@@ -201,7 +201,7 @@ def policy_settings(policy: str) -> frozenset[str]:
 
 
 def settings_taken(policy: str, given: Iterable[str], general: AbstractSet[str]) -> frozenset[str]:
-    """Check the settings that a caller passes with a policy, and return the names of the policy's own settings.
+    """Check the settings that a caller passes with a policy, and return the names of all settings of the policy.
 
     Args:
         policy: Name of the policy.

@@ -117,7 +117,7 @@ class _Slot:
 
 
 class Run:
-    """The history of one conversation, and the progress of each stage of a chain in it.
+    """The history of one conversation, and how far each stage of a chain has processed it.
 
     Args:
         stages: The stages of the chain, in order.
@@ -324,7 +324,7 @@ def _equal_prefix(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> i
 
 
 def _differ(one: Artifact, other: Artifact) -> bool:
-    """Return whether two artifacts differ. Summaries with the same id are equal, as they replace the same exchanges."""
+    """Return whether two artifacts differ. Summaries with one id count as equal: they replace the same exchanges."""
     if one is other or one == other:
         return False
     return one.id is None or one.id != other.id or one.source is not None or not is_synthetic(one)
@@ -545,7 +545,7 @@ def _in_place_of(artifact: Artifact, own: Artifact | None) -> Artifact:
 
 
 def with_own_count(artifact: Artifact, counter: ArtifactCounter) -> Artifact:
-    """Return a changed copy with its own token count if the caller gave one for the original.
+    """Return a changed copy with a token count of its own if the caller gave a token count for its original.
 
     Any other artifact is returned unchanged.
     """

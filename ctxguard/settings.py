@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _BUDGET: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kK%]?)")
 _PUBLIC: Final = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
-"""A line of a stub that re-exports a public name: the module, and the name."""
+"""A line of a stub that re-exports a public name. The groups of the expression are the module and the name."""
 _QUOTED: Final = 16
 """Maximum length of a string that an error message quotes, in characters."""
 DISTRIBUTION: Final = "ctxguard-stabilizer"

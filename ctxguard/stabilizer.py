@@ -353,7 +353,7 @@ class Stabilizer:
         window: int | None = None,
         adapter: NativeAdapter | None = None,
     ) -> Session:
-        """Return a session for one growing conversation, whose `context()` only processes new messages.
+        """Return a session for one growing conversation. Its `context()` only processes new messages.
 
         Args:
             tools: The tool schemas of the requests, whose tokens are counted.

@@ -71,7 +71,7 @@ def _exchange(draw: st.DrawFn, step: int, *, reuse_ids: bool) -> list[Artifact]:
 
 @st.composite
 def histories(draw: st.DrawFn, *, max_turns: int = 5) -> list[Artifact]:
-    """Generate valid histories: perhaps a system prompt, then turns with tool calls, most of them with a reply.
+    """Generate valid histories: perhaps a system prompt, then turns with tool calls. Most turns end with a reply.
 
     A message may make several calls, results come in any order, and ids may repeat across steps.
 

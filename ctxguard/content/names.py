@@ -32,7 +32,7 @@ _ESC: Final = ("\x1b", "\\u001b", "\\x1b", "\\033", "\\e")
 _GLUED: Final = re.compile(r"(?<=[a-z])[.:!?][A-Z][a-z']*$")
 """The first word of a sentence without a space before it (`tests.Now`)."""
 _ONE_LETTER: Final = re.compile(r"[a-z]+[.:!?][IA]")
-"""The same with a word of one letter (`tests.I`)."""
+"""The first word of a sentence without a space before it, if that word has one letter (`tests.I`)."""
 _CONTINUES: Final = re.compile(r"[^\S\n]+(?:[a-z]|I\b)")
 """Text that continues a sentence. A class name (`json.Decoder`) is followed by other code, or by nothing."""
 _LINE_NUMBER: Final = re.compile(r"\d{1,6}:(?!\d)")

@@ -18,7 +18,7 @@ OPENING_ERROR: Final = re.compile(
     r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))",
     re.MULTILINE | re.IGNORECASE,
 )
-"""A line break and the start of a line that begins with an error, in one of the usual forms, not only the word."""
+"""A line break and a line that begins with an error in one of the usual forms. The word "error" alone is not enough."""
 _ERROR_FIELD: Final = re.compile(
     r"""\{\s*["'](?:(?:error|exception)["']\s*:\s*(?!null|none|false|""|''|\[\]|\{\}|0\b)\S|is_?error["']\s*:\s*true)""",
     re.IGNORECASE,
@@ -76,7 +76,8 @@ def outcome_of(text: str, *, ran: bool, reads: bool = False, flagged: bool = Fal
     Args:
         text: The output.
         ran: Whether the call ran a program. Only then do test summaries and exit codes in the output count.
-        reads: Whether the call only read something, so that a long output is what it read, not an error message.
+        reads: Whether the call only read something. A long output is then taken for what it read, not for an error
+            message.
         flagged: Whether the framework marks the output as an error.
     """
     lines = [line.strip() for line in ends_of(text).split("\n") if line.strip()]

@@ -128,7 +128,7 @@ def pick_lines(text: str, first: int, last: int) -> str:
     """Return lines `first` to `last` of a text, counted from 1.
 
     Raises:
-        RefusedError: If the text has fewer than `first` lines, unless that is 1.
+        RefusedError: If the text has fewer than `first` lines and `first` is not 1.
     """
     lines = io.StringIO(text, newline="\n").readlines()
     _require_lines(len(lines), first, last)

@@ -25,7 +25,8 @@ from ctxguard.stages.window_settings import SMALL, WindowSettings
 from ctxguard.stages.window_state import LATEST, Ledger, Shortened, WindowState
 
 _NEWEST: Final = 0.5
-"""Share of the available tokens that the outputs of the newest exchange may take together in full."""
+"""If the outputs of the newest exchange together take at most this share of the available tokens, they are sent in
+full."""
 _RECENT: Final = 3
 """Number of latest exchanges whose outputs a cut does not shorten."""
 _VIEW: Final = 120
@@ -267,7 +268,7 @@ class Cutter:
         return [p for p, output in found if output.kind is kind and not output.pinned and _is_text(output)]
 
     def handle(self, text: str) -> str:
-        """Return the handle of a text, and remember the text to be stored."""
+        """Return the handle of a text, and remember that the text has to be stored."""
         handle = handle_of(text)
         self.handles[handle] = text
         return handle

@@ -74,8 +74,8 @@ _SIGNS: Final = (
         re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?|status(?: code)?)[ :=]+[45]\d\d\b", re.IGNORECASE).search,
     ),
 )
-"""Patterns of error reports, each with words of which at least one occurs in every text that matches. Most texts
-contain none of these words, so the pattern does not need to be tried."""
+"""Patterns of error reports, each with a list of words. Every text that matches a pattern contains at least one of its
+words. Most texts contain none of them, so the pattern does not need to be tried."""
 _SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
 
 

@@ -1,8 +1,8 @@
 """The tools with which common agents read and edit files, and how to find calls of these tools that are stale.
 
-An exchange is stale if later exchanges supersede it: the files that it read were read again or edited since, or the
-same calls were repeated with the same outputs. Whether a call reads or edits a file is recognized by the name of the
-tool and the arguments, never by the output.
+An exchange is stale if later exchanges supersede it: the files that it read were read again or edited later, or the
+same calls were repeated later with the same outputs. Whether a call reads or edits a file is recognized by the name of
+the tool and the arguments, never by the output.
 """
 
 from __future__ import annotations

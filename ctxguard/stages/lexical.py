@@ -19,14 +19,15 @@ _SPACELESS: Final = (
 )
 """Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, and Chinese."""
 _MARKS: Final = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u0670\u0900-\u0963\u0970-\u0dff"
-"""Accents, points, and vowel signs inside words, which are not letters: of Latin, Hebrew, Arabic, and Indic scripts."""
+"""Accents, points, and vowel signs of Latin, Hebrew, Arabic, and Indic scripts. They occur inside words but are not
+letters."""
 _RUN: Final = re.compile(rf"([{_SPACELESS}]+)|(?:(?![{_SPACELESS}])[^\W_]|[{_MARKS}])+")
 _BETWEEN: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
 """A translation table that replaces all ASCII characters except letters and digits with spaces."""
 _MOST_TERMS: Final = 64
 """Number of a query's rarest terms that are looked up. With all terms, a pasted log would match half of the index."""
 _MOST_FOUND: Final = 2_000
-"""Approximate number of term occurrences that are scored for a query, which limits the time for a turn."""
+"""Approximate number of term occurrences that are scored for a query. It limits the time for a turn."""
 _LEAST: Final = 0.01
 """Weight of a word that half of the documents or more contain. The weight is so low that such a word only decides
 between equal scores."""
@@ -84,7 +85,7 @@ class LexicalIndex:
         del self.documents[count:], self._sizes[count:]
 
     def matches(self, query: str) -> dict[int, float]:
-        """Return the score of each document that shares a word with the query, by number; higher is better."""
+        """Return the score of each document that shares a word with the query, by number. Higher scores are better."""
         self._index_new()
         found = {term: self._postings[term] for term in set(_terms(query)) if term in self._postings}
         sizes, looked_at = self._sizes, 0

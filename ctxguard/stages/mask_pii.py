@@ -170,7 +170,7 @@ class _Known:
             self._counts.append(self._session.known)
 
     def rewind(self, kept: Sequence[Artifact]) -> bool:
-        """Forget all names that were learned after the last of the artifacts `kept`, or all names if there are none.
+        """Forget all names that were learned after the last artifact in `kept`. If `kept` is empty, forget all names.
 
         Return False if that artifact is unknown.
         """

@@ -48,7 +48,7 @@ class ConsoleMessageCompressor:
     """Groups console messages by type and counts repetitions. Errors are kept verbatim.
 
     Args:
-        max_messages: Maximum number of distinct messages of each type, except errors, of which all are kept.
+        max_messages: Maximum number of distinct messages of each type that are kept. Errors are not limited.
     """
 
     def __init__(self, *, max_messages: int = 5) -> None:

@@ -25,7 +25,7 @@ class Squeezer:
         ledger: Counts the tokens of the exchanges.
         bounds_people: Whether the task and the last user message are shortened if shortening all others is not enough.
             If False, they stay unchanged.
-        handle: Function that arranges for a text to be stored and returns its handle; None without a store.
+        handle: Function that arranges for a text to be stored and returns its handle; None if there is no store.
     """
 
     ledger: Ledger

@@ -60,8 +60,8 @@ class StableWindow(FollowedStage):
     When a new exchange exceeds the budget, a cut takes these steps until it has freed enough tokens:
 
     1. Replace tool outputs with short views, except those of the last three exchanges.
-    2. Evict stale exchanges (reads of a file that was read again or edited since, repeated calls with equal outputs),
-       then the oldest. User messages are evicted late, and standing instructions last.
+    2. Evict stale exchanges (reads of a file that was read again or edited later, and calls that were repeated later
+       with equal outputs), then the oldest. User messages are evicted late, and standing instructions last.
     3. Summarize the evicted exchanges in the trail, one message after the task.
 
     Mandatory are the system prompt, the task, pins, the last user message, the last exchange, the `keep_recent` latest

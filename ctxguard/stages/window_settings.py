@@ -50,7 +50,7 @@ class WindowSettings:
             and the task as well.
         file_tools: Your own tools that access files: a mapping from tool name to `read` or `edit`. A call of such a
             tool must name the file in an argument such as `path`. The tools of common agents are already known, see
-            `ctxguard.stages.file_tools`. A cut first evicts reads of files that were read again or edited since.
+            `ctxguard.stages.file_tools`. A cut first evicts reads of files that were read again or edited later.
 
     Raises:
         ConfigError: If a setting is out of range.

@@ -19,7 +19,7 @@ _TRACE = re.compile(
 )
 _MAX_TRACE = 60  # lines of a trace that are shown with its error
 _GAP = 18
-"""Usual length of a sign that says how many lines are missing, in characters."""
+"""Usual length of a note that says how many lines are missing, in characters."""
 
 
 class LogProcessor:

@@ -52,7 +52,7 @@ class TextProcessor:
         return self._join(head, tail)
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the marker, then only the handle or the number of lines, then `…`."""
+        """Return the marker (a note on what is shown), then only the handle or the number of lines, then `…`."""
         return resorts(self._source, f"{self._total} lines")
 
     def _head(self, available: int) -> str:
