@@ -42,10 +42,11 @@ _ALIASES = {
 }
 
 _TYPO: Final = 0.75
-"""Similarity (`difflib`) above which an unknown kind counts as a misspelled known one: `system` with one letter changed
-has 0.83, and `memory`, a kind of its own, has 0.55 to `model`."""
+"""Similarity (as `difflib` measures it) above which an unknown kind counts as a misspelled known one. `system` with one
+letter changed has 0.83. `memory`, which is a kind of its own, has 0.55 to `model`."""
 BY_POSITION: Final = "function_call"
-"""The id given to OpenAI's older function calls and their results, which have no id and are paired by position."""
+"""The id given to OpenAI's older function calls and their results. They have no ids of their own, and are paired by
+position."""
 
 PartKind = Literal["text", "refusal", "reasoning", "image", "audio", "file", "opaque"]
 Slot = Literal["content", "arguments", "fields", "name"]
@@ -54,16 +55,16 @@ Slot = Literal["content", "arguments", "fields", "name"]
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """The properties of an image, a recording, a file, or encrypted reasoning that determine how many tokens it costs.
+    """The properties of an image, a recording, a file, or encrypted reasoning that decide how many tokens it takes.
 
     Attributes:
         kind: The type of media; `sealed` is reasoning that only the provider can decrypt.
-        size: Width and height of an image in pixels, or None if unknown (an image that is only linked).
+        size: Width and height of an image in pixels; None if unknown, as for an image that is only linked.
         detail: The `detail` setting of the request, such as `low` or `high`.
         length: Number of characters of the base64 data; 0 for a link.
-        pages: Number of pages of a document, or None if they cannot be counted.
-        characters: Number of characters of text in a document, or None if they cannot be counted.
-        seconds: Duration of audio or video in seconds, or None if unknown.
+        pages: Number of pages of a document; None if they cannot be counted.
+        characters: Number of characters of text in a document; None if they cannot be counted.
+        seconds: Duration of audio or video in seconds; None if unknown.
     """
 
     kind: Literal["image", "audio", "video", "file", "sealed"]
@@ -80,17 +81,17 @@ class Part:
     """One content part of a message whose content is not a single string.
 
     Attributes:
-        kind: `text`, `refusal`, and `reasoning` parts contain text; `image`, `audio`, and `file` parts are media; an
-            `opaque` part is anything that the adapter does not know and returns unchanged.
-        text: The text that the model reads, or None for media and opaque parts.
-        tokens: Number of tokens of a part without text. None means that the tokens of `text` are counted, or computed
-            from `media`.
+        kind: `text`, `refusal`, and `reasoning` parts contain text. `image`, `audio`, and `file` parts are media. An
+            `opaque` part is of a kind that the adapter does not know; it is returned unchanged.
+        text: The text that the model reads; None for media and opaque parts.
+        tokens: Number of tokens of a part without text. If it is None, the tokens of `text` are counted; without a
+            text, the number is computed from `media`.
         editable: Whether a stage may change the text.
-        signed: Whether the part is reasoning whose signature is only valid after exactly the messages before it. The
-            adapter omits the part if masking would change it, and `DropStaleThinking` drops it if a message before it
-            changed.
-        media: The properties of a part without text from which its tokens are computed once the model is known. Not
-            compared.
+        signed: Whether the part is reasoning with a signature that is only valid as long as the messages before it stay
+            the same. The adapter omits the part if masking would change it. `DropStaleThinking` drops it if a message
+            before it changed.
+        media: The properties of a part without text. Its tokens are computed from them once the model is known. This
+            field is ignored when parts are compared.
     """
 
     kind: PartKind
@@ -109,9 +110,9 @@ class Field:
         place: Path of the value in the native message, such as `metadata.user`, for the findings of checks.
         text: The value as it is sent; JSON if the value is not a string.
         editable: Whether masking may change the value.
-        is_identifier: Whether the value is an id. Ids may contain any run of digits, so they are searched only by
-            detection rules that have a validator or an unmistakable prefix.
-        tokens: Number of tokens of the value, or None to count `text`.
+        is_identifier: Whether the value is an id. Ids may contain any run of digits. Therefore, only rules for personal
+            data that have a validator or an unmistakable prefix search them.
+        tokens: Number of tokens of the value; None means that the tokens of `text` are counted.
     """
 
     place: str
@@ -128,7 +129,7 @@ class ToolCall:
     Attributes:
         name: Name of the tool.
         arguments: The arguments exactly as the model wrote them, usually JSON.
-        id: The id to which the result refers, or None if the history does not contain it.
+        id: The id to which the result refers; None if the history does not contain it.
 
     Raises:
         ConfigError: If `arguments` or `id` is not a string.
@@ -150,11 +151,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """How long an artifact is kept: until one of its two limits is reached.
+    """How long an artifact is kept: until the first of its two limits is reached.
 
     Attributes:
-        turns: Number of turns for which the artifact is kept, including the turn it belongs to. With 1, it expires at
-            the next user message. None means no limit.
+        turns: Number of turns for which the artifact is kept, including the turn in which it arrived. With 1, it
+            expires at the next user message. None means no limit.
         until: Name of an event. The artifact expires when a later artifact has that name in its `events`. None means no
             event.
 
@@ -182,17 +183,17 @@ class Changes(TypedDict, total=False):
 
 
 class Memo(dict[object, object]):
-    """A cache of values that were computed from one artifact, keyed by the computation.
+    """A cache of values that were computed from one artifact. The key says which computation the value is from.
 
-    It is not part of the artifact's value: copies and pickles of an artifact start with an empty cache. A cache that
-    has `MOST` entries is emptied before another is added.
+    The cache is not part of the artifact's value: copies and pickles of an artifact start with an empty cache. A full
+    cache (with `MOST` entries) is emptied before another entry is added.
     """
 
     __slots__ = ()
     MOST = 8
 
     def keep(self, key: object, value: object) -> None:
-        """Add a value."""
+        """Add a value under a key. A full cache is emptied first."""
         if len(self) >= self.MOST:
             self.clear()
         self[key] = value
@@ -211,8 +212,8 @@ class Artifact:
         kind: The role of the artifact. A string in any known spelling is converted to a `Kind`. An artifact with any
             other string (`memory`, `document`) is treated as a tool output and gets that string as its `role`.
         content: The text, or the content parts in order.
-        token_count: Number of tokens of the whole artifact, or None to count them when needed.
-        id: An id that reports show, or None if the source has none.
+        token_count: Number of tokens of the whole artifact; None means that they are counted when needed.
+        id: An id that reports show; None if the source has none.
         calls: The tool calls that an assistant message makes.
         answers: The `tool_call_id` of a tool result: the id of the call that it answers. None if the history does not
             contain it.
@@ -224,9 +225,11 @@ class Artifact:
         events: Names of events that occur with this artifact, for `Lifetime(until=…)`.
         reported: Number of input tokens, including cached ones, that the provider reported for the model call that
             returned this reply. None if the history does not contain it.
-        source: The native message, for the adapter that read it. Not compared.
-        origin: The artifact as it was read, if this one is a changed copy; otherwise None. Not compared.
-        memo: A cache of values computed from this artifact, which never affects results. Not compared.
+        source: The native message, for the adapter that read it. This field is ignored when artifacts are compared.
+        origin: The artifact as it was read, if this one is a changed copy; otherwise None. This field is ignored when
+            artifacts are compared.
+        memo: A cache of values computed from this artifact. It never affects results, and is ignored when artifacts are
+            compared.
 
     Raises:
         ConfigError: If `kind` is a misspelled `Kind`, `content` is neither a string nor a tuple of parts, or another
@@ -303,7 +306,7 @@ class Artifact:
 
     @property
     def root(self) -> Artifact:
-        """The artifact as it was read: `origin` for a changed copy, otherwise this artifact."""
+        """The artifact as it was read: `origin` if this artifact is a changed copy; otherwise the artifact itself."""
         return self.origin or self
 
     def _repr_html_(self) -> str:
@@ -332,8 +335,10 @@ class Artifact:
     def fixed_texts(self) -> Iterator[tuple[str, str, bool]]:
         """Yield every string that is sent with this artifact and never edited: names, ids, and fixed fields.
 
+        A field is fixed if it is not `editable`.
+
         Yields:
-            Path of the string in the artifact, its value, and whether it is an identifier (see `Field`).
+            The path of the string in the artifact, the string, and whether it is an identifier (see `Field`).
         """
         if self.name is not None:
             yield "name", self.name, True
@@ -350,7 +355,7 @@ class Artifact:
                 yield one.place, one.text, one.is_identifier
 
     def edit(self, change: Callable[[Slot, str], str]) -> Artifact:
-        """Return a copy with `change` applied to every editable string, or this object if nothing changed.
+        """Return a copy with `change` applied to every editable string; this object itself if no string changes.
 
         Args:
             change: Function that takes a slot and the string in it, and returns the new string.
@@ -372,7 +377,7 @@ class Artifact:
     def edit_together(
         self, contents: Callable[[Sequence[str]], Sequence[str]], change: Callable[[str], str]
     ) -> Artifact:
-        """Return a copy as `edit` does, but pass the texts of all content parts to one call.
+        """Return an edited copy like `edit`, but pass the texts of all content parts together to one function.
 
         Masking needs this to find personal data that is split across several parts.
 
@@ -388,12 +393,12 @@ class Artifact:
         return self.edit(lambda slot, text: next(texts) if parts and slot == "content" else change(text))
 
     def revised(self, **changes: Unpack[Changes]) -> Artifact:
-        """Return a copy with the given fields changed. It remembers the original, and its tokens are counted anew."""
+        """Return a copy with the given fields changed. The copy refers to the original; its tokens are counted anew."""
         return replace(self, token_count=None, origin=self.root, **changes)
 
 
 def _take_as_tool(artifact: Artifact, kind: object) -> None:
-    """Make an artifact of an unknown kind a tool output, and keep the unknown kind as its role, which reports show."""
+    """Turn an artifact of an unknown kind into a tool output. The unknown kind becomes its role, which reports show."""
     from difflib import get_close_matches  # imported here because few histories contain unknown kinds
 
     names = {*Kind, *_ALIASES}

@@ -69,7 +69,7 @@ class CtxguardError(Exception):
 
 
 def _restore(kind: type[CtxguardError], args: tuple[object, ...], attributes: dict[str, object]) -> CtxguardError:
-    """Restore a pickled error. `__init__` cannot be called, because its arguments were not pickled."""
+    """Restore a pickled error. Its `__init__` cannot be called, because the arguments were not pickled."""
     new = OSError.__new__ if issubclass(kind, OSError) else Exception.__new__
     error = new(kind, *args)
     error.args = args
@@ -80,10 +80,11 @@ def _restore(kind: type[CtxguardError], args: tuple[object, ...], attributes: di
 BESIDE: Final = "tools and instructions"
 """The name, in errors and reports, of the tokens that a request contains in addition to its messages."""
 FIXED_SHARE: Final = 0.4
-"""The share of a budget that system prompt and tools may take before a warning: above it, in runs of 24 clients, coding
-agents got the files that they read in shortened form."""
+"""The share of a budget that system prompt and tools may take without a warning. Above this share, coding agents got
+shortened forms of the files that they read, as runs of 24 clients showed."""
 _HARDLY_ROOM: Final = 0.9
-"""The share of a budget above which fixed parts leave so little for the history that only a larger budget helps."""
+"""If the fixed parts take more than this share of a budget, so little is left for the history that only a larger budget
+helps."""
 _BOUNDED: Final = "have it bounded: on_overflow='bound', or --on-overflow bound"
 _REMEDIES: Final = {
     "system": "shorten the system prompt",
@@ -132,7 +133,7 @@ class BudgetExceededError(CtxguardError):
         )
 
     def _suggest_budget(self, given: int) -> str:
-        """Suggest a budget that fits this request and in which the fixed parts take at most `FIXED_SHARE`."""
+        """Return a suggestion for a larger budget, for the error message; empty if the budget is not too small."""
         if not self.is_too_small:
             return ""
         # scaled by given / budget, because the headroom may be a share of the budget and then grows with it
@@ -144,7 +145,7 @@ class BudgetExceededError(CtxguardError):
 
 
 def sensible_budget(fixed: int) -> int:
-    """Return the smallest sensible budget, in full thousands of tokens.
+    """Return the smallest budget, in full thousands of tokens, of which the fixed parts take at most 40%.
 
     Args:
         fixed: Number of tokens that system prompt and tools take.
@@ -160,7 +161,7 @@ class HistoryError(CtxguardError):
     """Raised when a message history cannot be read.
 
     Attributes:
-        position: Index of the faulty message, or None if the list itself is at fault.
+        position: Index of the faulty message; None if the list itself is at fault.
     """
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
@@ -188,7 +189,7 @@ class SessionFileError(CtxguardError):
 
     Attributes:
         path: The file as the caller named it; `-` is standard input.
-        line: Line number of the error, counted from 1, or None if unknown.
+        line: Line number of the error, counted from 1; None if unknown.
     """
 
     def __init__(self, path: str, message: str, *, line: int | None = None) -> None:
@@ -201,7 +202,7 @@ class ConfigError(CtxguardError, ValueError):
     """Raised when a setting cannot be used; also a `ValueError`.
 
     Attributes:
-        setting: Dotted name of the setting, or None if the error does not concern a single setting.
+        setting: Dotted name of the setting; None if the error does not concern a single setting.
     """
 
     def __init__(self, message: str, *, setting: str | None = None) -> None:
@@ -222,7 +223,7 @@ class CheckFailedError(CtxguardError):
 
 
 class DetectorError(CtxguardError):
-    """Raised when a PII detector failed or took too long. No text was passed on unmasked.
+    """Raised when a detector of personal data failed or took too long. No text was passed on unmasked.
 
     Attributes:
         detector: Name of the detector.
@@ -276,7 +277,7 @@ class AdapterError(CtxguardError):
 
 
 class AuditError(CtxguardError):
-    """Raised when the audit record of a request cannot be read, or cannot be written; the request is then not sent."""
+    """Raised when the audit record of a request cannot be read or written. If it cannot be written, nothing is sent."""
 
 
 class WireError(CtxguardError):

@@ -45,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ChainSettings(WindowSettings):
-    """The settings that all policies with a window take as keywords, in addition to the settings of the window.
+    """The settings that all policies with a window take as keywords. The settings of the window are included.
 
     Attributes:
         rules: The detectors of personal data; None means `ctxguard.pii.STANDARD`.
@@ -62,7 +62,7 @@ class ChainSettings(WindowSettings):
 
 
 class ChainOptions(WindowOptions, total=False):
-    """The fields of `ChainSettings` as typed keywords."""
+    """The fields of `ChainSettings` as keyword arguments, for type checkers and editors."""
 
     rules: Detector | Sequence[Detector] | None
     masker: Masker | None
@@ -71,7 +71,7 @@ class ChainOptions(WindowOptions, total=False):
 
 
 def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the chain for agents: repair exchanges, expire lifetimes, mask, keep a stable window, order by authority.
+    """Return the chain for agents: repair, expire lifetimes, mask, keep a stable window, put system and task first.
 
     Args:
         **settings: The fields of `ChainSettings`.
@@ -81,15 +81,15 @@ def agent_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
 
 
 def chat_stages(**settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the chain for chats. It is the chain for agents, in which user messages are kept longest as well."""
+    """Return the chain for chats. It is the chain for agents, which keeps user messages longest in any case."""
     return agent_stages(**settings)
 
 
 def default_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the default chain, for agents and conversations: the chain for agents, with recall when it is needed.
+    """Return the default chain, for agents and conversations: the chain for agents, with recall if a question needs it.
 
-    Evicted exchanges are recalled at the beginning of a turn if the question matches them better than the exchanges in
-    the context.
+    Evicted exchanges are recalled at the beginning of a turn if they match the question well, compared with the
+    exchanges that are still in the context.
 
     Args:
         embed: How recall compares meaning in addition to words; see `RecallRelevant`. `static` needs the extra
@@ -101,7 +101,7 @@ def default_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOption
 
 
 def recall_stages(*, embed: Embed | None = None, **settings: Unpack[ChainOptions]) -> list[Stage]:
-    """Return the default chain with recall in every turn.
+    """Return the default chain, but with recall in every turn.
 
     Args:
         embed: How recall compares meaning in addition to words; see `RecallRelevant`. `static` needs the extra
@@ -138,7 +138,7 @@ def _window(chain: ChainSettings, recall: RecallRelevant | None = None) -> Stabl
 
 
 def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -> list[Stage]:
-    """Return the chain of the long-session document: mask, keep the mandatory messages, and add others that fit.
+    """Return the chain of the policy `long_session`: mask, keep the mandatory messages, and add others that fit.
 
     Args:
         rules: The detectors of personal data. None means `ctxguard.pii.STANDARD` everywhere, and `ctxguard.pii.DIGITS`
@@ -164,7 +164,7 @@ def pattern_stages(
 ) -> list[Stage]:
     """Return the chain of the context stabilizer pattern.
 
-    It expires lifetimes, masks, drops verbose tool outputs, and adds messages from the oldest to the newest.
+    The chain expires lifetimes, masks, drops verbose tool outputs, and adds messages from the oldest to the newest.
 
     Args:
         rules: The detectors of personal data. None means `ctxguard.pii.STANDARD` and `ctxguard.pii.SSN`.
@@ -201,7 +201,7 @@ def policy_settings(policy: str) -> frozenset[str]:
 
 
 def settings_taken(policy: str, given: Iterable[str], general: AbstractSet[str]) -> frozenset[str]:
-    """Check the settings that a caller passes with a policy, and return the names of the policy's own settings.
+    """Check the settings that a caller passes with a policy, and return the names of all settings of the policy.
 
     Args:
         policy: Name of the policy.
@@ -243,11 +243,12 @@ def not_taken(setting: str, known: Iterable[str]) -> ConfigError:
 
 
 def stabilizer_defaults(policy: str) -> dict[str, object]:
-    """Return the settings of the stabilizer for which a policy has its own defaults.
+    """Return the settings of `Stabilizer` for which a policy has its own defaults, with these defaults.
 
-    Only the policies of the documents have some. Their plain transcripts contain tool outputs without calls, which the
-    checks must allow. The pattern promises to keep nothing but the system prompt and the newest message, so it is not
-    checked for other recent messages.
+    Only the policies that were taken from documents have such settings: the long-session chain and the context
+    stabilizer pattern. Their plain transcripts contain tool outputs without calls, which the checks must allow. The
+    pattern promises to keep only the system prompt and the newest message, so the checks do not require other recent
+    messages.
     """
     if policy not in ("long_session", "pattern"):
         return {}
@@ -260,7 +261,9 @@ def stabilizer_defaults(policy: str) -> dict[str, object]:
 
 
 def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
-    """Add the stages to a chain that order roles as a provider requires, unless the chain already contains them.
+    """Return a chain with the stages added by which roles are ordered as a provider requires.
+
+    Stages that the chain already contains are not added again.
 
     Args:
         stages: The chain.

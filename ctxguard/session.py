@@ -5,8 +5,8 @@ each stage in one conversation, and a later call continues from there. `Runs` fi
 history continues. If only the end of the history was replaced, as in a chat that sends retrieved passages only with the
 latest question, the run is rewound to the point at which the two histories differ.
 
-This memory affects speed, never results. The one exception is in `ctxguard.history.overflows`: that the provider
-refused a prompt as too long is remembered, because it does not show in a history.
+This memory affects speed, never results. The one exception is in `ctxguard.history.overflows`, which remembers that the
+provider refused a prompt as too long. A history does not show this.
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ _MOST_ARTIFACTS: Final = 100_000
 """Maximum number of artifacts in all remembered runs. The least recently used run is forgotten first; the latest one is
 kept in any case."""
 _REPLACED: Final = 8
-"""A run is rewound for another history only if their common beginning is at least this many times as long as the rest
-of the run. Many conversations begin with the same few messages; rewinding for these would take a run from its own
-conversation."""
+"""A run is rewound for another history only if the beginning that both share is at least this many times as long as the
+rest of the run. Many conversations begin with the same few messages. If a run were rewound for these, its own
+conversation would lose it."""
 
 
 @dataclass(slots=True)
 class _Slot:
-    """One stage of a chain, and its progress in one conversation.
+    """One stage of a chain, and how far it has processed one conversation.
 
     Attributes:
         stage: The stage.
         incremental: The same stage if it is an `IncrementalStage`, otherwise None. It is checked only once, because
             `isinstance` with a protocol takes longer than most stages.
-        follower: The follower of an incremental stage; None before the first call, and for other stages.
+        follower: The object that processes the conversation for an incremental stage (see `Follower`); None before the
+            first call, and for other stages.
         taken: Number of artifacts that the follower has processed.
-        masks: The maskers of the draft with which the follower began.
+        masks: The masking functions (`Draft.masks`) of the draft with which the follower began.
         given: The artifacts that the stage received in its last call.
         returned: The artifacts that the stage returned in its last call.
     """
@@ -71,7 +72,7 @@ class _Slot:
         self.incremental = self.stage if isinstance(self.stage, IncrementalStage) else None
 
     def run(self, draft: Draft, same: int) -> Generator[Ask, object, tuple[Draft, int]]:
-        """Call the stage.
+        """Call the stage with a draft.
 
         Args:
             draft: The draft for the stage.
@@ -100,7 +101,7 @@ class _Slot:
         return self.follower.result(draft)
 
     def _rewind(self, same: int) -> bool:
-        """Rewind the follower to the first `same` artifacts. Return whether that was possible."""
+        """Make the follower forget all but the first `same` artifacts. Return whether that was possible."""
         rewind = getattr(self.follower, "rewind", None)
         if rewind is None or not rewind(same):
             return False
@@ -116,7 +117,7 @@ class _Slot:
 
 
 class Run:
-    """The history of one conversation, and the progress of each stage of a chain in it.
+    """The history of one conversation, and how far each stage of a chain has processed it.
 
     Args:
         stages: The stages of the chain, in order.
@@ -182,8 +183,8 @@ class Run:
             dry: Whether this is a dry run, in which nothing may be written.
 
         Returns:
-            The draft that the chain returns, and where it stops extending the previous prompt. If it extends that
-            prompt, the latest cut; None if there was no cut.
+            The draft that the chain returns, and a cut. If the new prompt does not simply extend the previous one, the
+            cut is where the two differ; otherwise it is the latest cut, or None if there was none.
 
         Raises:
             BudgetExceededError: If a stage cannot fit the mandatory messages into the budget.
@@ -215,7 +216,7 @@ class Run:
         return draft
 
     def _restart_from(self, number: int, draft: Draft) -> None:
-        """Reset the stages after the one that raised an error, and that stage too, unless it processed its whole draft.
+        """Reset the stages after the failed one. The failed one is reset too, unless it processed all of `draft`.
 
         Args:
             number: Index of the stage that raised the error.
@@ -265,7 +266,10 @@ class Run:
 
 
 def _is_rewritten(before: Sequence[Artifact], now: Sequence[Artifact], same: int) -> bool:
-    """Return whether more has changed than the form of the newest tool outputs in the previous prompt.
+    """Return whether the current prompt differs from the previous one by more than shortened new tool outputs.
+
+    It does if anything before the last assistant message of the previous prompt has changed, or if an artifact after
+    that was replaced by another one rather than by an edited copy.
 
     Args:
         before: The previous prompt.
@@ -290,7 +294,7 @@ def _require_draft(outcome: object, stage: Stage) -> Draft:
 
 
 def _with_stage_named(draft: Draft, begin: int, stage: Stage) -> Draft:
-    """Return the draft with the name of the stage set in all changes from index `begin` on that have no name."""
+    """Return the draft with the stage's name entered in each change from index `begin` on that has no stage name."""
     if len(draft.changes) == begin:
         return draft
     name = stage_name(stage)
@@ -306,7 +310,7 @@ def _first(flags: Iterable[bool], default: int) -> int:
 def _common_prefix(
     ones: Sequence[Artifact], others: Sequence[Artifact], is_same: Callable[[Artifact, Artifact], bool] = is_
 ) -> int:
-    """Return the number of leading artifacts that are the same in both, by default the same objects."""
+    """Return the number of leading artifacts that `is_same` finds the same in both; by default, the same objects."""
     most = min(len(ones), len(others))
     # Usually all are the same, and this check takes half the time of a search.
     return most if all(map(is_same, ones, others)) else _first(map(not_, map(is_same, ones, others)), most)
@@ -320,7 +324,7 @@ def _equal_prefix(ones: tuple[Artifact, ...], others: tuple[Artifact, ...]) -> i
 
 
 def _differ(one: Artifact, other: Artifact) -> bool:
-    """Return whether two artifacts differ. Summaries with the same id are equal, as they replace the same exchanges."""
+    """Return whether two artifacts differ. Summaries with one id count as equal: they replace the same exchanges."""
     if one is other or one == other:
         return False
     return one.id is None or one.id != other.id or one.source is not None or not is_synthetic(one)
@@ -329,7 +333,8 @@ def _differ(one: Artifact, other: Artifact) -> bool:
 class Runs:
     """Keeps the runs of recent conversations, and finds the run that a history continues.
 
-    Thread-safe: a run that is in use is not kept here. Copies and pickles start empty.
+    Thread-safe: a run that a call is using is removed from here until the call has ended. Copies and pickles start
+    empty.
     """
 
     def __init__(self) -> None:
@@ -340,11 +345,11 @@ class Runs:
         return Runs, ()
 
     def take(self, history: Sequence[Artifact], key: Hashable) -> Run | None:
-        """Remove and return the run that a history continues, or None.
+        """Remove and return the run that a history continues; None if there is none.
 
         That is the run with the longest history that is a prefix of `history`, compared by object identity first and
         then by equality. If there is none, it is the run that shares the longest beginning with `history`, rewound to
-        that beginning, provided that only a short end differs.
+        that beginning. That run is used only if the part to be forgotten is short.
 
         Args:
             history: The history of the call.
@@ -435,8 +440,8 @@ class Session:
 
     Args:
         stages: The stages of the chain.
-        start: Function that creates a run of a chain, given the stages and the adapter (None for artifacts).
-        judge: Function that runs the chain of a run over its history, and checks the result.
+        start: Function that takes the stages and the adapter (None for artifacts), and returns a new `Run`.
+        judge: Function that takes a `Run`, runs its chain over its history, and checks the result.
         adapter: The adapter that reads and writes native messages; None means the installed adapter that recognizes the
             first message.
     """
@@ -515,14 +520,14 @@ class Session:
 def in_own_objects(
     artifacts: list[Artifact], known: Sequence[Artifact], given: Sequence[Artifact], history: Sequence[Artifact]
 ) -> list[Artifact]:
-    """Return a result in which the objects of earlier calls are replaced with the equal objects of this call.
+    """Return a result in which each object of an earlier call is replaced with the equal object of this call.
 
-    Callers that parse each request pass new objects in each call, and expect these in the result, which was computed
-    for the objects of earlier calls.
+    Callers that parse each request pass new objects in each call, and expect these in the result. But the result was
+    computed for the objects of earlier calls.
 
     Args:
         artifacts: The result, computed for `known`.
-        known: The history as the run stores it; duplicate objects in it were copied.
+        known: The history as the run stores it. If it contained an object twice, the second is a copy.
         given: The same history as earlier calls passed it.
         history: The same history as this call passed it.
     """
@@ -540,7 +545,7 @@ def _in_place_of(artifact: Artifact, own: Artifact | None) -> Artifact:
 
 
 def with_own_count(artifact: Artifact, counter: ArtifactCounter) -> Artifact:
-    """Return a changed copy with its own token count if the caller gave one for the original.
+    """Return a changed copy with a token count of its own if the caller gave a token count for its original.
 
     Any other artifact is returned unchanged.
     """

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _BUDGET: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kK%]?)")
 _PUBLIC: Final = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
-"""A line of a stub that re-exports a public name: the module, and the name."""
+"""A line of a stub that re-exports a public name. The groups of the expression are the module and the name."""
 _QUOTED: Final = 16
 """Maximum length of a string that an error message quotes, in characters."""
 DISTRIBUTION: Final = "ctxguard-stabilizer"
@@ -71,7 +71,7 @@ def install_command(extra: str) -> str:
 
 @contextmanager
 def extra(name: str, what: str) -> Iterator[None]:
-    """Return a context manager in which to import an optional package; if it is missing, the error says how to add it.
+    """Return a context manager in which to import an optional package. If it is missing, the error says how to add it.
 
     Args:
         name: Name of the extra of this distribution that installs the package.
@@ -87,14 +87,14 @@ def extra(name: str, what: str) -> Iterator[None]:
 
 
 def names_in_stub(package: str, file: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__all__`, `__getattr__`, and `__dir__` for a package whose public names are loaded on first use.
+    """Return `__all__`, `__getattr__`, and `__dir__` for a package that loads its public names on first use.
 
     The package's stub, `__init__.pyi`, says in which module each public name is defined.
 
     Args:
-        package: The package's `__name__`. No public name may equal the name of a module in the package, because Python
-            would return the module.
-        file: The package's `__file__`, next to which the stub is.
+        package: The package's `__name__`. No public name may be the same as the name of a module in the package,
+            because Python would then return the module.
+        file: The package's `__file__`. The stub is in the same folder.
     """
     homes = {
         name: module for module, name in _PUBLIC.findall(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
@@ -126,12 +126,12 @@ class OfOneProcess:
 
 
 def nearest(name: object, known: Iterable[str], *, likeness: float = 0.6) -> str:
-    """Return a hint such as ` (did you mean 'budget'?)` for an unknown name, or an empty string if none is similar.
+    """Return a hint such as ` (did you mean 'budget'?)` for an unknown name; an empty string if none is similar.
 
     Args:
         name: The unknown name.
         known: The known names.
-        likeness: The least similarity of a known name, from 0 to 1, as `difflib` measures it.
+        likeness: The minimum similarity of a known name, from 0 to 1, as `difflib` measures it.
     """
     from difflib import get_close_matches  # imported here because only errors need it
 
@@ -167,7 +167,7 @@ def seconds(value: object, setting: str) -> None:
 
 
 def _quote(value: object) -> str:
-    """Return a value as error messages quote it: only the type of long strings and objects, which may hold secrets."""
+    """Return a value for an error message. Of long strings and objects, show only the type: they may hold secrets."""
     is_short = value is None or isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= _QUOTED)
     return repr(value) if is_short else type(value).__name__
 
@@ -183,7 +183,8 @@ def valid_budget(budget: object) -> int | str:
     """Validate a budget, and return it as a number of tokens or as a share of the model's context window.
 
     Args:
-        budget: A whole number of tokens, at least 1, or a string: `8000`, `8k` for 8,000, or `80%` of the window.
+        budget: A whole number of tokens, at least 1, or a string: `"8000"`, `"8k"` for 8,000, or `"80%"` for a share of
+            the window.
 
     Raises:
         ConfigError: If the budget is None or has another form.
@@ -220,7 +221,7 @@ def one_of(value: T, known: object, setting: str) -> T:
 
 
 def settings_of(kind: type[T], given: Mapping[str, object]) -> T:
-    """Create a dataclass of settings from given values; settings that are missing or None get their defaults.
+    """Create a dataclass of settings from given values. Settings that are missing or None get their defaults.
 
     Raises:
         ConfigError: If a name is not a field of the dataclass, or the dataclass rejects a value.

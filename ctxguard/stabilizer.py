@@ -51,9 +51,9 @@ _TIGHTER: Final = 0.6
 class Stabilizer:
     """Turns the history of a conversation into the context that is sent to the model.
 
-    The context stays within a token budget, each tool call in it has its result, personal data is masked, and from call
-    to call it keeps its beginning, so that prompt caches apply. A stabilizer can be shared between threads and
-    conversations.
+    The context stays within a token budget, each tool call in it has its result, and personal data is masked. From call
+    to call, the context keeps its beginning, so that prompt caches apply. A stabilizer can be shared between threads
+    and conversations.
 
     Args:
         budget: Maximum number of tokens in the whole request (`8_000` or `"8k"`), or a share of the model's input
@@ -72,21 +72,21 @@ class Stabilizer:
             role (`MergeMessageRuns`). None checks no such rules.
         counter: How tokens are counted, see `ctxguard.tokens.find_counter`.
         model: Name of the model. Tokens are counted with its vocabulary and with the tokens that it adds to each
-            message; its measured counting error is the default `headroom`; and its window is used if the budget is a
-            share (see `ctxguard.tokens.windows`).
-        headroom: The part of the budget that is kept free for the reply and for errors in our token counts: a number
-            of tokens (`1_000`), a share of the budget (`0.1`), or `"measured"`. `"measured"` keeps free the error that
-            covers 99% of recorded requests to models of the same family, reduced to a third once the history contains
-            counts that the provider reported (`Artifact.reported`); without `model`, it keeps nothing free, and the
-            report states that the counts are not those of a provider. If the provider reported more tokens than we
-            counted, later counts are corrected, see `docs/tokens.md`. With 0, our counts are taken as exact: nothing is
-            kept free and nothing is corrected.
+            message. The measured error of these counts is the default `headroom`. The model's window is used if the
+            budget is a share (see `ctxguard.tokens.windows`).
+        headroom: The part of the budget that is kept free for the reply and for errors in our token counts: a number of
+            tokens (`1_000`), a share of the budget (`0.1`), or `"measured"`. `"measured"` keeps free the counting error
+            that 99% of recorded requests to models of the same family did not exceed. Once the history contains counts
+            that the provider reported (`Artifact.reported`), only a third of this is kept free. Without `model`,
+            `"measured"` keeps nothing free, and the report states that the counts are not those of a provider. If the
+            provider reported more tokens than we counted, later counts are corrected, see `docs/tokens.md`. With 0, our
+            counts are taken as exact: nothing is kept free and nothing is corrected.
         on_failure: What happens if a check fails: `report` mentions the failure in the report, `raise` raises a
             `CheckFailedError`.
-        mode: `enforce` applies the changes. `observe` sends the original messages, even if the request would have been
-            refused, and only reports what would have been done. Adapters, guards, and the proxy respect the mode.
+        mode: `enforce` applies the changes. `observe` sends the original messages and only reports what would have been
+            done, even if an error would have been raised. Adapters, guards, and the proxy respect the mode.
         shorten_tools: Whether to shorten the descriptions of tools if their schemas take more than a quarter of the
-            budget, see `docs/tokens.md`. This applies where ctxguard handles the whole request; the argument `tools` of
+            budget, see `docs/tokens.md`. This applies where ctxguard handles the whole request. The argument `tools` of
             `stabilize` is only counted.
         **window: Settings of the window in the default chain, see `ctxguard.stages.WindowSettings`. With `stages`, give
             them to your own chain, as in `agent_stages(on_overflow="bound")`.
@@ -207,7 +207,7 @@ class Stabilizer:
         counter: ArtifactCounter | None = None,
         details: Mapping[str, object] | None = None,
     ) -> Stabilizer:
-        """Return a copy of the stabilizer with some settings changed. The copy shares caches with the original.
+        """Return a copy of the stabilizer with some settings changed. The copy and the original share their caches.
 
         Args:
             stages: See `Stabilizer`. Here and below, None keeps the current value.
@@ -291,7 +291,7 @@ class Stabilizer:
     """`stabilize` as a generator that yields an `Ask` for all I/O. `drive` and `adrive` in `ctxguard.draft` run it."""
 
     def _with_window(self, result: Stabilized, window: int | None) -> Stabilized:
-        """Add to the report the model's window if the budget is a share of it, and the source of its size."""
+        """If the budget is a share of the model's window, add the window and the source of its size to the report."""
         if isinstance(self.budget, str):
             result.report.details = {**result.report.details, "window": self._window_for(window).to_dict()}
         return result
@@ -304,9 +304,9 @@ class Stabilizer:
         overhead: int = 0,
         window: int | None = None,
     ) -> Report:
-        """Return the report of a dry run: what `stabilize` would do. For the arguments, see there.
+        """Return the report of a dry run, which says what `stabilize` would do. The arguments are those of `stabilize`.
 
-        All I/O is refused, so no summarizer or store is called, and stages report what they would do without it.
+        All I/O is refused, so no summarizer or store is called. Stages report what they would do without I/O.
         """
         history = tuple(_require_iterable(artifacts))
         run = Run(self.stages, self._settings(tools, overhead, window, history))
@@ -317,9 +317,9 @@ class Stabilizer:
     def brief(self, history: Iterable[object], *, for_: str = "", budget: int = 1_000) -> Generator[Ask, object, Brief]:
         """Return a brief of a history, from which another agent or a new conversation can continue. No model is called.
 
-        A brief contains the task, standing instructions and other user messages, sentences from the rest that match
-        the task or `for_`, the files that were used, the steps, and what is still open. Personal data is masked. If the
-        chain has a store, the brief names handles by which full texts can be read back.
+        A brief contains the task, standing instructions and other user messages, sentences from other messages that
+        match the user messages or `for_`, the files that were used, the steps, and what is still open. Personal data is
+        masked. If the chain has a store, the brief names handles by which full texts can be read back.
 
         Args:
             history: Artifacts, or native messages of an installed framework. They are not changed.
@@ -353,7 +353,7 @@ class Stabilizer:
         window: int | None = None,
         adapter: NativeAdapter | None = None,
     ) -> Session:
-        """Return a session for one growing conversation, whose `context()` only processes new messages.
+        """Return a session for one growing conversation. Its `context()` only processes new messages.
 
         Args:
             tools: The tool schemas of the requests, whose tokens are counted.
@@ -404,11 +404,11 @@ class Stabilizer:
 
     @property
     def lacks_window(self) -> bool:
-        """Whether the budget is a share of a window that `model` does not tell, so that each call has to name it."""
+        """Whether each call must name the window, because the budget is a share of it and `model` does not tell it."""
         return isinstance(self.budget, str) and (self._window is None or self._window.source == "fallback")
 
     def _split_budget(self, window: int | None) -> tuple[int, int, int]:
-        """Return the budget in tokens, the part kept free as headroom, and the part of the headroom released later.
+        """Return the budget in tokens, the headroom that is kept free, and the part of the headroom released later.
 
         Headroom is released once the provider has reported a token count.
         """
@@ -419,7 +419,7 @@ class Stabilizer:
         return (tokens, *kept_free(self.counter.counter, self.headroom, tokens))
 
     def _window_for(self, window: int | None) -> Window:
-        """Return the input window for a call: the one given with the call, otherwise that of `model`."""
+        """Return the input window for a call: the one given with the call, or else the window of `model`."""
         found = self._window if window is None else window
         if found is None:
             raise ConfigError(
@@ -483,7 +483,7 @@ class Stabilizer:
         return result
 
     def _pass_through(self, run: Run, error: CtxguardError) -> Stabilized:
-        """Return the history of a run unchanged, with a report that names the error that would have been raised."""
+        """Return the history of a run unchanged. The report names the error that would have been raised."""
         given = tuple(run.history)
         draft = Draft(given, run.settings, history=given)
         report = Report(draft, cut=None, tokens_after=draft.tokens, checks=())
@@ -510,9 +510,10 @@ class Stabilizer:
 def _ask_provider(
     counter: object, history: Sequence[Artifact], tools: Sequence[Mapping[str, object]] | None = None
 ) -> Generator[Ask, object, str | None]:
-    """Have the provider count what its counter has not counted yet. Return a sentence for the report, or None.
+    """Ask the provider for the counts that `counter` does not know yet. Return a sentence for the report.
 
-    Other counters than a `ProviderCounter` do nothing. If the provider does not answer, its counter estimates.
+    If the provider does not answer, the counter uses estimates. If `counter` is not a `ProviderCounter`, or knows all
+    counts, nothing is done and None is returned.
     """
     if not isinstance(counter, ProviderCounter):
         return None
@@ -536,7 +537,7 @@ def _settings_of(kind: type[Stabilizer]) -> set[str]:
 
 
 def _verdict(check: Check, draft: Draft) -> CheckResult:
-    """Run a check. If it finds nothing, its result includes what it claims (the optional method `claim`)."""
+    """Run a check and return its result. If nothing is found, the result contains the claim of the check, if any."""
     findings = tuple(check(draft))
     claim = None if findings else getattr(check, "claim", None)
     return CheckResult(check.name, findings, "" if claim is None else claim(draft))

@@ -1,4 +1,4 @@
-"""Tests for your own adapters, stages, and stores: generated histories, checks of results, and conformance suites.
+"""Tests for your own adapters, stages, and stores: generated histories, checks of results, and suites of tests.
 
 They need Hypothesis and pytest, which the extra `testing` installs.
 
@@ -71,7 +71,7 @@ def _exchange(draw: st.DrawFn, step: int, *, reuse_ids: bool) -> list[Artifact]:
 
 @st.composite
 def histories(draw: st.DrawFn, *, max_turns: int = 5) -> list[Artifact]:
-    """Generate valid histories: perhaps a system prompt, then turns with tool calls, most of them with a reply.
+    """Generate valid histories: perhaps a system prompt, then turns with tool calls. Most turns end with a reply.
 
     A message may make several calls, results come in any order, and ids may repeat across steps.
 
@@ -94,7 +94,7 @@ def histories(draw: st.DrawFn, *, max_turns: int = 5) -> list[Artifact]:
 
 @st.composite
 def broken_histories(draw: st.DrawFn) -> list[Artifact]:
-    """Generate histories as crashes and careless trimming leave them: with lost, duplicated, or moved messages.
+    """Generate histories with lost, duplicated, or moved messages, as crashes and careless trimming leave them.
 
     Some messages also lose the ids of their calls or results.
     """
@@ -120,8 +120,8 @@ def law_findings(
 ) -> list[str]:
     """Return one line for each structural guarantee that a result breaks.
 
-    Checked are the budget, the pairing of calls and results, the order of system and task artifacts, and that
-    mandatory messages are kept.
+    It checks that the result is within the budget, that calls and results pair, that system and task artifacts come
+    first, and that mandatory messages are kept.
 
     Args:
         history: The input of the stabilizer.
@@ -171,11 +171,11 @@ def _opening_findings(history: Sequence[Artifact], result: Sequence[Artifact]) -
 
 
 def _counted(stabilizer: Stabilizer, read: Sequence[Artifact], report: Report) -> int:
-    """Return the number of tokens of the written messages as the report counts them.
+    """Return the number of tokens of the messages that an adapter wrote, as the report counts them.
 
-    When an adapter writes, formats with alternating roles join messages that became adjacent by a cut, and formats
-    without message borders join messages that only a late result had separated. The report still counts the framing of
-    the joined messages.
+    An adapter may join messages when it writes them. Formats with alternating roles join messages that became adjacent
+    by a cut. Formats without message borders join messages that only a late result had separated. The report still
+    counts the framing (the tokens around a message) of each message before they were joined.
 
     Args:
         stabilizer: The stabilizer that wrote the report.
@@ -198,9 +198,10 @@ class AdapterConformance:
     Attributes:
         adapter: The adapter to test.
         classes: Types of the framework's messages or of their parts: dataclasses, pydantic models, typed dicts, and
-            unions of these. All their fields are found by introspection, so that new fields are tested automatically.
-        unsearched: The fields in which personal data is known to pass unnoticed, as `Class.field` or a pattern of such
-            names, each with the reason.
+            unions of these. All their fields are found by introspection, so fields that the framework adds later are
+            tested as well.
+        unsearched: The fields in which personal data is known to pass unnoticed, with the reasons. Keys are
+            `Class.field` or a pattern of such names.
     """
 
     adapter: ClassVar[Adapter[Any]]
@@ -216,7 +217,7 @@ class AdapterConformance:
         return list(native)
 
     def unknown(self) -> Any:  # noqa: ANN401 - it is the framework's own type
-        """Return a message of a kind that the adapter does not know, or None if your framework has no such messages."""
+        """Return a message of a kind that the adapter does not know; None if your framework has no such messages."""
         return None
 
     def holding(self, item: Any) -> Any:  # noqa: ANN401 - it is the framework's own type

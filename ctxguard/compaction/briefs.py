@@ -1,7 +1,7 @@
 """Write a brief: what another agent, or a new conversation, should know about a conversation. No model is called.
 
 It consists of the task, messages from people, sentences that match these messages or the next task, the files with
-their last use, and the trail, which is the summary of tool calls that a cut would leave.
+their last use, and the trail. The trail is the summary of tool calls that a cut would leave.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ _LEAST: Final = 100
 _STORED: Final = 120
 """Tool outputs with more tokens than this are stored in full, as at a cut."""
 _SHARES: Final = (0.4, 1.0)
-"""Shares of the available tokens that each kind of line may use, in a first and in a second round."""
+"""Share of the available tokens that each kind of line may use: in the first round, and in the second."""
 _TASK: Final = 0.25  # share of the budget for the task
 _TRAIL: Final = 0.2  # share of the rest for the trail
 _OFTEN: Final = 3
-"""A sentence that is in this many messages is a repeated phrase, which says little."""
+"""A sentence that occurs in this many messages is a repeated phrase, which says little."""
 _LONGEST: Final = 400
-"""Maximum characters of a sentence."""
+"""Maximum number of characters of a sentence that are quoted."""
 _MOST: Final = 64
-"""Maximum number of people's sentences for which matches are searched, and of matches for each."""
+"""Maximum number of people's sentences for which matching sentences are searched, and of matches for each."""
 _FOR_NEXT: Final = 4
-"""Number of sentences that match the next task for each one that matches a sentence from people."""
+"""Matching sentences are listed in rounds: in each, this many that match the next task, and one for each sentence from
+people."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _TITLES: Final = {
     "task": "The task:",
@@ -55,7 +56,7 @@ _TITLES: Final = {
     "open": "How it stands:",
 }
 _Line = tuple[str, tuple[int, int]]
-"""A string with its place: the number of an exchange, and a position in that exchange."""
+"""A string with its place: the index of an exchange in the history, and a position in that exchange."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class _BriefWriter:
         return "\n".join([*sections, steps] if steps else sections)
 
     def _files(self) -> Iterator[_Line]:
-        """Yield a line for each file, in order of last use."""
+        """Yield a line for each file, in the order in which the files were last used."""
         known: dict[str, _Line] = {}
         for number, members in enumerate(self.exchanges):
             for call, uses in zip(members[0].calls, uses_of(members, self.file_tools), strict=True):
@@ -188,7 +189,7 @@ class _BriefWriter:
         yield from known.values()
 
     def _open(self, asked: Sequence[int]) -> Iterator[_Line]:
-        """Yield the last message from people, the last one from the model, and the tool calls without a result."""
+        """Yield the last message from people, the last message from the model, and the tool calls without a result."""
         replies = [n for n in self.history.replies if visible_text(self.exchanges[n][0])]
         for number in (*asked[-1:], *replies[-1:]):
             first = self.exchanges[number][0]
@@ -198,7 +199,7 @@ class _BriefWriter:
             yield f"not answered: {call.name} {shorten(call.arguments, _LONGEST)}", (len(self.history), place)
 
     def _trail(self) -> Trail:
-        """Return the trail of all tool calls, without failed calls that were repeated later."""
+        """Return the trail of all tool calls. A failed call that was repeated later is left out."""
         steps: dict[tuple[str, str], list[TrailStep]] = {}
         for members in self.exchanges:
             handles = {n: self.handles[one.text] for n, one in enumerate(members) if one.text in self.handles}
@@ -209,7 +210,7 @@ class _BriefWriter:
 
 
 def _sentences(texts: Iterable[tuple[int, str]]) -> list[_Line]:
-    """Return the sentences in fewer than three texts, and standing instructions, each with the last place."""
+    """Return the sentences that occur in at most two texts, and standing instructions, each where it occurred last."""
     found: dict[str, list[tuple[int, int]]] = {}
     for number, text in texts:
         if not is_greeting(text):
@@ -220,7 +221,7 @@ def _sentences(texts: Iterable[tuple[int, str]]) -> list[_Line]:
 
 
 def _matching(for_: str, said: Sequence[str], others: Sequence[_Line]) -> list[_Line]:
-    """Return the sentences that match the next task or a sentence from people, the best match of each first."""
+    """Return the sentences in `others` that match `for_` or a sentence in `said`, with the best match of each first."""
     index = LexicalIndex()
     for text, _ in others:
         index.add((text,))

@@ -54,9 +54,9 @@ class CompactionResult(BaseModel):
         original_tokens: Number of tokens before the compaction.
         compacted_tokens: Number of tokens after the compaction.
         summary: The text that replaces the removed messages.
-        fallback: Whether no summary could be made, so that `summary` is the head and tail of the transcript.
-        excess: Number of tokens by which the compacted history exceeds `max_tokens`, because pins, the last exchange,
-            and a summary need more; else 0.
+        fallback: True if no summary could be made. `summary` is then the start and the end of the transcript.
+        excess: Number of tokens by which the compacted history exceeds `max_tokens`; 0 if it does not. It may exceed
+            the limit because system messages, pins, and the last exchange always stay.
     """
 
     original_messages: int
@@ -86,32 +86,33 @@ def _summarizer_of(summarizer: Summarizer | str | None) -> Summarizer | None:
 class HistoryCompactor(OfOneProcess, FollowedStage):
     """Replaces old exchanges with a summary when a history grows too long, as a stage or on its own.
 
-    System messages, the task, pins, the latest messages, the last exchange, and the user message that opened its turn
-    are not summarized if they fit. If they do not fit, they are summarized in this order: the user message that
-    opened the turn, the task, and the older of the latest messages. System messages, pins, and the last exchange
-    always stay; if they alone exceed the limit, this is logged, and the result says so. In a chain with a budget, the
-    last user message and the latest messages stay as well, because the checks of the chain require them.
+    System messages, the task, pins, the latest messages, the last exchange, and the user message that opened the last
+    turn are not summarized if they fit. If they do not fit, they are summarized in this order: the user message that
+    opened the turn, the task, and the older of the latest messages. System messages, pins, and the last exchange always
+    stay; if they alone exceed the limit, this is logged, and the result says so. In a chain with a budget, the last
+    user message and the latest messages stay as well, because the checks of the chain require them.
 
     A compaction summarizes the previous summary together with the exchanges removed since then. Summaries are stored
-    under a hash of the content that they replace, so none is paid for again after a restart or in another worker. If no
-    summary can be made, the head and tail of the transcript are used, with a marker that says how many tokens are
-    missing.
+    under a hash of the content that they replace. Therefore, none is paid for again after a restart or in another
+    worker. If no summary can be made, the head and tail of the transcript are used, with a marker that says how many
+    tokens are missing.
 
     Args:
-        config: The number of tokens above which to compact, and the target of a compaction; None means the settings of
-            the configuration file. In a chain with a smaller budget, both shrink in proportion.
+        config: The number of tokens above which to compact, and the number to which a compaction shrinks the history.
+            None means the settings of the configuration file. In a chain with a smaller budget, both numbers shrink in
+            proportion.
         summarizer: Function that takes a prompt and returns a summary. It may be async in async calls. A string such as
             `openai:gpt-5-mini` names a model, which is called through PydanticAI or LangChain. None always uses the
             head and tail of the transcript.
-        on_compaction: Function that is called with the result of every new compaction, sync or async. Its errors are
+        on_compaction: Sync or async function that is called with the result of every new compaction. Its errors are
             logged.
         store: Store for the summaries; None keeps them in the memory of this process.
         instructions: The beginning of the summarizer's prompt.
-        rules: Detectors for masking the summarizer's input if no masking stage ran before; None means
-            `ctxguard.pii.STANDARD`.
+        rules: Detectors with which the summarizer's input is masked if the chain has no masking stage before this one;
+            None means `ctxguard.pii.STANDARD`.
         timeout: Maximum duration of one request, in seconds; None means no limit.
         max_input: Maximum number of tokens in one request; longer transcripts are summarized in parts.
-        max_failures: Number of failures in a row after which the next 10 requests to the summarizer are skipped.
+        max_failures: After this many failures in a row, the next 10 requests to the summarizer are skipped.
         keep_recent: Number of latest messages that stay, if the compactor is not used in a chain.
         counter: The token counter, as for `ctxguard.tokens.find_counter`, if the compactor is not used in a chain.
 
@@ -155,7 +156,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         self._counter = ArtifactCounter(find_counter(counter))
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return the follower that compacts one conversation."""
+        """Return a new object that compacts one conversation as it grows."""
         plan = CompactionPlan(draft, self.config, keeps_latest=draft.budget != _UNLIMITED)
         return _Compacting(self._shared, plan)
 
@@ -171,7 +172,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         return self._counter.artifacts(read_native(messages)[1])
 
     async def compact(self, messages: Native) -> Native:
-        """Return the history, compacted if necessary, in the format of `messages`, which is not changed.
+        """Return the history, compacted if necessary, in the format of `messages`. The given messages are not changed.
 
         Messages that stay are the same objects, unmasked. The summary is made from masked text.
 
@@ -208,7 +209,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
 
 @dataclass(frozen=True)
 class _Shared:
-    """What the conversations of one compactor share: `reported` has the keys of compactions that were reported."""
+    """What the conversations of one compactor share. `reported` has the keys of the compactions reported so far."""
 
     summaries: Summaries
     rules: Detector | Sequence[Detector] | None
@@ -217,14 +218,14 @@ class _Shared:
 
     @cached_property
     def masker(self) -> Masker:
-        """The masker for the summarizer's input where no masking stage ran before; loading its rules takes time."""
+        """Masks the summarizer's input if no masking stage ran before. It is created on first use, which takes time."""
         from ctxguard.pii import STANDARD, Masker
 
         return Masker(STANDARD if self.rules is None else self.rules)
 
 
 class _Compacting:
-    """Compacts one conversation."""
+    """Compacts one conversation, for `HistoryCompactor` (see `Follower`)."""
 
     def __init__(self, shared: _Shared, plan: CompactionPlan) -> None:
         self._shared = shared
@@ -232,11 +233,11 @@ class _Compacting:
         self._shown: tuple[object, Artifact | None] = (None, None)
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - the signature of a follower
-        """Take in the artifacts that are new in the draft."""
+        """Take in the next artifacts of the history: those that are new in `draft`."""
         self._plan.take(artifacts)
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft if nothing is to be compacted, else a generator that requests the summary."""
+        """Return the draft if nothing has to be compacted; otherwise a generator that requests the summary."""
         if self._plan.limit < draft.budget and not draft.dry and (excess := self._plan.excess) > 0:
             _log.warning(_EXCEEDED, excess)
         return self._compact(draft) if self._plan.state.cuts else draft
@@ -257,9 +258,10 @@ class _Compacting:
         return result
 
     def _summary(self, keys: Sequence[str], mask: Callable[[str], str]) -> Generator[Ask, object, str | None]:
-        """Return the summary of all removed exchanges, which is made if it is unknown; None if that is impossible.
+        """Return the summary of all removed exchanges. If there is none yet, make it; return None if that fails.
 
-        It is made from the previous summary and the exchanges removed since then, if that summary is known.
+        If the previous summary is known, the new one is made from it and from the exchanges removed after it.
+        Otherwise, it is made from all removed exchanges.
         """
         plan, summaries = self._plan, self._shared.summaries
         if summaries.given_up(keys[-1]):
@@ -274,7 +276,7 @@ class _Compacting:
         return (yield from summaries.make(keys[-1], pieces, plan.draft.counter.text, mask))
 
     def _message(self, draft: Draft, summary: str | None, key: str, mask: Callable[[str], str]) -> Artifact:
-        """Return the message with the summary, which is the same object as before if its text is the same."""
+        """Return the message with the summary. If the summary is the same as before, so is the object."""
         made_from = (key, summary, draft.masks)
         known, message = self._shown
         if message is None or known != made_from:
@@ -283,7 +285,7 @@ class _Compacting:
         return message
 
     def _write(self, draft: Draft, summary: str | None, mask: Callable[[str], str]) -> Artifact:
-        """Return a new message with the summary, or with the head and tail of the transcript if there is none."""
+        """Return a new message with the summary; if there is none, with the start and the end of the transcript."""
         count, allowance = draft.counter.text, self._plan.state.allowance
         available = allowance - draft.counter.artifact(Artifact(Kind.USER, write_record(SUMMARY, "")))
         text = "\n\n".join(self._plan.pieces(mask)) if summary is None else summary

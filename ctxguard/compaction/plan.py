@@ -1,6 +1,7 @@
 """Decide at which positions a history is compacted, so that they are the same in every call and every process.
 
-A position is the number of an exchange, as `ctxguard.history` counts them.
+A position is the index of an exchange in the history, counted from 0. An exchange is an assistant message with tool
+calls and their results, or any other single message. A cut is one compaction.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from ctxguard.history import RECALLED, SUMMARY, History, record_title, write_rec
 _SUMMARY_SHARE: Final = 3  # one third of the target is reserved for the summary
 _LEAST_SUMMARY: Final = 400  # minimum tokens reserved for the summary, if the target has as many
 _MOST_SUMMARY: Final = 4_000
-"""Maximum tokens reserved for the summary. It may use more if the messages that stay leave more of the target."""
+"""Maximum number of tokens reserved for the summary. It may use more if the messages that stay leave more of the
+target."""
 _LEAST_TEXT: Final = 64
-"""Minimum tokens of text that make a summary worth its heading."""
+"""Minimum number of tokens in the text of a summary. A shorter one is not worth its heading."""
 _SHORTEST: Final = 8
-"""The same minimum where otherwise nothing could be removed."""
+"""The same minimum in a case in which otherwise nothing could be removed."""
 _LEAST_GAIN: Final = 10
-"""A cut is postponed if it would free less than this part of the limit: a tenth."""
+"""A cut is postponed if it would free less than a tenth of the limit (the limit divided by this number)."""
 _OLDER: Final = "older than the messages that stay"
 _FALLBACK: Final = f"{_OLDER}; no summary could be made, so the head and tail of the transcript replace it"
 
@@ -37,9 +39,10 @@ class _Compaction:
     """Which exchanges one compaction removes.
 
     Attributes:
-        begin: Number of the first exchange that stays.
-        gives_up: Number of protected items that are summarized because they do not fit: 1 means the user message that
-            opened the turn, 2 also the task, and higher numbers also the older of the latest messages.
+        begin: Index of the first exchange that stays.
+        gives_up: How many protected items are summarized because they do not fit. 1 means the user message that opened
+            the turn; 2 means the task as well; higher numbers mean that the older of the latest messages are also
+            summarized.
         keeps_opener: Whether the user message that opened the turn stays despite `gives_up`, because it is the last
             user message.
     """
@@ -54,7 +57,7 @@ class _State:
     """The state of a plan after a number of exchanges.
 
     Attributes:
-        seen: Number of exchanges taken in.
+        seen: Number of exchanges processed so far.
         cuts: The compactions so far, oldest first.
         fixed: Number of tokens in artifacts that are never summarized.
         authority: Number of system and task artifacts that `fixed` includes.
@@ -82,8 +85,8 @@ class CompactionPlan:
     Args:
         draft: A draft with the settings of the conversation.
         config: The number of tokens above which to compact, and the target of a compaction.
-        keeps_latest: Whether the last user message and the latest messages are never summarized, as in a chain with a
-            budget, whose checks require them.
+        keeps_latest: Whether the last user message and the latest messages are never summarized. In a chain with a
+            budget, the checks require this.
 
     Attributes:
         state: The state after all exchanges taken in so far.
@@ -112,7 +115,7 @@ class CompactionPlan:
 
     @property
     def excess(self) -> int:
-        """Number of tokens by which the compacted history exceeds the limit; 0 or less if it does not."""
+        """Number of tokens by which the compacted history exceeds the limit; 0 or negative if the history fits."""
         return self._total(self.state) - self.limit
 
     def _advance(self, state: _State) -> _State:
@@ -135,12 +138,12 @@ class CompactionPlan:
         return (number == self._task and gives_up < 2) or self.history.spans[number].is_pinned
 
     def _tokens_of(self, number: int) -> int:
-        """Return the number of tokens in an exchange, 0 for recalled messages, which have a budget of their own."""
+        """Return the number of tokens in an exchange; 0 for recalled messages, which do not count here."""
         is_recalled = record_title(self.history.artifacts[self.history.start(number)]) == RECALLED
         return 0 if is_recalled else self.history.spans[number].tokens
 
     def _anchor(self, cut: _Compaction) -> int | None:
-        """Return the number of the message that opened the first turn, if it stays although it precedes `begin`."""
+        """Return the index of the user message that opened the first remaining turn, if it stays before `begin`."""
         gives_up = cut.gives_up and not cut.keeps_opener
         if gives_up or cut.begin == 0 or self.history.spans[cut.begin].has_user_role:
             return None
@@ -148,7 +151,7 @@ class CompactionPlan:
         return None if opener is None or self._stays(opener, cut.gives_up) else opener
 
     def _cut_at(self, begin: int, gives_up: int, number: int) -> _Compaction:
-        """Return the cut at `begin` if `number` is the last exchange so far."""
+        """Return the compaction with `begin` as the first exchange that stays. `number` is the last exchange so far."""
         opener = self.history.opener(begin)
         return _Compaction(begin, gives_up, self._keeps_latest and opener == self.history.last_asked(number + 1))
 
@@ -162,14 +165,14 @@ class CompactionPlan:
         return self.draft.overhead + state.fixed + tokens + opening - self._freed_tokens(state, cut)
 
     def _freed_tokens(self, state: _State, cut: _Compaction) -> int:
-        """Return the number of tokens in the task if this cut is the first that removes it, else 0."""
+        """Return the number of tokens in the task if this cut is the first one to remove it; otherwise 0."""
         task, last = self._task, state.cut
         if task is None or task >= cut.begin or cut.gives_up < 2 or (last.gives_up > 1 and task < last.begin):
             return 0
         return 0 if self._stays(task, cut.gives_up) else self.history.spans[task].tokens
 
     def _cut(self, state: _State, number: int) -> _State:
-        """Return the state with a cut that meets the limit; if necessary, protected items are given up one by one."""
+        """Return the state after a cut that meets the limit. If necessary, protected items are given up one by one."""
         arrived = bisect_left(self.history.messages, number + 1)
         kept = max(1, min(self.draft.keep_recent, arrived))
         # A later cut may keep protected items again, except for the task, whose tokens are no longer counted.
@@ -181,7 +184,7 @@ class CompactionPlan:
         return state if self._total(cut) >= self._total(state) else cut
 
     def _cut_to(self, state: _State, number: int, gives_up: int, least: int) -> _State:
-        """Return the state with a cut that removes the oldest exchanges, or `state` if that frees too little.
+        """Return the state after a cut that removes the oldest exchanges; `state` itself if that frees too little.
 
         The cut removes exchanges until the target is met, but not the latest messages. `least` is the minimum number of
         tokens for the summary.
@@ -209,7 +212,7 @@ class CompactionPlan:
         return replace(state, cuts=(*state.cuts, cut), fixed=fixed, tokens=tokens, allowance=allowance)
 
     def _left(self, number: int) -> list[int]:
-        """Return the exchanges that a cut (1 is the first) removed, including those that the previous cut had kept."""
+        """Return the exchanges that cut `number` (1 is the first) removed, also those that earlier cuts had kept."""
         cuts = self.state.cuts
         cut, earlier = cuts[number - 1], cuts[number - 2] if number > 1 else _Compaction()
         anchor = self._anchor(cut)
@@ -219,7 +222,7 @@ class CompactionPlan:
         return sorted(n for n in numbers if not self._stays(n, cut.gives_up) and n != anchor)
 
     def pieces(self, mask: Callable[[str], str], *, since: int = 0) -> list[str]:
-        """Return a masked transcript of each exchange that was removed after the first `since` cuts."""
+        """Return a masked transcript of each exchange removed by the cuts after the first `since` ones."""
         numbers = sorted(n for cut in range(since, len(self.state.cuts)) for n in self._left(cut + 1))
         return [mask(transcript(self.history.members(n))) for n in numbers]
 
@@ -245,7 +248,7 @@ class CompactionPlan:
         return draft.revise(artifacts, action="summarised", reason=_FALLBACK if fallback else _OLDER)
 
     def _kept_before(self, begin: int, also: set[int | None]) -> Iterable[int]:
-        """Yield the positions before exchange `begin` that stay: system, task, pins, and the exchanges in `also`."""
+        """Return the positions of artifacts that stay before exchange `begin`: system, task, pins, and `also`."""
         history = self.history
         numbers = {*history.pinned[: bisect_left(history.pinned, begin)]}
         numbers.update(n for n in also if n is not None and n < begin)

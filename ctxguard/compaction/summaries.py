@@ -139,7 +139,8 @@ Summarizer: TypeAlias = Callable[[str], "str | Awaitable[str]"]
 
 NAMESPACE: Final = "compaction"  # namespace of summaries in the store
 CLAIMS: Final = "compaction-claim"
-"""Namespace of claims in the store: a worker enters a claim before it makes a summary, so that others wait for it."""
+"""Namespace of claims in the store. A worker enters a claim before it makes a summary, so that other workers wait for
+the summary."""
 INSTRUCTIONS: Final = (
     "Summarize the conversation below so that it can go on without it. Keep what was asked and decided, constraints, "
     "names, numbers, identifiers, paths, results of tools, errors and what became of them, and what is still open. "
@@ -171,7 +172,7 @@ def key_of(*parts: str) -> str:
 
 
 class Breaker:
-    """A circuit breaker. After `max_failures` failures in a row, it skips 10 requests before it allows one."""
+    """A circuit breaker. After `max_failures` failures in a row, 10 requests are skipped before one is made again."""
 
     def __init__(self, max_failures: int) -> None:
         self.max_failures = max_failures
@@ -213,7 +214,7 @@ class Summaries:
     _failed: TextCache[bool] = field(default_factory=TextCache)
 
     def known(self, key: str) -> Generator[Ask, object, str | None]:
-        """Return the summary that is stored under a key, or None.
+        """Return the summary that is stored under a key; None if there is none.
 
         Raises:
             SummarizerError: If this is a dry run that may not access the store.
@@ -227,7 +228,7 @@ class Summaries:
         return summary
 
     def given_up(self, key: str) -> bool:
-        """Return whether no request is made for a key, because there is no summarizer or a request has failed."""
+        """Return whether no summary can be made for a key: there is no summarizer, or an earlier attempt failed."""
         return self.summarizer is None or bool(self._failed.get(key))
 
     def make(
@@ -265,7 +266,7 @@ class Summaries:
         return made
 
     def _claim(self, key: str, mine: bytes, requests: int) -> Generator[Ask, object, str | None]:
-        """Claim the work for a key and return None, or return the summary of the worker that has claimed it before."""
+        """Claim the work for a key and return None; if another worker makes or has made the summary, return that."""
         patience = (60.0 if self.timeout is None else self.timeout) * (requests + 1)
         claim = partial(self.store.put_new, ttl=patience)
         standing = yield from self._access(Ask(claim, (CLAIMS, key, mine)))
@@ -275,7 +276,7 @@ class Summaries:
         return made.decode("utf-8", "replace") if isinstance(made, bytes) else None
 
     def _release(self, key: str, mine: bytes) -> None:
-        """Release this worker's claim; a claim of another worker stays."""
+        """Release this worker's claim. A claim of another worker is not removed."""
         try:
             if self.store.get(CLAIMS, key) == mine:
                 self.store.delete(CLAIMS, key)
@@ -283,7 +284,7 @@ class Summaries:
             _log.warning("a claim could not be released and will expire: %s", error)
 
     def _wait(self, key: str, patience: float) -> bytes | None:
-        """Wait up to `patience` seconds until another worker has made the summary or given up. Called by the driver."""
+        """Wait up to `patience` seconds for the summary of another worker. Return None if there is none."""
         until = time.monotonic() + patience
         while time.monotonic() < until:
             working = self.store.get(CLAIMS, key) is not None
@@ -316,7 +317,7 @@ class Summaries:
     def _part(
         self, title: str, chunk: str, count: Callable[[str], int], mask: Callable[[str], str]
     ) -> Generator[Ask, object, str | None]:
-        """Summarize one part and store the summary, so that it is not paid for again after a crash."""
+        """Summarize one part of a transcript. The summary is stored, so that it is not paid for again after a crash."""
         key = key_of("part", self.instructions, title, chunk)
         part = yield from self.known(key)
         if part is None:
@@ -346,13 +347,13 @@ class Summaries:
         return mask(str(answer).strip())
 
     def _keep(self, key: str, text: str) -> Generator[Ask, object, str]:
-        """Store a summary unless the key has one, and return the stored summary, so that all workers use the same."""
+        """Store a summary unless the key has one. Return the stored summary, so that all workers use the same one."""
         data = text.encode("utf-8", "replace")
         standing = yield from self._access(Ask(self.store.put_new, (NAMESPACE, key, data)))
         return standing.decode("utf-8", "replace") if isinstance(standing, bytes) else text
 
     def _access(self, ask: Ask) -> Generator[Ask, object, object]:
-        """Access the store. If it fails, log that and return None, as for an empty store."""
+        """Access the store. If it fails, log the error and return None, as an empty store would."""
         try:
             return (yield ask)
         except SummarizerError:
@@ -363,7 +364,7 @@ class Summaries:
 
 
 def _fault(answer: object, source: int, count: Callable[[str], int]) -> str:
-    """Return why an answer cannot be used as the summary of `source` tokens; empty if it can."""
+    """Return why an answer cannot be used as a summary of `source` tokens; an empty string if it can be used."""
     if not isinstance(answer, str):
         return f"expected a string, got {type(answer).__name__}"
     if not answer.strip():

@@ -54,7 +54,7 @@ def _split(piece: str, max_tokens: int, count: Callable[[str], int]) -> Iterator
 
 
 def _fitting(text: str, max_tokens: int, count: Callable[[str], int]) -> int:
-    """Return how many characters from the start of a text have at most `max_tokens` tokens, at least 1."""
+    """Return how many characters at the start of a text fit into `max_tokens` tokens, but at least 1."""
     size = min(len(text), 4 * max_tokens)
     while size > 1 and (tokens := count(text[:size])) > max_tokens:
         size = max(1, min(size - 1, size * max_tokens // tokens))
@@ -85,7 +85,7 @@ def _marker(tokens: int) -> str:
 
 
 def read_native(messages: Sequence[object]) -> tuple[Adapter[object] | None, list[Artifact]]:
-    """Return the adapter that knows some messages, or None if they are artifacts, and the messages as artifacts.
+    """Return the adapter that knows some messages, and the messages as artifacts. For artifacts, the adapter is None.
 
     Raises:
         AdapterError: If no installed adapter knows the messages.
@@ -99,5 +99,5 @@ def read_native(messages: Sequence[object]) -> tuple[Adapter[object] | None, lis
 def write_native(
     adapter: Adapter[object] | None, messages: Sequence[object], artifacts: list[Artifact]
 ) -> Sequence[object]:
-    """Return artifacts in the format of `messages`, as `adapter` writes it; without an adapter, unchanged."""
+    """Return artifacts as native messages in the format of `messages`. Without an adapter, return them unchanged."""
     return artifacts if adapter is None else cast("Sequence[object]", adapter.write(messages, artifacts))

@@ -29,7 +29,7 @@ class MeasuredText:
     """How many tokens a text has.
 
     Attributes:
-        tokens: Number of tokens in the text, or an extrapolation from its start.
+        tokens: Number of tokens in the text. If `exact` is False, it is extrapolated from the start of the text.
         ratio: Average number of characters per token.
         exact: Whether the whole text was counted.
     """
@@ -40,11 +40,11 @@ class MeasuredText:
 
 
 def measure(text: str, max_tokens: int, count: Count) -> MeasuredText:
-    """Count the tokens in a text, but of a text far above a limit only those at its start.
+    """Count the tokens in a text. If the text is far above the limit, only its start is counted, to save time.
 
-    The start of a text never has noticeably more tokens than the whole, because a cut splits only one token. So a text
-    whose start is well over the limit is over the limit, too. Each start is four times as long as the one before, so
-    less than twice the text's length is counted in total.
+    A start of the text is counted first. The start never has noticeably more tokens than the whole, so if the start is
+    well over the limit, the text is as well. Otherwise, a start of four times the length is counted, and so on. In
+    total, less than twice the length of the text is counted.
     """
     length = max(2048, 12 * max_tokens)
     while length < len(text) // 2:
@@ -57,11 +57,12 @@ def measure(text: str, max_tokens: int, count: Count) -> MeasuredText:
 
 
 def fit(processor: Processor, max_tokens: int, count: Count, ratio: float) -> View:
-    """Return the longest view found that has at most `max_tokens` tokens.
+    """Return the longest view that was found with at most `max_tokens` tokens.
 
-    The views of one processor have about the same number of characters per token, so guesses in proportion, beginning
-    with `ratio` characters per token, converge in two or three steps; if they do not, the interval is halved. If no
-    view fits, the processor's fallbacks are tried, and finally the empty text.
+    A view of a length in characters is made and its tokens are counted, and the next length is guessed in proportion.
+    The first guess assumes `ratio` characters per token. Views of one processor have about the same number of
+    characters per token, so two or three guesses are usually enough. If no view fits, the processor's fallbacks are
+    tried, and finally the empty text.
     """
     best, low, high = None, 0, None
     available = int(max_tokens * ratio)
@@ -103,7 +104,8 @@ def _with_tokens(view: View, tokens: int) -> View:
 
 
 _AMPLE: Final = 4
-"""Length of a view without a token limit, as a multiple of the text's length: aliases in YAML may be expanded."""
+"""Maximum length of a view without a token limit, as a multiple of the text's length. A view may be longer than the
+text because aliases in YAML are expanded."""
 _PROCESSORS: Final = {
     FileType.CODE: "code:CodeProcessor",
     FileType.CONSOLE: "log:LogProcessor",
@@ -116,7 +118,7 @@ _PROCESSORS: Final = {
     FileType.XML: "xml_tree:XmlProcessor",
     FileType.YAML: "yaml_tree:YamlProcessor",
 }
-"""The processor of each type, imported when it is first needed; other types are shown as text."""
+"""The processor of each type. It is imported when it is first needed. Other types are shown as text."""
 
 
 def bound(
@@ -131,8 +133,8 @@ def bound(
 ) -> Bounded:
     """Return a view of a text that has at most `max_tokens` tokens, or the text itself if it fits.
 
-    The limit is hard: if not even the shortest marker fits, the content is empty. The same text and settings always
-    give the same view, and bounding a view again changes nothing.
+    The limit is hard: if not even the shortest marker (a note on what is shown) fits, the content is empty. The same
+    text and settings always give the same view, and bounding a view again changes nothing.
 
     Args:
         text: The text to show.
@@ -140,7 +142,7 @@ def bound(
         count: Function that returns the number of tokens in a string.
         file_type: Type of the text; None means that it is detected.
         handle: Name under which the whole text can be recalled; the marker names it.
-        limits: Further limits on the parts of the view. They do not apply to a text within the token limit.
+        limits: Further limits on the parts of the view. They do not apply to a text that is within `max_tokens`.
         by: Name of the program that shortens the text, for the marker; empty if the reader of the view asked for it.
     """
     measured = measure(text, max_tokens, count)
@@ -163,7 +165,7 @@ def show(
     """Return a view of a source within a token limit and within `limits`.
 
     A source that cannot be read as `file_type` is shown as text, and `info.note` says why. `measured` is the result of
-    `measure` for the source's text, if the caller has it.
+    `measure` for the source's text; None means that it is measured here.
     """
     known = measure(source.text, max_tokens, count) if measured is None else measured
     processor, remark = _processor_for(source, file_type, limits)
@@ -182,7 +184,7 @@ def show(
 
 
 def _view(processor: Processor, source: Source, known: MeasuredText, max_tokens: int, count: Count) -> View:
-    """Return the view that only the processor's `Limits` shorten, if it fits; else one within the tokens as well."""
+    """Return a view shortened only by the processor's `Limits` if it fits; otherwise a view that fits `max_tokens`."""
     if known.tokens <= max_tokens and source.gap is None:
         view = processor.view(_AMPLE * len(source.text) + 1000)
         tokens = count(view.text) if view.cut else known.tokens
@@ -192,7 +194,7 @@ def _view(processor: Processor, source: Source, known: MeasuredText, max_tokens:
 
 
 def _processor_for(source: Source, file_type: FileType, limits: Limits) -> tuple[Processor, str]:
-    """Return the processor for a type and an empty string, or the text processor and why the other cannot be used."""
+    """Return the processor for a type and an empty string; if it cannot be used, the text processor and the reason."""
     try:
         return _processor(file_type)(source, limits), ""
     except ImportError as error:

@@ -99,7 +99,7 @@ def _share(lines: list[str], pattern: re.Pattern[str]) -> float:
 
 
 def _is_table(lines: list[str]) -> bool:
-    """Return whether at least three lines are a table, whose rows have the same number of separators."""
+    """Return whether lines are a table: at least three, most of which have the same number of separators."""
     if len(lines) < 3:
         return False
     bare = [re.sub(r'"(?:[^"]|"")*"', "", line[:2000]) if '"' in line else line[:2000] for line in lines[:40]]
@@ -113,7 +113,7 @@ def _is_table(lines: list[str]) -> bool:
 
 
 def _is_pairs(lines: list[str], separator: str) -> bool:
-    """Return whether lines are a table of two columns, not prose: short, with one separator and no space after it."""
+    """Return whether lines are a table of two columns: short lines with one separator and no space after it."""
     return all(
         line.count(separator) == 1 and len(line) <= 200 and f"{separator} " not in line and not line.endswith(".")
         for line in lines
@@ -121,7 +121,7 @@ def _is_pairs(lines: list[str], separator: str) -> bool:
 
 
 def _is_yaml(lines: list[str]) -> bool:
-    """Return whether lines are YAML: two keys or more, and no line without indentation that YAML does not allow."""
+    """Return whether lines are YAML: two or more have a key, and all that are not indented are valid in YAML."""
     keys = sum(1 for line in lines if _KEY.match(line))
     margin = [line for line in lines if not line[0].isspace()]
     return keys >= 2 and all(map(_AT_MARGIN.match, margin))
@@ -142,4 +142,5 @@ _TESTS: Final[tuple[tuple[FileType, Callable[[list[str], str], bool]], ...]] = (
     (FileType.YAML, lambda lines, _: _is_yaml(lines)),
     (FileType.MARKDOWN, lambda lines, start: _share(lines, _MARKDOWN) > 0.3 or start.startswith("# ")),
 )
-"""The tests, in this order because a log may look like a table and a table may look like YAML."""
+"""The tests for types, in the order in which they are made: a log may look like a table, and a table may look like
+YAML."""

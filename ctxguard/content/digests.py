@@ -16,7 +16,8 @@ from ctxguard.content.views import Count, FileType, Source
 _NAMES: Final = 64
 """Number of names in a text that a digest chooses from."""
 _PIECES: Final = 1 / 3
-"""Share of a digest for test results and errors, or for the beginning of the text; the rest is for names."""
+"""Share of a digest that test results and errors, or else the beginning of the text, may take; the rest is for
+names."""
 _LEAST_BEGINNING: Final = 16
 """Minimum number of characters at which the beginning of a text is informative."""
 _LARGE: Final = 16_384
@@ -49,7 +50,7 @@ def digest(text: str, max_tokens: int, *, count: Count, file_type: FileType | No
 
 
 def _tree(text: str, file_type: FileType) -> object:
-    """Return the parsed tree of JSON or YAML, of a long text only the beginning; None for other texts."""
+    """Return the tree parsed from JSON or YAML; None for other texts. Only the beginning of a long text is parsed."""
     if file_type is not FileType.YAML:
         return tree_of(text) if file_type is FileType.JSON else None
     from ctxguard.content.processors.yaml_tree import parse_yaml
@@ -60,9 +61,10 @@ def _tree(text: str, file_type: FileType) -> object:
 
 
 def _of_tree(tree: object, max_tokens: int, count: Count) -> list[str]:
-    """Return the size of a list, and values with their keys in their original order, so that records stay together.
+    """Return the size of a list, if the tree is one, and the most distinctive values of the tree with their keys.
 
-    Ids and other names are chosen before other values, such as a city; repeated values of a key are left out.
+    The values are in their original order, so that those of one record stay together. Ids and other names are chosen
+    before other values, such as a city. A value that a key has repeatedly is listed once.
     """
     size = _size_of(tree)
     left = max_tokens - count(f"{size}; ")
@@ -92,7 +94,7 @@ def _size_of(tree: object) -> str:
 
 
 def _values(tree: object) -> Iterator[tuple[str, str, bool]]:
-    """Yield each key, its value, and whether that is a name. Of a long string, yield the names or the beginning."""
+    """Yield each key, its value, and whether the value is a name. A long string yields its names or its beginning."""
     for pair in walk(tree):
         key, node = pair
         names = list(names_under([pair]))
@@ -127,7 +129,7 @@ def _fitting(pieces: Iterable[str], available: int, count: Count) -> tuple[list[
 
 
 def _names_for(text: str, told: str, available: int, count: Count) -> str:
-    """Return the rarest names in a text that fit into `available` tokens and are not in `told`."""
+    """Return those of the rarest names in a text that are not in `told` and fit into `available` tokens."""
     chosen: list[Labeled] = []
     last, left = "", available
     for label, name in labeled_names(text, _NAMES):
@@ -165,7 +167,7 @@ def digest_view(
     handle: str | None = None,
     by: str = "",
 ) -> str:
-    """Return a digest of a text with a marker, for limits so low that names say more than an excerpt.
+    """Return a digest of a text, after a note on what it is. Use it for limits so low that an excerpt says less.
 
     A text that fits is returned unchanged. The parameters are those of `ctxguard.content.bound`.
     """

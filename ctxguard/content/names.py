@@ -32,13 +32,13 @@ _ESC: Final = ("\x1b", "\\u001b", "\\x1b", "\\033", "\\e")
 _GLUED: Final = re.compile(r"(?<=[a-z])[.:!?][A-Z][a-z']*$")
 """The first word of a sentence without a space before it (`tests.Now`)."""
 _ONE_LETTER: Final = re.compile(r"[a-z]+[.:!?][IA]")
-"""The same with a word of one letter (`tests.I`)."""
+"""The first word of a sentence without a space before it, if that word has one letter (`tests.I`)."""
 _CONTINUES: Final = re.compile(r"[^\S\n]+(?:[a-z]|I\b)")
 """Text that continues a sentence. A class name (`json.Decoder`) is followed by other code, or by nothing."""
 _LINE_NUMBER: Final = re.compile(r"\d{1,6}:(?!\d)")
 _WORD: Final = re.compile(r"[^\W_]")
 _LABEL: Final = re.compile(r"(?:(\w(?:[\w .-]{0,28}\w)?)[*_\s]*:|(\w{1,30})\s*=)[*_\s\"'`(\[{$]*$")
-"""A label that precedes a name: `Flight number: `, `**Order:** `, `user_id=`."""
+"""A label before a name: `Flight number: `, `**Order:** `, `user_id=`."""
 _LABEL_WORDS: Final = 3
 """Maximum number of words in a label; more words are a sentence, which does not say what the name stands for."""
 _LABEL_BEFORE: Final = 44  # characters before a name in which its label is searched
@@ -47,7 +47,7 @@ _FIELD: Final = re.compile(r"[^\W\d]+\d?")
 
 
 def ends_of(text: str) -> str:
-    """Return the first 49,152 and the last 16,384 characters of a text, or all of a shorter one."""
+    """Return the first 49,152 and the last 16,384 characters of a text; all of it if it has no more characters."""
     if len(text) <= _HEAD + _TAIL:
         return text
     # A name at the cut is removed, because a part of it would look like another name.
@@ -59,9 +59,9 @@ def ends_of(text: str) -> str:
 def names_in(text: str) -> tuple[str, ...]:
     """Return the distinctive strings in a text without duplicates, in order of first appearance.
 
-    A distinctive string consists of 4 to 120 letters, digits, and characters from `_./@:#$-`. It contains a digit,
-    `_`, `/`, a capital after its first character (`PUNERT` may be an id), or a dot inside. A placeholder keeps its
-    brackets (`<EMAIL_1>`). Of a text with over 65,536 characters, the first 49,152 and the last 16,384 are searched.
+    A distinctive string consists of 4 to 120 letters, digits, and characters from `_./@:#$-`. It contains a digit, `_`,
+    `/`, a capital after its first character (`PUNERT` may be an id), or a dot inside. A placeholder keeps its brackets
+    (`<EMAIL_1>`). In a text with over 65,536 characters, only the first 49,152 and the last 16,384 are searched.
     """
     return tuple(dict.fromkeys(name for _, name in _runs(ends_of(text))))
 
@@ -86,7 +86,7 @@ def _runs(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _plain(run: str, text: str, start: int) -> str:
-    """Remove the rest of an escape from the start of a match; return an empty string for a closing tag."""
+    """Remove the rest of an escape sequence from the start of a match; return an empty string for a closing tag."""
     before = text[start - 1 : start]
     if before == "<" and run[0] == "/":  # a closing tag
         return ""
@@ -112,7 +112,7 @@ def labeled_names(text: str, most: int | None = None) -> tuple[Labeled, ...]:
 
     Args:
         text: The text to search.
-        most: Maximum number of names to return, the rarest ones; None returns all.
+        most: Maximum number of names to return. If there are more, the rarest are returned. None returns all.
     """
     labels: dict[str, str] = {}
     seen: Counter[str] = Counter()
@@ -129,7 +129,11 @@ def _all_names(text: str) -> Iterator[Labeled]:
 
 
 def names_under(pairs: Iterable[tuple[str, object]]) -> Iterator[Labeled]:
-    """Yield the distinctive strings in the values that `walk` yields, including repeated ones, each with its key."""
+    """Yield the distinctive strings in values, including repeated ones, each with the key if it is the whole value.
+
+    `pairs` are keys and values as `walk` yields them. A key that looks like an id or a path is also a string of its
+    own.
+    """
     from ctxguard.content.processors.tree import MARK
 
     told: set[str] = set()
@@ -155,7 +159,7 @@ def _labeled_runs(text: str) -> Iterator[Labeled]:
 
 
 def tree_of(text: str) -> object:
-    """Parse the JSON object or array at the start of a text; return None for any other text."""
+    """Parse the JSON object or array at the start of a text; return None if the text does not start with one."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     from ctxguard.content.processors.json_tree import parse_json, parse_start
@@ -168,9 +172,9 @@ def tree_of(text: str) -> object:
 
 
 def walk(tree: object) -> Iterator[tuple[str, object]]:
-    """Yield the values of a JSON tree in order, each with its key; an item of a list has the key of the list.
+    """Yield the values of a JSON tree in order, each with its key. An item of a list is yielded with the list's key.
 
-    It does not use recursion, because the nesting of text from models and tools is unlimited.
+    No recursion is used, because the nesting of text from models and tools is unlimited.
     """
     stack: list[tuple[str, object]] = [("", tree)]
     while stack:
@@ -183,7 +187,7 @@ def walk(tree: object) -> Iterator[tuple[str, object]]:
 
 
 def labeled(names: Iterable[Labeled]) -> str:
-    """Join names with their labels, which are not repeated for the next name: `city Rome zip 00184 00185`."""
+    """Join names with their labels. Adjacent names with one label share it: `city Rome zip 00184 00185`."""
     told, last = [], ""
     for label, name in names:
         if label and label != last:

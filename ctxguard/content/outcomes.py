@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from ctxguard.content.names import ends_of
 
 LONGEST: Final = 120
-"""Maximum characters of a quotation: most error messages fit, and a summary of evicted messages can hold several."""
+"""Maximum number of characters in a quotation: most error messages fit, and a summary of evicted messages can hold
+several."""
 
 OPENING_ERROR: Final = re.compile(
     r"\n[^\S\n]*(?:\[?(?:error|fatal|critical|exception|panic)\]?\s*[:\]!]|Traceback \(most recent call last\)"
@@ -17,7 +18,7 @@ OPENING_ERROR: Final = re.compile(
     r"|(?-i:(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b\s*(?::|$)|npm ERR!|E {3,}\S))",
     re.MULTILINE | re.IGNORECASE,
 )
-"""A line break and the start of a line that begins with an error, in one of the usual forms, not only the word."""
+"""A line break and a line that begins with an error in one of the usual forms. The word "error" alone is not enough."""
 _ERROR_FIELD: Final = re.compile(
     r"""\{\s*["'](?:(?:error|exception)["']\s*:\s*(?!null|none|false|""|''|\[\]|\{\}|0\b)\S|is_?error["']\s*:\s*true)""",
     re.IGNORECASE,
@@ -42,7 +43,8 @@ _SUMMARY: Final = re.compile(
     r"|(?:FAIL|ok)\s+[\w./-]+\s+(?:[\d.]+s|\(cached\)|\[build failed\])"  # go
     r"|# (?:pass|fail) \d+",  # TAP
 )
-"""The last line of a test runner. The whole line must match, so that no listing and no sentence is taken for one."""
+"""The last line of a test runner's output. The whole line must match, so that no listing or sentence is taken for
+one."""
 _FAILING: Final = re.compile(
     r"\b[1-9]\d* (?:failed|failing|failures?|errors?)\b|\bFAIL(?:ED)?\b|(?:Failures|Errors|Failed|fail):? +[1-9]"
 )
@@ -51,7 +53,8 @@ _NOTHING_SAID: Final = re.compile(
 )
 """A line that announces an error but not its reason."""
 _ERROR_LINES: Final = 5
-"""Maximum lines of an error message, and of an error from a tool that reads; longer output is the text it read."""
+"""Maximum number of lines in an error message. Longer output of a tool that reads is taken for the text that it
+read."""
 
 
 class StepOutcome(NamedTuple):
@@ -73,7 +76,8 @@ def outcome_of(text: str, *, ran: bool, reads: bool = False, flagged: bool = Fal
     Args:
         text: The output.
         ran: Whether the call ran a program. Only then do test summaries and exit codes in the output count.
-        reads: Whether the call only read something, so that a long output is what it read, not an error message.
+        reads: Whether the call only read something. A long output is then taken for what it read, not for an error
+            message.
         flagged: Whether the framework marks the output as an error.
     """
     lines = [line.strip() for line in ends_of(text).split("\n") if line.strip()]
@@ -95,7 +99,7 @@ def opens_with_error(text: str) -> bool:
 
 
 def _outcome_of_run(lines: list[str]) -> StepOutcome | None:
-    """Return the outcome from a test summary, an exit code, or an error in the last line; None without these."""
+    """Return the outcome by a test summary, exit code, or error in the last line; None if there is none of these."""
     summaries = [line for line in lines if _SUMMARY.fullmatch(line)]
     if summaries:
         told = next((line for line in reversed(summaries) if _FAILING.search(line)), summaries[-1])
@@ -111,7 +115,7 @@ def _outcome_of_run(lines: list[str]) -> StepOutcome | None:
 
 
 def _reason(lines: list[str]) -> str:
-    """Return the line with the reason: the last one of a traceback, the one after a bare `ERROR:`, or the first."""
+    """Return the line with the reason: the last of a traceback, the one after a bare `ERROR:`, or else the first."""
     if lines[0].startswith("Traceback"):
         named = [line for line in lines[1:] if OPENING_ERROR.match(f"\n{line}")]
         return clipped((named or lines)[-1], LONGEST)

@@ -48,7 +48,7 @@ class FileType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The maximum sizes of a view's parts; None means no limit of that kind.
+    """The maximum sizes of a view's parts. None means no limit of that kind.
 
     Attributes:
         lines: Maximum number of lines, including the line of the marker.
@@ -96,8 +96,8 @@ class Source:
         gap: Offset in `text` at which the tail begins; None if the original was read in full.
         size: Length of the original: in characters, or in bytes if only parts of a file were read. A negative number
             means the length of `text`.
-        lines: Number of lines in the original; None means that they are counted when needed, or estimated if there is
-            a gap.
+        lines: Number of lines in the original. None means that they are counted when needed; if there is a gap, their
+            number is estimated.
         handle: Name under which the original can be recalled; None if it was not saved.
         first_row: If the text consists of rows from a larger table, the number of the first one in that table, where
             row 1 follows the header; else None.
@@ -116,7 +116,7 @@ class Source:
     def note(self, shown: str) -> str:
         """Return the text of a marker: who shortened the text, what is shown, and how to get the rest.
 
-        It adds no character to `shown` that any of the formats reserves.
+        The text that is added to `shown` has no character that any of the formats reserves.
         """
         text = f"shortened by {self.by}: {shown}" if self.by else shown
         if self.handle:
@@ -144,9 +144,9 @@ class Source:
         return self.gap is None or self.lines is not None
 
     def sampled(self, size: int) -> Source:
-        """Return a source with only the ends of the text, about `size` characters together, split at line breaks.
+        """Return a source with only whole lines from both ends of the text, about `size` characters together.
 
-        A source of up to `size` characters, or with a gap already, is returned unchanged.
+        A source of up to `size` characters, or one that already has a gap, is returned unchanged.
         """
         text = self.text
         if self.gap is not None or len(text) <= size:
@@ -158,7 +158,7 @@ class Source:
         return replace(self, text=head + tail, gap=len(head), size=len(text), lines=self.line_count())
 
     def line_count(self) -> int:
-        """Return the number of lines in the original, estimated from the lines in `text` if there is a gap."""
+        """Return the number of lines in the original. If there is a gap, it may be an estimate."""
         if self.lines is not None:
             return self.lines
         seen = count_lines(self.text)
@@ -218,8 +218,8 @@ class View:
 
     Attributes:
         text: The text of the view, including the marker.
-        cut: False if nothing is missing; the text may still be spelled differently than in the source.
-        info: How much is shown. The processor leaves the fields on tokens to its caller.
+        cut: False if nothing is missing. The text may even then be spelled differently than in the source.
+        info: How much is shown. The processor does not set the fields on tokens; its caller does.
     """
 
     text: str
@@ -235,7 +235,7 @@ class Processor(Protocol):
         ...
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return ever shorter texts that are valid for this type, in case that the smallest view does not fit."""
+        """Return ever shorter texts that are valid for this type. They serve if even the smallest view does not fit."""
         ...
 
 
@@ -255,5 +255,5 @@ class Bounded:
 
 
 def count_lines(text: str) -> int:
-    """Return the number of lines in a string; a line break at its end starts no further line."""
+    """Return the number of lines in a string. A line break at its end does not start another line."""
     return text.count("\n") + (not text.endswith("\n") and text != "")

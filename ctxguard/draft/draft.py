@@ -22,15 +22,16 @@ Action = Literal["kept", "masked", "bounded", "digested", "summarised", "dropped
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A cut: the point at which a prompt stops extending the previous prompt, which the last reply answered.
+    """A cut: the point at which the new prompt differs from the prompt that the model's last reply answered.
 
     Attributes:
-        at: Position in the history of the artifact that caused the cut. The artifacts before it had already been sent.
-        position: First position at which the new prompt differs from the previous one, or the length of the prompt if
-            it extends the previous one.
-        fresh: True if this call made the cut. False if an earlier call made it and the context still starts there, or
-            if the only difference is that large outputs of the previously newest exchange are now sent in short form.
-        rebilled: Number of tokens from `position` on, which a prompt cache cannot serve.
+        at: Index in the history of the artifact that caused the cut. The artifacts before it had already been sent.
+        position: First index at which the new prompt differs from the previous one. If the new prompt extends the
+            previous one, the length of the new prompt.
+        fresh: True if this call made the cut. False if an earlier call made it and its result is still in use. Also
+            False if the only difference is that large tool outputs, sent whole in the previous prompt, are now sent in
+            short form.
+        rebilled: Number of tokens from `position` on. A prompt cache cannot serve these tokens.
     """
 
     at: int
@@ -41,16 +42,17 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The effect of one stage: the artifacts before and after it. Reports compare them by identity.
+    """The effect of one stage: the artifacts before and after the stage. Reports compare the two by identity.
 
     Attributes:
         before: The artifacts that the stage was given.
-        after: The artifacts that it returned.
-        action: The action on changed and added artifacts; see `Draft.revise`.
-        reason: The reason for the report, or a mapping from the `id()` of an artifact to the reason.
+        after: The artifacts that the stage returned.
+        action: What was done to changed and added artifacts, such as `bounded`; see `Draft.revise`.
+        reason: Why artifacts were changed, for the report: one string for all, or a mapping from the `id()` of an
+            artifact to the reason.
         otherwise: The reason for artifacts that the mapping does not contain.
         stage: Name of the stage.
-        actions: The actions by `id()` of the artifact, where they differ from `action`.
+        actions: Exceptions to `action`, by `id()` of the artifact.
     """
 
     before: tuple[Artifact, ...]
@@ -68,18 +70,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """The exchanges that a window had evicted when a question arrived, for recall. Later exchanges do not change it.
+    """What a window had evicted when a question arrived, and may recall. Later exchanges do not change this record.
 
-    Exchanges are named by their number in `history`.
+    An exchange is an assistant message with tool calls and all their results, or any other single message. Exchanges
+    are given by their index in `history`, counted from 0.
 
     Attributes:
-        history: The window's model of the conversation, which may have grown since.
-        tokens: Number of tokens that may be recalled: those of `block`, or more if meaning is compared as well.
+        history: The exchanges of the conversation. It may have grown since the question arrived.
+        tokens: Maximum number of tokens in the message with the recalled exchanges: those of `block`, or more if
+            exchanges are also compared by meaning.
         asked: The exchange with the question.
         kept: The exchanges among the first `end` that were not evicted.
-        end: Number of exchanges that the window had judged; it kept all later ones.
-        scores: Lexical relevance of earlier exchanges to the question, by exchange.
-        block: The message with the exchanges that lexical relevance alone recalls, or None if nothing fits.
+        end: Number of exchanges from the beginning that a cut had kept or evicted. All later ones were kept.
+        scores: How well earlier exchanges match the words of the question, by exchange.
+        block: The message that repeats the exchanges recalled by their words alone; None if nothing fits.
         found: The evicted exchanges in `block`.
     """
 
@@ -101,13 +105,13 @@ class CallSettings:
         budget: Number of tokens that the whole request may take, including `overhead`.
         counter: Counts the tokens of artifacts.
         overhead: Number of tokens of the request that are not in artifacts, such as tool schemas and framing.
-        regained: Number of tokens that are reserved because counts are estimates, and that a window may use as soon as
-            the history contains token counts that the provider reported.
+        regained: Number of tokens that are kept free because counts are estimates. A window may use them as soon as the
+            history contains token counts reported by the provider.
         keep_recent: Number of latest messages that are mandatory.
-        keep_task: Whether the first user message, as the task, is mandatory.
+        keep_task: Whether the first user message is the task and thus mandatory.
         calibrate: Whether token counts that the provider reported for earlier calls correct later counts.
         kept_free: Number of tokens by which `budget` is below the caller's budget, by purpose.
-        overflow: The smaller limits that apply since the provider refused a prompt as too long; None if it never did.
+        overflow: The smaller limits that apply after the provider refused a prompt as too long; None if it never did.
         dry: Whether this is a dry run, in which nothing may be written.
     """
 
@@ -131,21 +135,21 @@ class Draft:
         artifacts: The artifacts that the context contains after the stages so far.
         settings: The settings of the call. The most common ones are also properties of the draft.
         history: The artifacts of the input, which stages do not change.
-        authority: The system and task artifacts of the history with their positions in it, or None if they have not
-            been collected.
-        masks: The masking functions of the stages so far, for texts that later stages write.
-        remasks: Functions that mask a text again at a cut, with the names that were known when a given artifact
+        authority: The system and task artifacts of the history with their indexes in it; None if they have not been
+            collected.
+        masks: The functions with which earlier stages mask texts. Texts that later stages write are masked with them.
+        remasks: Functions that mask a text again at a cut. They hide the names that were known when a given artifact
             arrived.
         detectors: The detectors of the masking stages, with which the check `NoPII` searches the result.
         message_detectors: Detectors that a stage applied only to user and assistant messages.
-        left_out: What the window recalls since its last cut: one entry for each block of recalled messages, in order.
-            None if no window made that decision.
-        cut_at: Position in the history of the artifact at which a stage last cut, or None if none did.
-        changed_at: Position in the history of the artifact before which the prompt last changed, by a cut or because
-            recalled blocks were dropped. The model wrote earlier replies under another prompt. None if it never
-            changed.
+        left_out: What the window has recalled since its last cut: one entry for each message that repeats recalled
+            exchanges, in order. None if the chain has no window that recalls.
+        cut_at: Index in the history of the artifact that caused the last cut; None if there was no cut.
+        changed_at: Index in the history of the artifact whose arrival last changed the earlier part of the prompt, by a
+            cut or by the removal of recalled messages. The model wrote all replies before it under another prompt. None
+            if that part never changed.
         changes: The changes that the stages have made, in order.
-        details: Figures for the report, such as scores, by stage name.
+        details: Further data for the report, such as scores, by name.
     """
 
     artifacts: tuple[Artifact, ...]
@@ -170,7 +174,7 @@ class Draft:
 
     @property
     def counter(self) -> ArtifactCounter:
-        """The counter of the tokens of artifacts."""
+        """Counts the tokens of artifacts."""
         return self.settings.counter
 
     @property
@@ -185,7 +189,7 @@ class Draft:
 
     @property
     def keep_task(self) -> bool:
-        """Whether the first user message, as the task, is mandatory."""
+        """Whether the first user message is the task and thus mandatory."""
         return self.settings.keep_task
 
     @property
@@ -217,7 +221,7 @@ class Draft:
         return text
 
     def mask_again(self, artifact: Artifact, at: Artifact) -> Artifact:
-        """Return a copy of an artifact, for a cut, in which the names that were known when `at` arrived are masked."""
+        """Return a copy of an artifact, for a cut. Names that were known when `at` arrived are masked in it."""
         return artifact.edit(lambda _slot, text: self._mask_known_names(text, at)) if self.remasks else artifact
 
     def _mask_known_names(self, text: str, at: Artifact) -> str:
@@ -243,19 +247,19 @@ class Draft:
         action: Action | None = None,
         actions: Mapping[int, Action] | None = None,
     ) -> Draft:
-        """Return a draft with other artifacts. The report finds out by identity what was changed.
+        """Return a draft with other artifacts. The report compares objects by identity to find what was changed.
 
-        An artifact that is missing counts as dropped.
+        An artifact of this draft that is missing from `artifacts` counts as dropped.
 
         Args:
             artifacts: The new content of the context: artifacts of this draft, changed copies of them (made with
                 `Artifact.edit` or `Artifact.revised`), and new artifacts.
-            reason: The reason for the report: a string for all changes, or a mapping from the `id()` of the old (or
-                added) artifact to the reason.
+            reason: Why artifacts were changed, for the report: a string for all changes, or a mapping from the `id()`
+                of an artifact to the reason. For a changed artifact, that is the `id()` of the old one.
             otherwise: The reason for artifacts that the mapping `reason` does not contain.
-            action: The action for changed and added artifacts. None means `bounded` for changed artifacts and
-                `recalled` for added ones.
-            actions: Exceptions to `action`, by `id()` of the old (or added) artifact.
+            action: What was done to changed and added artifacts, for the report. None means `bounded` for changed
+                artifacts and `recalled` for added ones.
+            actions: Exceptions to `action`, by the same `id()`.
 
         Raises:
             HistoryError: If an item is not an artifact.
@@ -270,7 +274,7 @@ class Draft:
         return self.changed(Change(now, after, action, reason, otherwise, actions=actions or {}))
 
     def changed(self, change: Change) -> Draft:
-        """Return the draft after a given change, without the checks of `revise`."""
+        """Return the draft with a given change applied, without the checks of `revise`."""
         return replace(self, artifacts=change.after, changes=(*self.changes, change))
 
 
@@ -280,50 +284,51 @@ StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"
 class Stage(Protocol):
     """A pure function from draft to draft: it performs no I/O and reads no clock.
 
-    A stage that needs I/O is a generator function, and yields an `Ask` for each call that the driver should make.
+    A stage that needs I/O is a generator function. It yields an `Ask` for each function that it needs called.
     """
 
     def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft, or a generator that returns it."""
+        """Return the new draft, or a generator that yields requests for I/O and returns the new draft."""
         ...
 
 
 class Follower(Protocol):
-    """The state of an incremental stage for one growing history, which the session keeps between calls.
+    """Processes the artifacts of one growing history for an `IncrementalStage`. The session keeps it between calls.
 
-    The state may only affect speed: a new follower that takes in the whole history at once returns the same result.
+    What a follower remembers may only affect speed: a new follower that takes in the whole history at once returns the
+    same result.
 
-    A follower may also have a method `rewind(count: int) -> bool`, which forgets all but the first `count` artifacts
-    and returns whether that was possible. A follower without the method is replaced by a new one if an artifact that it
-    took in was replaced.
+    A follower may also have a method `rewind(count: int) -> bool`. It forgets all but the first `count` artifacts and
+    returns whether that was possible. A follower without the method is replaced by a new one if an artifact that was
+    already taken in is replaced.
     """
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in the artifacts that `draft` has in addition to the previous call's draft."""
+        """Take in `artifacts`, the next ones of the history. `draft` has these in addition to earlier ones."""
         ...
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the stage's result for a draft whose artifacts are exactly those taken in so far."""
+        """Return the result of the stage for `draft`, whose artifacts are exactly those taken in so far."""
         ...
 
 
 @runtime_checkable
 class IncrementalStage(Protocol):
-    """A stage that continues from earlier calls, so that the cost of a call depends only on the new artifacts.
+    """A stage that continues from earlier calls, so that the time for a call depends only on the new artifacts.
 
     A stage without the method `begin` is called with the whole draft each time.
     """
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return a follower that has taken in nothing. All drafts that it is given have the settings of `draft`."""
+        """Return a follower that has taken in nothing yet. All drafts that it gets have the settings of `draft`."""
         ...
 
 
 class FollowedStage(IncrementalStage):
-    """Base of incremental stages. A stage that is called with a single draft uses a new follower for it."""
+    """Base class of incremental stages. A stage that is called directly with a draft uses a new follower."""
 
     def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft, or a generator that returns it."""
+        """Return the new draft, or a generator that yields requests for I/O and returns the new draft."""
         follower = self.begin(draft)
         follower.take(draft.artifacts, draft)
         return follower.result(draft)

@@ -1,6 +1,7 @@
-"""Drivers that run a flow: a generator that performs no I/O itself, but yields the calls that it needs.
+"""Drivers that run a flow. A flow is a generator that performs no I/O itself, but yields the calls that it needs.
 
-One implementation of a flow thus serves both sync and async code (sans-I/O, the pattern of httpx's auth flows).
+One implementation of a flow thus serves both sync and async code. The pattern is called sans-I/O; httpx uses it for
+authentication.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Ask:
     Attributes:
         function: A sync or async function.
         args: The arguments of the call.
-        timeout: Number of seconds after which the driver raises `TimeoutError` in the flow; None means no limit.
+        timeout: Number of seconds after which the driver raises `TimeoutError` inside the flow; None means no limit.
         is_read: Whether the function only reads, so that it may be called again.
     """
 
@@ -78,7 +79,7 @@ def drive(flow: Generator[Ask, object, Result], *, answer: Answer | None = None)
 
 
 async def adrive(flow: Generator[Ask, object, Result]) -> Result:
-    """Run a flow to its end, awaiting the functions that it requests, and close it even if the task is canceled."""
+    """Run a flow to its end, and await the functions that it requests. It is closed even if the task is canceled."""
     return await _run(flow, _acall)
 
 
@@ -109,7 +110,7 @@ def asynchronous(function: Callable[Given, Result]) -> Callable[Given, Coroutine
 
 
 def reads_only(flow: Generator[Ask, object, Result]) -> Generator[Ask, object, Result]:
-    """Run a flow, passing on requests that only read and rejecting all others.
+    """Run a flow, pass on its requests that only read, and reject all others.
 
     Raises:
         SummarizerError: Inside the flow, if it makes a request that does not only read.
@@ -147,8 +148,8 @@ def _call(ask: Ask) -> object:
 def _in_thread(ask: Ask) -> Future[object]:
     """Call the requested function in a new thread, with the caller's context variables.
 
-    It does not use a thread pool: pools wait for their threads when the event loop or the process ends, so a function
-    that hangs would block both.
+    No thread pool is used: pools wait for their threads when the event loop or the process ends, so a function that
+    hangs would block both.
     """
     future: Future[object] = Future()
     run = copy_context().run

@@ -30,7 +30,7 @@ _TITLE = 40  # characters that are reserved for the heading of a sheet
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One sheet; `rows` is the number of rows without the header, and `extent` says in words which ones are shown."""
+    """One sheet. `rows` is the number of rows without the header; `extent` says in words which of them are shown."""
 
     name: str
     processor: TableProcessor
@@ -45,7 +45,7 @@ class SheetsProcessor:
         self._sheets = sheets
 
     def view(self, available: int) -> View:
-        """Return every sheet with its share of the available characters, or only the first sheets if there are many."""
+        """Return each sheet in its share of the available characters. If there are many, only the first are shown."""
         shown = self._sheets[: max(1, available // 80)]
         sizes = [len(sheet.processor.view(available).text) for sheet in shown]
         shares = share_out(sizes, available - len(shown) * _TITLE)
@@ -83,7 +83,7 @@ def read_sheets(converted: str, limits: Limits, *, rows: tuple[int, int] | None 
         rows: The first and the last row that were requested, counted from 1 after the header; None means all rows.
 
     Raises:
-        RefusedError: If every sheet ends before the first requested row, unless that is row 1.
+        RefusedError: If every sheet ends before the first requested row, and that is not row 1.
     """
     entries = [entry for entry in cast("list[Mapping[str, object]]", json.loads(converted)) if entry["head"]]
     sheets = [_sheet(entry, limits, rows) for entry in entries]
@@ -113,7 +113,8 @@ def _record(cells: list[str]) -> TableRecord:
 
 
 DEFAULT_CACHE: Final = Path()
-"""Stands for the user's cache folder. It is compared by identity, so an equal path is a folder like any other."""
+"""Stands for the user's cache folder. Only this object does: an equal path, such as `Path(".")`, is a folder like any
+other."""
 TIMEOUT: Final = 60  # seconds for a conversion
 _VERSION: Final = "2"  # part of the names of cache files: to be raised when the worker's output changes
 _MAX_SIZE: Final = 200_000_000  # bytes; larger documents are refused
@@ -192,7 +193,7 @@ def _run(file: BinaryIO, arguments: list[str], timeout: int) -> str:
 
 
 def _remember(place: Path, text: str) -> None:
-    """Write a file that is readable by its owner alone, and whose readers see either all of the text or no file."""
+    """Write a file that only its owner can read. Readers see either the whole text or no file, never a part of it."""
     with suppress(OSError):  # a missing cache costs only time
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as out:

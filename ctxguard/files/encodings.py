@@ -1,10 +1,10 @@
-"""Find the encoding of a text file: by a byte-order mark, as UTF-8 or UTF-16, or by a guess on strong evidence.
+"""Find the encoding of a text file: by a byte-order mark, by a test for UTF-8 or UTF-16, or else by a guess.
 
 Nearly any bytes are valid in nearly any 8-bit encoding, so a guess needs evidence. A script other than Latin is
 recognized by words that consist only of its letters, and its encoding is then detected by `chardet`. A Latin alphabet
 from outside Western Europe is recognized by words with letters that no Western European language has. Repeated words
-count once, because a log repeats a few of them. Any other text is Latin-1, or Windows-1252 if it contains bytes that
-are letters or signs only there.
+count once, because a log repeats a few words many times. Any other text is Latin-1, or Windows-1252 if it contains
+bytes that are letters or signs only in Windows-1252.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _MARKS: Final = (
 )
 _SAMPLE: Final = 16_384  # bytes that are examined for evidence
 _OTHER_SCRIPT: Final = 0.7
-"""Minimum share of the non-ASCII letters that are in words without ASCII letters; it is low in Western texts."""
+"""If at least this share of the non-ASCII letters is in words without ASCII letters, the text is in another script. In
+Western texts, the share is low."""
 _NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
 _WORD: Final = re.compile(rb"[^\0-@[-`{-\x7f\x80\x82\x84\x85\x8b\x91-\x97\x99\x9b\xa0\xab\xbb]+")
 """Letters and non-ASCII bytes, except for the quotes and dashes that all Windows encodings share."""
@@ -51,7 +52,8 @@ _CANDIDATES: Final = (
     *("iso8859-1", "cp1251", "koi8-r", "koi8-u", "iso8859-5", "cp1253", "iso8859-7", "cp1255", "iso8859-8", "cp1256"),
     *("iso8859-6", "cp874", "gb18030", "big5hkscs", "cp949", "euc_kr"),
 )
-"""The encodings that chardet may choose; those of DOS, Macintosh, and mainframes fit short Western texts too easily."""
+"""The encodings that chardet may choose. Those of DOS, Macintosh, and mainframes are not among them, because they fit
+short Western texts too easily."""
 
 
 def find_encoding(data: bytes) -> str:
@@ -98,7 +100,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _guess(data: bytes) -> str:
-    """Return the encoding of another script or Latin alphabet if there is evidence, else one for Western Europe."""
+    """Return the encoding of another script or Latin alphabet if there is evidence; else a Western European one."""
     sample = _from_first_accent(data)
     opinion = _opinion(sample)
     found = _japanese(sample) or _other_script(sample, opinion) or _other_latin(sample, opinion)
@@ -137,7 +139,7 @@ def _japanese(sample: bytes) -> str | None:
 
 
 def _other_script(sample: bytes, opinion: str | None) -> str | None:
-    """Return `opinion`, which is chardet's, if in it the non-ASCII letters form words of another script; else None."""
+    """Return `opinion`, chardet's result, if with it the non-ASCII letters form words in another script; else None."""
     words = re.findall(r"[^\W\d_]+", sample.decode(opinion, "replace")) if opinion else []
     other = sum(len(word) for word in words if len(word) > 1 and all(_is_other(char) for char in word))
     above = sum(not char.isascii() for word in words for char in word)
@@ -149,7 +151,7 @@ def _is_other(char: str) -> bool:
 
 
 def _other_latin(sample: bytes, opinion: str | None) -> str | None:
-    """Return the encoding of another Latin alphabet if Western Europe has no alphabet for the words; else None."""
+    """Return the encoding of another Latin alphabet if the words do not fit those of Western Europe; otherwise None."""
     words = {word for word in _WORD.findall(sample) if not word.isascii()}
     unwritten = {name: min(_count_unwritten(words, name, letters) for letters in _LATIN[name]) for name in _LATIN}
     windows = _C1.search(sample) is not None
@@ -167,6 +169,6 @@ def _other_latin(sample: bytes, opinion: str | None) -> str | None:
 
 
 def _count_unwritten(words: set[bytes], encoding: str, letters: str) -> int:
-    """Return the number of words that contain a letter which is not in `letters`, if they are in this encoding."""
+    """Return how many words, decoded with `encoding`, contain a letter that is not in `letters`."""
     texts = (word.decode(encoding, "replace").strip(_AROUND) for word in words)
     return sum(any(not (c.isascii() or c in letters or c.lower() in letters) for c in text) for text in texts)

@@ -28,7 +28,8 @@ _ENCODINGS: Final = (("PNG", 0), ("JPEG", 85), ("JPEG", 70), ("JPEG", 50))
 class BinaryContent:
     """Binary data to attach to a message.
 
-    In a program that has imported PydanticAI, `read_file` returns a subclass that is PydanticAI's `BinaryContent`, too.
+    In a program that has imported PydanticAI, `read_file` returns an object that is also an instance of PydanticAI's
+    `BinaryContent`.
 
     Attributes:
         data: The bytes.
@@ -96,7 +97,7 @@ def _fit(data: bytes, max_side: int, max_bytes: int) -> tuple[BinaryContent, tup
 
 
 def _scale(image: Image.Image, max_side: int, max_bytes: int) -> BinaryContent:
-    """Scale an image down until its data fits, as PNG or else as JPEG.
+    """Scale an image down until its data fits. It is written as PNG, or as JPEG if that is too large.
 
     The image is rotated as its EXIF data say, because the result contains no EXIF data.
     """
@@ -118,7 +119,7 @@ def _scale(image: Image.Image, max_side: int, max_bytes: int) -> BinaryContent:
 
 
 def _attachment(data: bytes, mime: str, width: int, height: int) -> BinaryContent:
-    """Return the content, as PydanticAI's class if that is imported. No framework is imported for it."""
+    """Return the content. If PydanticAI is imported already, the content is an instance of its class as well."""
     if "pydantic_ai" not in sys.modules:
         return BinaryContent(data, mime, width, height)
     content: BinaryContent = import_module("ctxguard_pydantic_ai.adapter").Attachment(data, mime, width, height)

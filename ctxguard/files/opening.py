@@ -37,8 +37,8 @@ class FileMetadata:
         modified: Time of the last change, in UTC.
         mime_type: MIME type based on the file's name; `application/octet-stream` if unknown.
         encoding: Encoding of a text file; None for other files.
-        details: Further facts as pairs of a name and a value: `pixels` of an image, and `encoding` with the value
-            `guessed by its letters` if the encoding is neither Unicode nor one for Western Europe.
+        details: Further facts, as pairs of a name and a value: `pixels` for an image; `encoding` with the value
+            `guessed by its letters` for a text file whose encoding is neither Unicode nor a Western European one.
     """
 
     size: int
@@ -51,7 +51,8 @@ class FileMetadata:
 class RegularFile(io.FileIO):
     """A file opened for reading that raises BlockingIOError where `io.FileIO` returns None.
 
-    Some system files have nothing to read for the moment. The modules that read documents expect bytes, not None.
+    `io.FileIO` returns None if a file, such as some system files, has nothing to read for the moment. The modules that
+    read documents expect bytes.
     """
 
     def readinto(self, buffer: bytearray, /) -> int:  # type: ignore[override]
@@ -95,20 +96,20 @@ def open_file(path: Path, root: Path | None) -> tuple[BinaryIO, FileMetadata]:
 
 
 def mime_type(name: str) -> str:
-    """Return the MIME type for a file name, without the settings of the machine, which differ."""
+    """Return the MIME type for a file name, independent of the settings of the machine."""
     suffix = Path(name).suffix.lower().removeprefix(".")
     plain = "text/plain" if suffix in _PLAIN else "application/octet-stream"
     return _MIME.get(suffix) or _TABLE.guess_type(name)[0] or plain
 
 
 def one_line(path: Path) -> str:
-    """Return a path for an error message: on one line, and at most 300 characters of it."""
+    """Return a path for an error message: on one line, with at most 300 characters."""
     name = str(path).replace("\n", " ")
     return name if len(name) <= 300 else f"{name[:300]}…"
 
 
 def _resolve(path: Path, root: Path | None) -> Path:
-    """Resolve a path and require that it is inside the root. The result is opened as it is, since links may change."""
+    """Resolve a path; raise an error if it is outside the root. Open the result, because links in `path` may change."""
     if root is None:
         return path.resolve()
     base = root.resolve(strict=True)
@@ -119,7 +120,7 @@ def _resolve(path: Path, root: Path | None) -> Path:
 
 
 def _is_inside(descriptor: int, path: Path, root: Path | None) -> bool:
-    """Return whether an opened file is inside the root: by its descriptor where `/proc` exists, else by its path."""
+    """Return whether an opened file is inside the root, by its descriptor if `/proc` exists, otherwise by its path."""
     if root is None:
         return True
     link = Path(f"/proc/self/fd/{descriptor}")

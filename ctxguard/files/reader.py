@@ -89,11 +89,11 @@ def read_file(
         config: The limits; None means `load_context_config()`.
         root: Folder outside of which nothing is read, not even through links; None means no restriction.
         lines: The first and the last line to show, counted from 1; the file is then shown as text.
-        rows: The first and the last row of a table to show, counted from 1 after the header.
-        max_tokens: Maximum number of tokens in the view, which `max_total_output` of the configuration limits as well;
-            None means `max_tokens_per_file`.
+        rows: The first and the last row of a table to show. Row 1 follows the header.
+        max_tokens: Maximum number of tokens in the view. None means `max_tokens_per_file` of the configuration. In any
+            case, `max_total_output` of the configuration also limits the view.
         counter: The token counter, as for `ctxguard.tokens.find_counter`.
-        exact_totals: Whether to count the lines of files above 4 MB by reading them in full; else the number is
+        exact_totals: Whether to count the lines of files above 4 MB by reading them in full. If False, their number is
             estimated.
         cache_dir: Folder in which converted documents are cached; None means no cache. The default is a folder in the
             user's cache folder.
@@ -136,7 +136,7 @@ def read_file_as_string(path: str | os.PathLike[str], config: ContextConfig | No
 
 
 def _validate(path: object, lines: object, rows: object, max_tokens: object) -> None:
-    """Reject arguments with which no file could be read."""
+    """Raise `ConfigError` for arguments with which no file could be read."""
     if not isinstance(path, str | os.PathLike):
         raise ConfigError(f"path is the path of a file, not {path!r}", setting="path")
     if max_tokens is not None:

@@ -33,14 +33,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 NAMESPACE: Final = "tool-output"
-"""Namespace of full results in a store, which `BoundToolOutput` uses for full tool outputs as well."""
+"""Namespace of full results in a store. `BoundToolOutput` uses the same one for full tool outputs."""
 _HANDLE: Final = re.compile("[a-p]{20}")
 _SUFFIXES: Final = {
     **dict.fromkeys((FileType.CODE, FileType.SNAPSHOT, FileType.TEXT), "txt"),
     FileType.CONSOLE: "log",
     FileType.MARKDOWN: "md",
 }
-"""Extensions of the files in a workspace; for other types, the extension is the name of the type."""
+"""Extensions of the files in a workspace. For types that are not listed, the extension is the name of the type."""
 _LETTERS: Final = bytes.maketrans(b"0123456789abcdef", b"ghijklmnopabcdef")
 _MEMORY: Final = 256_000_000  # maximum bytes of the store in memory
 _FEW_LINES: Final = 4  # JSON with no more lines than this is indented, so that lines of it can be read
@@ -48,13 +48,13 @@ _FEW_LINES: Final = 4  # JSON with no more lines than this is indented, so that 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """Saves results as files in a workspace, readable by their owner alone, with the extension for `file_type`."""
+    """Saves results as files in a folder. Only their owner can read them, and `file_type` decides their extension."""
 
     path: Path
     file_type: FileType | None = None
 
     def get(self, namespace: str, key: str) -> bytes | None:  # noqa: ARG002 - the signature of a store
-        """Return the result that was saved under a handle, but no other file in the folder and no target of a link."""
+        """Return the result that was saved under the handle `key`. Links and other files in the folder are not read."""
         if not _HANDLE.fullmatch(key):
             return None
         try:
@@ -88,7 +88,7 @@ _Place: TypeAlias = "Store | _Folder"
 
 @dataclass(frozen=True, slots=True)
 class _Preview:
-    """How the results of one function are saved and shown; `saves` is None if they are not saved."""
+    """Settings by which the results of one function are saved and shown. `saves` is None if they are not saved."""
 
     truncation: TruncationConfig
     count: Count
@@ -164,9 +164,9 @@ def context_result(
     Args:
         preset: A truncation preset, or the name of one.
         save: Whether results are saved; if not, only the preview is returned.
-        store: Store for the results. If it is None, they are saved in `workspace`; without a workspace, in the store of
-            the configuration; and without that, in a store in memory that the process shares (256 MB, from which the
-            oldest results are evicted).
+        store: Store for the results. If it is None, they are saved in `workspace`. Without a workspace, they are saved
+            in the store of the configuration. If that has none, they are saved in memory, in a store of 256 MB for the
+            whole process, from which the oldest results are evicted.
         workspace: Folder in which results are saved as files, instead of a store.
         counter: The token counter, as for `ctxguard.tokens.find_counter`.
         config: The configuration with the presets and the store; None means `load_context_config()`.
@@ -269,7 +269,7 @@ def recall(
 ) -> str:
     """Return lines of a saved result within a token limit, or one line that says that there is no such result.
 
-    JSON that was saved in a few long lines is indented first, and the line numbers refer to that form.
+    JSON that was saved in a few long lines is indented first. Line numbers refer to the indented text.
 
     Args:
         handle: The handle in the preview.
@@ -285,7 +285,7 @@ def recall(
 
 
 def handle_of(content: str | bytes) -> str:
-    """Return the handle of some content: a hash of 20 letters, without digits, which masking rules might match."""
+    """Return the handle of some content: a hash of 20 letters, because masking rules might match digits."""
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return hashlib.blake2b(data, digest_size=10).hexdigest().encode().translate(_LETTERS).decode()
 
@@ -324,7 +324,7 @@ def _place(
     config: ContextConfig | None,
     file_type: FileType | None = None,
 ) -> _Place:
-    """Return the store, the folder, or the store of the configuration, in which results are saved."""
+    """Return where results are saved: in `store`, in the folder `workspace`, or else in the configuration's store."""
     if store is not None:
         return store
     if workspace is not None:

@@ -20,16 +20,18 @@ _MAGIC: Final = tuple((sign.encode("latin-1"), FileType(kind)) for sign, kind in
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """The first bytes of Office files before 2007, and of newer ones that are protected by a password."""
 _PRINTABLE_SIGN: Final = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]|BZh[1-9]1AY&SY")
-"""Printable signatures with which no text begins, unlike the others: `BMW` and `ID3 is a tree` are texts."""
+"""Printable signatures with which no text begins. With other printable signatures a text may begin, such as `BMW` or
+`ID3 is a tree`."""
 _IN_ZIP: Final = {FileType.DOCX, FileType.PPTX, FileType.SPREADSHEET, FileType.ARCHIVE}
 _OFFICE: Final = ((b"word/", FileType.DOCX), (b"ppt/", FileType.PPTX), (b"xl/", FileType.SPREADSHEET))
 _SNIFFED: Final = {FileType.TEXT, FileType.LOG}
-"""Types that an extension names but that are then detected by the content, such as a table in a `.txt` file."""
+"""If the extension names one of these types, the type is detected from the content, because a `.txt` file may hold a
+table."""
 _NOT_TEXT: Final = {FileType.IMAGE, FileType.AUDIO, FileType.PDF, FileType.BINARY, *_IN_ZIP}
 
 
 def detect_file(name: str, head: bytes) -> FileType:
-    """Return the type of a file by its extension, unless its first bytes (up to 65,536) contradict that."""
+    """Return the type of a file by its extension, unless its first bytes (up to 65,536) contradict the extension."""
     suffix = Path(name).suffix.lower()
     named = _EXTENSIONS.get(suffix)
     magic = _by_signature(head)
@@ -49,7 +51,7 @@ def detect_file(name: str, head: bytes) -> FileType:
 
 
 def _by_signature(head: bytes) -> FileType | None:
-    """Return the type that the signature in the first bytes names, unless a text may begin like that."""
+    """Return the type whose signature the first bytes have; None if there is none, or if a text may begin like that."""
     if head[:4] == b"RIFF" and _is_binary(head):
         return FileType.IMAGE if head[8:12] == b"WEBP" else FileType.AUDIO
     for sign, kind in _MAGIC:
@@ -67,7 +69,7 @@ def _by_content(named: FileType | None, head: bytes) -> FileType:
 
 
 def _is_binary(head: bytes) -> bool:
-    """Return whether data is binary: it has zero bytes without being UTF-16 or UTF-32, or many control characters."""
+    """Return whether data is binary: it contains zero bytes but is not UTF-16 or UTF-32, or many control characters."""
     sample = head[:8192]
     if b"\0" in sample and find_encoding(head).startswith(("utf-16", "utf-32")):
         return False
@@ -103,7 +105,7 @@ def _tail_encoding(encoding: str) -> str:
 
 
 def _whole_lines(data: bytes, encoding: str, *, at_start: bool) -> str:
-    """Decode the start or the end of a file without the line at which it was cut off."""
+    """Decode the start or the end of a file, without the line that was cut off where the data ends or starts."""
     text = decode(data, encoding)
     if at_start:
         end = text.rfind("\n")
@@ -126,7 +128,7 @@ def pick_lines(text: str, first: int, last: int) -> str:
     """Return lines `first` to `last` of a text, counted from 1.
 
     Raises:
-        RefusedError: If the text has fewer than `first` lines, unless that is 1.
+        RefusedError: If the text has fewer than `first` lines and `first` is not 1.
     """
     lines = io.StringIO(text, newline="\n").readlines()
     _require_lines(len(lines), first, last)
@@ -144,7 +146,7 @@ def _require_lines(there_are: int, first: int, last: int) -> None:
 
 
 def read_lines(file: BinaryIO, encoding: str, first: int, last: int) -> str:
-    """Read lines `first` to `last` of a file, but at most 8,000,000 bytes; errors are those of `pick_lines`."""
+    """Read lines `first` to `last` of a file, but at most 8,000,000 bytes. Errors are raised as by `pick_lines`."""
     file.seek(0)
     if encoding.startswith(("utf-16", "utf-32")):
         return pick_lines(decode(file.read(_MAX_RANGE * 4), encoding), first, last)

@@ -135,7 +135,7 @@ def _spreadsheet(file: BinaryIO, requested: tuple[int, int] | None = None) -> st
 
 
 def _new_workbook(file: BinaryIO) -> Workbook:
-    """Open a workbook. If openpyxl does not understand its styles, it is read without them, and dates are numbers."""
+    """Open a workbook. If openpyxl does not understand its styles, they are ignored, and dates are read as numbers."""
     import openpyxl.reader.excel as reader
 
     try:
@@ -189,7 +189,7 @@ def _old_sheet(sheet: Any, datemode: int, requested: tuple[int, int] | None) -> 
 
 
 def _old_value(cell: Any, datemode: int) -> object:  # noqa: ANN401 - xlrd has no types
-    """Return the value of a cell, since Excel stores dates and booleans as numbers, and errors as codes."""
+    """Return the value of a cell. Dates, booleans, and errors are converted, because Excel stores them as numbers."""
     xlrd: Any = import_module("xlrd")
     value: float | str = cell.value
     if cell.ctype == xlrd.XL_CELL_DATE:
@@ -205,7 +205,7 @@ def _old_value(cell: Any, datemode: int) -> object:  # noqa: ANN401 - xlrd has n
 
 
 def _sheet(name: str, rows: Iterable[Iterable[object]], last_row: int, requested: tuple[int, int] | None) -> _Sheet:
-    """Read the rows at both ends of a sheet, or the requested rows; empty rows do not count."""
+    """Read the rows at both ends of a sheet, or the requested rows. Empty rows are left out and not counted."""
     first, last = (
         (0, ENDS - 1) if requested is None else (requested[0], min(requested[1], requested[0] + MAX_RANGE - 1))
     )
@@ -268,7 +268,7 @@ _COMPRESSED: Final = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "lzma"}
 
 
 def _single(unpacked: BinaryIO) -> str:
-    """Return the unpacked size of a compressed file, or that it exceeds `MAX_SINGLE`, and how its content starts."""
+    """Return a text with the unpacked size of a compressed file, or a note that it is too large, and its start."""
     start = unpacked.read(2_000)
     size = len(start)
     while size <= MAX_SINGLE and (chunk := unpacked.read(1 << 20)):

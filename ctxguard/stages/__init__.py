@@ -1,4 +1,4 @@
-"""The stages of a chain, each a callable `Draft -> Draft` that can be used alone or replaced.
+"""The stages of a chain. Each is a callable `Draft -> Draft` that can be used alone or replaced.
 
 The terms of this package (exchange, cut, view, trail, block, mandatory) are explained in `stable_window`, the module of
 the stage that evicts messages.

@@ -21,8 +21,8 @@ NAMESPACE: Final = "tool-output"
 """Namespace in a store for the full texts of shortened outputs."""
 _BY: Final = "ctxguard"
 _DIGEST: Final = 200
-"""Views with fewer tokens list the names in a text instead of an excerpt. In replays of recorded sessions, names helped
-the next steps more than excerpts of that size."""
+"""Views with fewer tokens than this list the names in a text instead of quoting an excerpt. In replays of recorded
+sessions, names helped the next steps more than excerpts of that size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,11 @@ class BoundToolOutput(FollowedStage):
         self.store = opened(store)
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return the follower that shortens the outputs of one conversation."""
+        """Return a new object that shortens the outputs of one conversation as they arrive."""
         return _Bounding(self, draft)
 
     def limit(self, bounds: ToolBounds, budget: int) -> int:
-        """Return the maximum number of tokens in an output of a tool.
+        """Return the maximum number of tokens that an output of a tool may have.
 
         Args:
             bounds: The settings of the tool.
@@ -98,10 +98,10 @@ class BoundToolOutput(FollowedStage):
 
 
 class _Bounding(EachFollower):
-    """The follower for one conversation.
+    """Shortens the outputs of one conversation as they arrive, for `BoundToolOutput` (see `Follower`).
 
     Attributes:
-        names: Names of the tools in the latest message with calls, by call id, because results often lack them.
+        names: Names of the tools in the latest message with calls, by call id. Results often lack the name of the tool.
         whole: Artifacts with full outputs that are still to be stored, by handle.
     """
 
@@ -114,14 +114,14 @@ class _Bounding(EachFollower):
         self.whole: dict[str, Artifact] = {}
 
     def rewind(self, count: int) -> bool:
-        """Forget all but the first `count` artifacts."""
+        """Forget all but the first `count` artifacts, and return True."""
         self.forget_after(count)
         calls = next((artifact.calls for artifact in reversed(self.changed) if artifact.calls), ())
         self.names = {call.id: call.name for call in calls}
         return True
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft with long outputs shortened; with a store, a generator that also saves the full texts."""
+        """Return the draft with long outputs shortened; if full texts have to be saved, a generator that saves them."""
         result = self.revise(draft)
         if self.stage.store is None or not self.whole or draft.dry:
             return result
@@ -194,7 +194,7 @@ def _parse_bounds(setting: object, name: str) -> ToolBounds:
 
 
 def handle_of(text: str) -> str:
-    """Return the handle of a text: the key under which a store saves it, and which views name."""
+    """Return the handle of a text. A store saves the text under this key, and views of the text name it."""
     from ctxguard.content import handle_of as handle_of_content
 
     return handle_of_content(text)
@@ -219,8 +219,8 @@ def bound_artifact(
         artifact: The artifact.
         max_tokens: Maximum number of tokens, including those that a provider adds to each message.
         draft: Provides the counter and the maskers.
-        at: The artifact whose arrival causes the view, see `Draft.mask`.
-        handle: Handle of the stored full text, for the view; None if it is not stored.
+        at: The artifact whose arrival causes the shortening; names that were known then are masked, see `Draft.mask`.
+        handle: Handle under which the full text is stored, so that the view names it; None if the text is not stored.
         how: The settings of the tool.
         digests: Whether views of fewer than 200 tokens list the names in a text instead of an excerpt.
     """
@@ -259,7 +259,7 @@ def bound_text(
     how: ToolBounds = _ANY,
     digests: bool = False,
 ) -> str:
-    """Return a masked view of a text in at most `max_tokens` tokens, or an empty string if not even a marker fits.
+    """Return a masked view of a text in at most `max_tokens` tokens; an empty string if not even a short note fits.
 
     For the arguments, see `bound_artifact`.
     """

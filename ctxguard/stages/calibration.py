@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 _LEAST_COUNTED: Final = 500
-"""Prompts with fewer tokens are not compared, because the tokens around messages (roles, separators) dominate."""
+"""Prompts with fewer tokens are not compared, because too many of their tokens are around messages (roles,
+separators)."""
 _MOST_CORRECTION: Final = 2.5  # a larger factor means that another prompt was counted: no tokenizers differ so much
 _PLAIN_EXCESS: Final = 0.2
 """A reported count that exceeds ours by at most this share of the budget is trusted to be that of the same prompt."""
@@ -23,8 +24,8 @@ class Calibration:
     Attributes:
         correction: Number of tokens that the provider counts for each token that we count, from 1 to 2.5.
         latest: The reported count and our count of the latest comparison; None before the first.
-        anchor: The reported count and our count of the first comparison since the last cut, from which growth is
-            measured; None if there was none.
+        anchor: The reported count and our count of the first comparison since the last cut. Growth is measured from
+            there. None if there was no comparison since.
     """
 
     correction: float = 1.0
@@ -55,11 +56,11 @@ class Calibration:
         )
 
     def after_cut(self) -> Calibration:
-        """Return the calibration after a cut, from which on growth is measured anew."""
+        """Return the calibration after a cut. From then on, growth is measured from the next comparison."""
         return replace(self, anchor=None)
 
     def to_details(self) -> dict[str, int | float | None]:
-        """Return the latest comparison for the details of a report; an empty dict before the first."""
+        """Return the latest comparison, for the details of a report; an empty dict before the first comparison."""
         if self.latest is None:
             return {}
         reported, counted = self.latest

@@ -25,14 +25,15 @@ from ctxguard.stages.window_settings import SMALL, WindowSettings
 from ctxguard.stages.window_state import LATEST, Ledger, Shortened, WindowState
 
 _NEWEST: Final = 0.5
-"""Share of the available tokens that the outputs of the newest exchange may take together in full."""
+"""If the outputs of the newest exchange together take at most this share of the available tokens, they are sent in
+full."""
 _RECENT: Final = 3
 """Number of latest exchanges whose outputs a cut does not shorten."""
 _VIEW: Final = 120
-"""Number of tokens in the view that replaces an older output at a cut. Smaller outputs stay whole."""
+"""Maximum number of tokens in the view that replaces an older output at a cut. Smaller outputs stay whole."""
 _TOGETHER: Final = 3
-"""Parallel outputs that take at most this many times the limit of a single output are limited only one by one, because
-a cut frees about as many tokens."""
+"""If parallel outputs together take at most this many times the limit of a single output, each is only held to that
+limit. Otherwise they share twice the limit. A cut frees about as many tokens as such outputs take."""
 _PEOPLE: Final = 0.3
 """Share of the tokens after a cut that is protected for user messages: they stay while anything else can be evicted."""
 _COUNT_ALONE: Final = Artifact(Kind.USER, write_record(TRAIL, "99999 earlier steps."))
@@ -43,7 +44,9 @@ _COUNT_ALONE: Final = Artifact(Kind.USER, write_record(TRAIL, "99999 earlier ste
 class Cutter:
     """Performs the cuts of one conversation.
 
-    Parameters named `number` are the exchange that has just arrived; `other` is any exchange before it, or the same.
+    Exchanges are given by their index in the history, counted from 0. A parameter named `number` is the exchange that
+    has just arrived; `other` is an earlier one, or the same. The methods take the state of the window and return a
+    changed one.
 
     Attributes:
         ledger: Counts the tokens of the exchanges.
@@ -58,7 +61,7 @@ class Cutter:
     handles: dict[str, str] = field(default_factory=dict)
 
     def cut(self, state: WindowState, number: int) -> WindowState:
-        """Return the state after a cut: shrunk to the goal, or as far as the mandatory exchanges allow."""
+        """Return the state after a cut, which shrinks the context to the goal or as far as mandatory messages allow."""
         ledger, history = self.ledger, self.ledger.history
         base = self._mask_again(self._with_earlier_trail(state, number), number)
         base = replace(base, cuts=(*base.cuts, number)[-LATEST:], note=None, calibration=base.calibration.after_cut())
@@ -90,7 +93,7 @@ class Cutter:
         return min(limit, limit - available + self.settings.kept_of(available) + self._tokens_freed_next(state, number))
 
     def _newest_record(self, there: Sequence[int]) -> int:
-        """Return the number of the newest summary or checkpoint that takes at most a quarter of the budget, or -1."""
+        """Return the index of the newest summary or checkpoint of at most a quarter of the budget; -1 if none."""
         history, budget = self.ledger.history, self.ledger.draft.budget
         for other in reversed(there):
             title = record_title(history.members(other)[0])
@@ -99,7 +102,11 @@ class Cutter:
         return -1
 
     def _available(self, state: WindowState, number: int) -> int:
-        """Return the number of available tokens (see the module docstring), without those reserved for blocks."""
+        """Return the number of available tokens.
+
+        That is the budget minus tool schemas, system prompt, task, pins, last user message, and the tokens reserved for
+        recalled messages.
+        """
         last = self.ledger.history.last_asked(number + 1)
         asked = 0 if last is None or self.ledger.stays(last) else self.ledger.history.spans[last].tokens
         return max(0, self.ledger.budget(state) - state.for_recall - state.fixed - asked)
@@ -107,7 +114,7 @@ class Cutter:
     # -- an earlier trail, if the caller stored a stabilized context and continues it
 
     def _is_replaced(self, other: int, number: int) -> bool:
-        """Return whether an exchange is an earlier trail, which the new trail replaces, and not a quoted trail."""
+        """Return whether an exchange is an earlier trail, which the new trail replaces, rather than a quoted trail."""
         history = self.ledger.history
         if record_title(history.members(other)[0]) != TRAIL:
             return False
@@ -126,7 +133,7 @@ class Cutter:
     # -- masking names that the history introduced later
 
     def _mask_again(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with all earlier texts masked again, including names that were learned since."""
+        """Return the state with all earlier texts masked again, so that names that became known later are hidden."""
         ledger, history = self.ledger, self.ledger.history
         if not ledger.draft.remasks:
             return state
@@ -146,10 +153,11 @@ class Cutter:
     # -- views
 
     def with_newest(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with outputs of the newest exchange shortened if they exceed half of the available tokens.
+        """Return the state with large outputs of the newest exchange shortened.
 
-        In order, each output stays whole if enough of that half is left. A single one that does not fit may take half
-        of the available tokens, too; several share all free tokens, and what a smaller one does not use goes to larger
+        Half of the available tokens is used for outputs in full. In order, each output stays whole if enough of that
+        half is left. If one output does not fit, it may take up to half of the available tokens, as far as they are
+        free. If several do not fit, they share all free tokens, and what a smaller one does not use goes to larger
         ones.
         """
         outputs, costs = self._outputs(number, number), self.ledger.history.costs
@@ -173,7 +181,7 @@ class Cutter:
         return state
 
     def bound_seen(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with large outputs shortened, if the exchange is the model's reply to them.
+        """Return the state with large earlier outputs shortened, if exchange `number` is the model's reply to them.
 
         The provider signs thinking together with everything before it, so outputs before a reply with signed thinking
         stay unchanged until a cut.
@@ -191,7 +199,8 @@ class Cutter:
     def _limit(self, state: WindowState, outputs: Sequence[int]) -> int:
         """Return the number of tokens that each output of an exchange may have once the model has replied to it.
 
-        Parallel outputs share twice the limit of a single output, or three times if that is enough for all in full.
+        `outputs` are the positions of the outputs. Parallel outputs share twice the limit of a single output. If all of
+        them fit in full into three times that limit, they share three times the limit.
         """
         share = int(self.settings.output_share * (self.ledger.draft.budget - state.fixed))
         costs = [self.ledger.history.costs[place] for place in outputs]
@@ -199,7 +208,7 @@ class Cutter:
         return max(_VIEW, min(share, water_level(costs, together, _VIEW)))
 
     def _tokens_freed_next(self, state: WindowState, number: int) -> int:
-        """Return the number of tokens that the next call will free by shortening outputs that are new in this call.
+        """Return how many tokens the next call will free by shortening the outputs that are new in this call.
 
         A cut in this call does not need to free these tokens.
         """
@@ -215,7 +224,9 @@ class Cutter:
         return freed
 
     def _with_views(self, state: WindowState, numbers: Sequence[int], number: int, goal: int) -> WindowState:
-        """Return the state with outputs before the last three exchanges as short views, until the goal is reached.
+        """Return the state with older outputs replaced by short views, exchange by exchange until the goal is reached.
+
+        Outputs of the last three exchanges stay.
 
         `numbers` are the exchanges that may be evicted, in order of eviction.
         """
@@ -245,7 +256,7 @@ class Cutter:
         return replace(state, shortened=shortened, fixed=state.fixed - fixed, tokens=state.tokens - rest)
 
     def _outputs(self, other: int, number: int) -> list[int]:
-        """Return the positions of those outputs of an exchange that may be shortened when exchange `number` arrives.
+        """Return the positions of the outputs of exchange `other` that may be shortened when exchange `number` arrives.
 
         Tool output that an agent sends in the user's role counts as output, except in the last user message. Pinned
         artifacts are not included.
@@ -257,7 +268,7 @@ class Cutter:
         return [p for p, output in found if output.kind is kind and not output.pinned and _is_text(output)]
 
     def handle(self, text: str) -> str:
-        """Return the handle of a text, and remember the text to be stored."""
+        """Return the handle of a text, and remember that the text has to be stored."""
         handle = handle_of(text)
         self.handles[handle] = text
         return handle
@@ -268,9 +279,9 @@ class Cutter:
         """Return the exchanges `leaving` in the order of eviction.
 
         Stale exchanges come first, then the others by age, then protected user messages, and protected standing
-        instructions last. Standing instructions and then the newest user messages are protected until they take
-        `_PEOPLE` of the kept tokens. A message that takes more than a quarter of this share counts as pasted text and
-        is not protected.
+        instructions last. Standing instructions, and after them the newest user messages, are protected until together
+        they take 30% of the kept tokens. A message that takes more than a quarter of this share counts as pasted text
+        and is not protected.
 
         Args:
             leaving: The exchanges that may be evicted.
@@ -293,7 +304,7 @@ class Cutter:
         return sorted(leaving, key=lambda n: (rank.get(n, 0), n))
 
     def _evict(self, state: WindowState, leaving: Sequence[int], goal: int, most: int) -> WindowState:
-        """Return the state without the exchanges that must be evicted to reach the goal with a trail of `most` tokens.
+        """Return the state after evicting exchanges until `goal` is reached, if the trail takes `most` tokens.
 
         `leaving` are the exchanges that may be evicted, in order of eviction.
         """
@@ -308,11 +319,11 @@ class Cutter:
         return self.ledger.with_kept(state, (n for n in state.kept if n not in evicted))
 
     def _start_with_user(self, state: WindowState, stay: Iterable[int]) -> WindowState:
-        """Return the state, changed so that the context begins with a message in the user's role.
+        """Return the state changed so that the conversation begins with a message in the user's role.
 
-        If it begins otherwise, the user message that opened the turn is restored. If there is none, the exchanges
-        before the next message in the user's role are evicted, up to the first mandatory one (`stay`). This is only
-        needed without a trail, because a trail has the user's role.
+        If it begins with another message, the user message that opened the turn is restored. If there is none, the
+        exchanges before the next message in the user's role are evicted, but none from the first mandatory exchange
+        (`stay`) on. This is only needed without a trail, because a trail has the user's role.
         """
         ledger, history, stay = self.ledger, self.ledger.history, set(stay)
         first = next((n for n in state.kept), None)
@@ -328,12 +339,12 @@ class Cutter:
     # -- the trail
 
     def _trail_limit(self, keep: int) -> int:
-        """Return the maximum number of tokens in the trail; in any case enough to state the number of steps."""
+        """Return the maximum number of tokens in the trail, enough to state the number of steps; 0 if disabled."""
         least = self.ledger.draft.counter.artifact(_COUNT_ALONE)
         return max(least, int(self.settings.trail * keep)) if self.settings.trail else 0
 
     def _with_trail(self, state: WindowState, most: int, number: int) -> WindowState:
-        """Return the state with a trail of at most `most` tokens; without one if the number of steps does not fit."""
+        """Return the state with a trail of at most `most` tokens, or with none if not even the number of steps fits."""
         draft, count = self.ledger.draft, self.ledger.draft.counter
         if self.settings.trail == 0 or not state.trail.steps or most < count.artifact(_COUNT_ALONE):
             return state
@@ -347,7 +358,7 @@ class Cutter:
             limit -= tokens - most  # the tokens of the heading, and those that masking added
 
     def _traces(self, numbers: Iterable[int], end: int) -> Iterable[tuple[TrailStep, ...]]:
-        """Yield the steps of each evicted exchange; trails and blocks are skipped, as they only repeat others."""
+        """Yield the steps of each evicted exchange. Trails and recalled messages are skipped: they repeat others."""
         history = self.ledger.history
         for number in numbers:
             start, members = history.start(number), history.members(number)

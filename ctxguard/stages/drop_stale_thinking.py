@@ -1,4 +1,4 @@
-"""Drop signed thinking blocks if the prompt before them has changed since, because the provider refuses these."""
+"""Drop signed thinking if the prompt before it has changed after it was signed, because the provider refuses it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _WINDOW: Final = "StableWindow"
 _BLANK: Final = Part("reasoning", "", signed=True)
 _MENDS: Final = ("RepairExchanges", "OrderByAuthority", "StartWithUser")
-"""Stages that change an artifact only when it arrives, so the prompt already had these changes when later thinking was
-signed."""
+"""Stages that change an artifact only when it arrives. When later thinking was signed, the prompt already had these
+changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class DropStaleThinking:
     Anthropic's models of 2026 sign each thinking block together with everything before it, and refuse the block in
     another prompt ("Invalid signature in thinking block. The block is bound to a different conversation"). Thinking
     that was written after the latest cut was signed with the current prompt, so it stays. Texts that were masked or
-    shortened when they first appeared were sent so from the beginning and do not matter. If any other stage drops or
-    adds artifacts, it is unknown when it first did so, so all thinking that may be affected is dropped. Thinking from
-    before the provider refused a prompt as too long (`Stabilizer.tighten`) is dropped as well.
+    shortened when they first appeared were sent so from the beginning and do not matter. If another stage drops or adds
+    artifacts, it is unknown since which call, so all thinking that may be affected is dropped. Thinking from before the
+    provider refused a prompt as too long (`Stabilizer.tighten`) is dropped as well.
 
-    Adapters mark signed thinking by `Part.signed`, and do not write the parts that this stage makes blank. All entry
-    points of the adapters append this stage to the chain if a history contains signed thinking.
+    Adapters mark signed thinking by `Part.signed`. This stage replaces it with blank parts, which the adapters leave
+    out. All entry points of the adapters append this stage to the chain if a history contains signed thinking.
 
     Attributes:
         everything: Whether to drop all signed thinking, because it is unknown with which prompt it was signed.
@@ -52,7 +52,7 @@ class DropStaleThinking:
 
 
 def _stale(draft: Draft, change: Change) -> set[int]:
-    """Return the artifacts, as `id()` of their roots, whose thinking is stale because of the change of a stage."""
+    """Return the `id()` of the root of each artifact whose thinking is stale because a stage made this change."""
     if change.stage in _MENDS:
         return set()
     if change.stage == _WINDOW and draft.changed_at is not None:  # the exact position of the latest cut is known
@@ -67,9 +67,10 @@ def _stale(draft: Draft, change: Change) -> set[int]:
 
 
 def _before_late_authority(draft: Draft) -> set[int]:
-    """Return the artifacts, as `id()` of their roots, before the last system or task artifact that arrived late.
+    """Return the `id()` of the root of each artifact before the last system or task artifact that arrived late.
 
-    Such an artifact is moved to the front of the prompt, which changes the prompt before all thinking.
+    Late means after another kind of artifact. Such a system or task artifact is moved to the front of the prompt, which
+    changes the prompt before all thinking.
     """
     late = (p for p in range(len(draft.history) - 1, 0, -1) if draft.history[p].kind in AUTHORITY)
     end = next((p for p in late if draft.history[p - 1].kind not in AUTHORITY), 0)
@@ -77,9 +78,9 @@ def _before_late_authority(draft: Draft) -> set[int]:
 
 
 def _before_overflow(draft: Draft) -> set[int]:
-    """Return the artifacts, as `id()` of their roots, from before the provider refused a prompt as too long.
+    """Return the `id()` of the root of each artifact from before the provider refused a prompt as too long.
 
-    All later prompts are shorter.
+    Their thinking is stale, because all later prompts are shorter than those with which it was signed.
     """
     overflow = draft.settings.overflow
     return set() if overflow is None else {id(artifact.root) for artifact in draft.history[: overflow.at]}

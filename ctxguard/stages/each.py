@@ -1,4 +1,4 @@
-"""The follower of stages that change artifacts one by one, each when it first appears in the history."""
+"""Process histories for stages that change artifacts one by one, each when it first appears in the history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ctxguard.draft import Action, Change, Draft, StageResult
 
 
 class EachFollower:
-    """Calls a function once for each artifact of a growing history, in order, and keeps the results.
+    """Calls a function once for each artifact of a growing history, in order, and keeps the results (see `Follower`).
 
     Args:
         change: Function that returns the artifact itself or a changed copy. The result may depend on earlier artifacts.
@@ -19,7 +19,7 @@ class EachFollower:
             artifact.
 
     Attributes:
-        only_appends: Whether the result for a longer history begins with the result for a shorter one.
+        only_appends: Whether the result for a longer history always begins with the result for the shorter one.
         changed: The result for each artifact so far.
     """
 
@@ -43,13 +43,13 @@ class EachFollower:
         self.changed += new
 
     def forget_after(self, count: int) -> None:
-        """Forget all but the first `count` results. Only for functions that can continue from that artifact."""
+        """Forget all but the first `count` results. Only valid if new results do not depend on those forgotten."""
         del self.changed[count:]
         if self._first_change is not None and self._first_change >= count:
             self._first_change = None
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft with the changed artifacts. Subclasses may override this method and call `revise`."""
+        """Return the draft with the changed artifacts. A subclass may override this method and call `revise` in it."""
         return self.revise(draft)
 
     def revise(self, draft: Draft) -> Draft:

@@ -28,8 +28,8 @@ Vector: TypeAlias = Sequence[float]
 Embedder: TypeAlias = Callable[[list[str]], Iterable[Vector]]
 """A function that returns one vector for each of a list of texts."""
 _MOST_CHARS: Final = 4_000
-"""Number of characters at the start of a text that are embedded. The longer a text, the less distinctive is the mean of
-its words."""
+"""Number of characters at the start of a text that are embedded. The mean of the words of a longer text is less
+distinctive."""
 _AT_ONCE: Final = 256
 """Maximum number of texts in one call of an embedder."""
 
@@ -147,7 +147,7 @@ class Embedding:
 
 
 class SemanticIndex:
-    """Scores documents by the cosine similarity of their vectors to the vector of a query. All have the length 1.
+    """Scores documents by the cosine similarity of their vectors to the vector of a query. All vectors have length 1.
 
     Documents are numbered from 0 in the order in which they are added.
 
@@ -187,7 +187,7 @@ class SemanticIndex:
         self._size = end
 
     def matches(self, query: array[float]) -> dict[int, float]:
-        """Return the score of each document, from -1 to 1, by number.
+        """Return the score of each document, from -1 to 1, by the number of the document.
 
         Raises:
             ConfigError: If the size of the query's vector differs from that of the documents' vectors.
@@ -201,7 +201,7 @@ class SemanticIndex:
 
 
 def _name_of(embed: object) -> str:
-    """Return a name under which vectors of an embedding model or function can be stored; empty if it has none."""
+    """Return a name under which vectors of an embedding model or function can be stored; empty if none can be found."""
     model = getattr(embed, "model", None) or getattr(embed, "model_name", None)
     if isinstance(model, str):
         return f"{type(embed).__name__}:{model}"

@@ -74,8 +74,8 @@ _SIGNS: Final = (
         re.compile(r"\b(?:HTTP(?:/\d(?:\.\d)?)?|status(?: code)?)[ :=]+[45]\d\d\b", re.IGNORECASE).search,
     ),
 )
-"""Patterns of error reports, each with words of which at least one occurs in every text that matches. Most texts
-contain none of these words, so the pattern does not need to be tried."""
+"""Patterns of error reports, each with a list of words. Every text that matches a pattern contains at least one of its
+words. Most texts contain none of them, so the pattern does not need to be tried."""
 _SPOKEN: Final = (Kind.TOOL, Kind.ASSISTANT, Kind.USER)
 
 
@@ -87,7 +87,7 @@ def reports_error(artifact: Artifact) -> bool:
 
 
 def is_flagged(artifact: Artifact) -> bool:
-    """Return whether the native message from which an artifact was read is flagged as an error."""
+    """Return whether the native message or part from which an artifact was read is flagged as an error."""
     return any(map(_marks_error, _natives(artifact.root.source)))
 
 
@@ -98,7 +98,7 @@ def _holds_error(text: str) -> bool:
 
 
 def _natives(source: object) -> Iterator[object]:
-    """Yield the native message from which an artifact was read, and the parts of that message that belong to it."""
+    """Yield the native message from which an artifact was read, and the parts of the message that hold the artifact."""
     # If a message can be read as several artifacts, the adapter wraps the message; otherwise it is the source itself.
     message = getattr(source, "message", source)
     if message is None:

@@ -14,13 +14,13 @@ from ctxguard.history import Exchange, exchanges, is_asked
 class ExpireLifetimes:
     """Drops each exchange that contains an artifact whose lifetime has ended.
 
-    A lifetime `until` a name ends when a later artifact lists that name in its `events`, or when a later exchange has a
+    A lifetime with `until` ends when a later artifact lists that name in its `events`, or when a later exchange has a
     result of the tool with that name. For example, `{"snapshot": Lifetime(until="snapshot")}` keeps only the latest
     snapshot. Pinned artifacts never expire, and neither does an open exchange, whose tool calls have no results yet.
 
     Args:
-        rules: Lifetimes of artifacts without their own, by name of the tool or by kind (such as `"tool"`). The name of
-            a tool takes precedence over the kind.
+        rules: Lifetimes of artifacts that have no lifetime of their own, by name of the tool or by kind (such as
+            `"tool"`). The name of a tool takes precedence over the kind.
 
     Raises:
         ConfigError: If `rules` is not a mapping, or a value in it is not a `Lifetime`.
@@ -93,7 +93,7 @@ def _config_error(given: object, expected: str) -> ConfigError:
 
 
 def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
-    """Return how many turns have begun since each artifact. Messages that stages wrote begin no turn."""
+    """Return for each artifact how many turns have begun after it. Messages that stages wrote begin no turn."""
     total = 0
     turns = []
     for artifact in artifacts:
@@ -103,7 +103,7 @@ def _ages(artifacts: tuple[Artifact, ...]) -> list[int]:
 
 
 def _last_results(found: Sequence[Exchange]) -> dict[str, int]:
-    """Return for each tool the position at which the exchange with its latest result begins."""
+    """Return for each tool the position in the history at which the exchange with the tool's latest result begins."""
     return {
         name: exchange.positions[0]
         for exchange in found

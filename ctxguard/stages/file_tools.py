@@ -1,8 +1,8 @@
-"""The tools with which common agents read and edit files, and the stale exchanges among their calls.
+"""The tools with which common agents read and edit files, and how to find calls of these tools that are stale.
 
-An exchange is stale if later exchanges supersede it: the files that it read were read again or edited since, or the
-same calls were repeated with the same outputs. Whether a call reads or edits a file is recognized by the name of the
-tool and the arguments, never by the output.
+An exchange is stale if later exchanges supersede it: the files that it read were read again or edited later, or the
+same calls were repeated later with the same outputs. Whether a call reads or edits a file is recognized by the name of
+the tool and the arguments, never by the output.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FileUse:
 
 
 def uses_of(exchange: Sequence[Artifact], own: Mapping[str, FileRole]) -> list[list[FileUse]]:
-    """Return the files that each call of an exchange reads or edits; an empty list for failed calls.
+    """Return the files that each call of an exchange reads or edits. The list of a failed call is empty.
 
     Args:
         exchange: The artifacts of the exchange.
@@ -115,7 +115,7 @@ def _paths(arguments: Mapping[str, object]) -> Iterator[str]:
 
 
 def _uses_of_command(command: str) -> Iterator[FileUse]:
-    """Yield the files that a shell command edits, or reads if it does nothing but show a file."""
+    """Yield the files that a shell command edits. A command that only shows a file yields that file as read."""
     for path in _PATCHED.findall(command):
         yield FileUse("edit", path)
     for match in _WRITTEN.finditer(command):
@@ -132,10 +132,14 @@ def _key_of_part(part: Mapping[str, object]) -> str:
 
 
 def stale_among(exchanges: Iterable[tuple[int, Sequence[Artifact]]], own: Mapping[str, FileRole]) -> set[int]:
-    """Return the numbers of the stale exchanges, see the module docstring.
+    """Return the numbers of the stale exchanges.
+
+    An exchange is stale if the files that it read were read again or edited later, or if the same calls were repeated
+    with the same outputs.
 
     Args:
-        exchanges: The number and the artifacts of each exchange, in order.
+        exchanges: The number and the artifacts of each exchange, in order. The numbers are any integers that identify
+            the exchanges.
         own: Roles of further tools, by name.
     """
     stale: set[int] = set()
@@ -154,7 +158,7 @@ def stale_among(exchanges: Iterable[tuple[int, Sequence[Artifact]]], own: Mappin
 
 
 def _is_stale(uses: Sequence[FileUse], newer: set[tuple[str, str]]) -> bool:
-    """Return whether a call only reads files, and each was later edited, read in full, or read in the same part.
+    """Return whether a call only reads files, and each was later edited, read in full, or read at the same part.
 
     Args:
         uses: The files that the call reads or edits.

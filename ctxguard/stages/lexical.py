@@ -1,4 +1,4 @@
-"""Rank documents by the words that they share with a query (BM25), in any script."""
+"""Rank documents in any script by the words that they share with a query (BM25)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ _SPACELESS: Final = (
 )
 """Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, and Chinese."""
 _MARKS: Final = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u0670\u0900-\u0963\u0970-\u0dff"
-"""Accents, points, and vowel signs inside words, which are not letters: of Latin, Hebrew, Arabic, and Indic scripts."""
+"""Accents, points, and vowel signs of Latin, Hebrew, Arabic, and Indic scripts. They occur inside words but are not
+letters."""
 _RUN: Final = re.compile(rf"([{_SPACELESS}]+)|(?:(?![{_SPACELESS}])[^\W_]|[{_MARKS}])+")
 _BETWEEN: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
 """A translation table that replaces all ASCII characters except letters and digits with spaces."""
 _MOST_TERMS: Final = 64
 """Number of a query's rarest terms that are looked up. With all terms, a pasted log would match half of the index."""
 _MOST_FOUND: Final = 2_000
-"""Approximate number of term occurrences that are scored for a query, which limits the time for a turn."""
+"""Approximate number of term occurrences that are scored for a query. It limits the time for a turn."""
 _LEAST: Final = 0.01
-"""Weight of a word that half of the documents or more contain. Such a word only decides between equal scores."""
+"""Weight of a word that half of the documents or more contain. The weight is so low that such a word only decides
+between equal scores."""
 PASSAGE: Final = 400
 """Approximate number of characters in a passage of a long text."""
 _ENDINGS: Final = re.compile(r"(?<=[a-z]{3})(?:ies|ing|ed|es|s|y|e)$")
@@ -68,7 +70,7 @@ class LexicalIndex:
         self._total = 0
 
     def add(self, document: Document) -> None:
-        """Add one document; its words are indexed at the next query."""
+        """Add one document. Its words are indexed at the next query."""
         self.documents.append(document)
 
     def rewind(self, count: int) -> None:
@@ -83,7 +85,7 @@ class LexicalIndex:
         del self.documents[count:], self._sizes[count:]
 
     def matches(self, query: str) -> dict[int, float]:
-        """Return the score of each document that shares a word with the query, by number; higher is better."""
+        """Return the score of each document that shares a word with the query, by number. Higher scores are better."""
         self._index_new()
         found = {term: self._postings[term] for term in set(_terms(query)) if term in self._postings}
         sizes, looked_at = self._sizes, 0
@@ -103,7 +105,7 @@ class LexicalIndex:
         return {n: score * (1 - share * share) for n, score, share in matched}
 
     def worth(self, query: str) -> float:
-        """Return the score that a query can reach at most: that of a long document which repeats only its words.
+        """Return the highest score that a query can reach: that of a long document which repeats only the query.
 
         The factor 1 - r² of `matches` is left out. Callers compare the result with the score of the best match.
         """
@@ -133,7 +135,7 @@ def _stem(word: str) -> str:
 
 
 def passages_of(text: str, size: int) -> list[str]:
-    """Split a text into passages of whole lines, of at most about `size` characters. Longer lines are divided."""
+    """Split a text into passages of whole lines, each with at most about `size` characters. Longer lines are split."""
     passages = [""]
     for line in text.splitlines():
         for begin in range(0, max(len(line), 1), size):

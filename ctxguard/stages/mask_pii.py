@@ -21,16 +21,16 @@ _REASON: Final = "holds personal data"
 
 
 class MaskPII(FollowedStage):
-    """Masks personal data in all texts: contents (including system prompts), call arguments, citations, and metadata.
+    """Masks personal data in all texts: contents, system prompts, call arguments, citations, and metadata.
 
     Ids, tool names, and the names of participants are never changed; the check `NoPII` reports personal data in them.
 
-    If values can be restored from a vault, a placeholder that a user or a tool wrote is escaped, so that nobody obtains
-    a value by writing its placeholder. Placeholders that the model wrote stay, unless a user or a tool wrote the same
-    one earlier.
+    If values can be restored from a vault, a placeholder that a user or a tool wrote is escaped. Otherwise, anybody
+    could obtain a value by writing its placeholder. Placeholders that the model wrote stay, unless a user or a tool
+    wrote the same one earlier.
 
     How an artifact is masked depends only on the artifact and on earlier ones, so it does not change from turn to turn.
-    Rules that learn names (`ctxguard.pii.PEOPLE`) are the exception: at a cut, names that were learned since are masked
+    Rules that learn names (`ctxguard.pii.PEOPLE`) are the exception: at a cut, names that became known later are masked
     in older texts as well.
 
     Args:
@@ -60,15 +60,15 @@ class MaskPII(FollowedStage):
         return self._masker
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return the follower that masks the artifacts of one conversation."""
+        """Return a new object that masks the artifacts of one conversation as they arrive."""
         return _Masking(self.masker)
 
 
 class MaskMessages(FollowedStage):
     """Masks only the contents of user and assistant messages, not system prompts, tool outputs, or call arguments.
 
-    For rules as broad as `ctxguard.pii.DIGITS`, which would mask all longer numbers in tool outputs and calls. Add a
-    `MaskPII` stage after it to mask personal data everywhere.
+    This stage is for rules as broad as `ctxguard.pii.DIGITS`, which in tool outputs and calls would mask all longer
+    numbers. Add a `MaskPII` stage after it to mask personal data everywhere.
 
     Args:
         rules: A detector, or a sequence of detectors.
@@ -83,12 +83,12 @@ class MaskMessages(FollowedStage):
         self._rules = _parse_rules(rules) or ()
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return the follower that masks the artifacts of one conversation."""
+        """Return a new object that masks the artifacts of one conversation as they arrive."""
         return _MaskingMessages(_shared_masker(self._rules))
 
 
 class _MaskingMessages(EachFollower):
-    """The follower of `MaskMessages`. Masks each message of a conversation once."""
+    """Masks each message of one conversation once, for `MaskMessages` (see `Follower`)."""
 
     def __init__(self, masker: Masker) -> None:
         session = masker.session()
@@ -96,14 +96,14 @@ class _MaskingMessages(EachFollower):
         self._detectors = masker.detectors
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft with its messages masked, and with the rules noted for the check `NoPII`."""
+        """Return the draft with its messages masked. The draft also lists the rules, for the check `NoPII`."""
         return replace(self.revise(draft), message_detectors=(*draft.message_detectors, *self._detectors))
 
 
 class _Masking(EachFollower):
-    """The follower of `MaskPII`. Masks each artifact of a conversation once.
+    """Masks each artifact of one conversation once, for `MaskPII` (see `Follower`).
 
-    If values were erased from the vault or expired there between two calls, the whole history is masked again.
+    If values in the vault were erased or expired between two calls, the whole history is masked again.
     """
 
     def __init__(self, masker: Masker) -> None:
@@ -143,7 +143,7 @@ class _Masking(EachFollower):
         return self._known is None or self._known.rewind(self.changed[-1:])
 
     def result(self, draft: Draft) -> Draft:
-        """Return the draft with all texts masked, and with the rules noted for later stages and checks."""
+        """Return the draft with all texts masked. The draft also lists the rules, for later stages and checks."""
         if self._vault is not None and self._vault.erasures() != self._erasures:
             self._begin()
             self.take(draft.artifacts, draft)
@@ -151,7 +151,7 @@ class _Masking(EachFollower):
 
 
 class _Known:
-    """The names that rules have learned from a history, with their number at each artifact."""
+    """The names that rules have learned from a history, and how many were known when each artifact arrived."""
 
     def __init__(self, session: MaskSession) -> None:
         self._session = session
@@ -159,7 +159,7 @@ class _Known:
         self._counts: list[tuple[int, int]] = []
 
     def take(self, artifact: Artifact, draft: Draft) -> None:
-        """Learn the names in the history up to an artifact. Artifacts that earlier stages dropped are included."""
+        """Learn the names in the history up to an artifact, also those in artifacts that earlier stages dropped."""
         history = draft.history
         for place in range(len(self._places), len(history)):
             self._places[id(history[place].root)] = place
@@ -170,7 +170,7 @@ class _Known:
             self._counts.append(self._session.known)
 
     def rewind(self, kept: Sequence[Artifact]) -> bool:
-        """Forget all names that were learned after the last of the artifacts `kept`, or all names if there are none.
+        """Forget all names that were learned after the last artifact in `kept`. If `kept` is empty, forget all names.
 
         Return False if that artifact is unknown.
         """
@@ -223,7 +223,7 @@ def _nearest_set(given: object) -> str:
 
 @lru_cache(maxsize=16)
 def _shared_masker(rules: tuple[Detector, ...]) -> Masker:
-    """Return the masker for some rules. Stages with the same rules get the same masker, and so share its caches."""
+    """Return the masker for the given rules. Stages with the same rules share one masker and thus its caches."""
     from ctxguard.pii import Masker
 
     return Masker(rules)

@@ -1,4 +1,4 @@
-"""Join adjacent messages of the same role, so that user and assistant messages alternate, and split them again."""
+"""Join adjacent messages of the same role, so that user and assistant messages alternate; split joined messages."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class MergeMessageRuns:
     trail, or by the next user message that was kept. This is the last stage of every chain with `provider="strict"`.
 
     A message is only joined to the next one if it consists of text alone, and if both have the same author name and
-    native role. A new message changes the message before it if both have the same role, so that the prompt cache misses
-    that one.
+    native role. If a new message has the same role as the last one, the two are joined. The last message then differs
+    from the previous call, so a prompt cache does not cover it.
     """
 
     name = "MergeMessageRuns"
@@ -46,7 +46,7 @@ class SplitMergedRecords:
     A record is a text that a stage wrote in the user's role, such as the trail. If a stabilized context is continued as
     a history, this stage restores the task, trail, and question as separate messages, so that other stages recognize
     them. It is the first stage of every chain with `provider="strict"`. If no stage changes the pieces,
-    `MergeMessageRuns` returns the original message. A record that a user quotes between blank lines is split off, too.
+    `MergeMessageRuns` returns the original message. A record that a user quotes between blank lines is also split off.
     """
 
     name = "SplitMergedRecords"
@@ -58,9 +58,10 @@ class SplitMergedRecords:
 
 
 def _pieces(artifact: Artifact) -> tuple[Artifact, ...]:
-    """Return the messages that were joined in one; that message itself if no record was joined to it.
+    """Return the messages that were joined into `artifact`; only `artifact` itself if no record was joined to it.
 
-    Each call returns the same objects, so that later stages do not take them for changed.
+    Each call returns the same objects for an artifact. Otherwise, later stages would take the pieces for changed
+    messages.
     """
     if artifact.kind is not Kind.USER or JOINT not in artifact.text:
         return (artifact,)
@@ -87,12 +88,12 @@ def _split_records(artifact: Artifact) -> tuple[Artifact, ...]:
 
 
 def _place_of_text(parts: Sequence[Part]) -> int | None:
-    """Return the index of the first part whose text may be changed, or None. Other texts are joined to that part."""
+    """Return the index of the first part whose text may be changed; None if no part has such a text."""
     return next((n for n, part in enumerate(parts) if part.text is not None and part.editable), None)
 
 
 def _restorer(draft: Draft) -> Callable[[Artifact], Artifact]:
-    """Return a function that replaces a message joined from unchanged pieces with the message that was split."""
+    """Return a function that replaces a joined message with the message that was split, if its pieces are unchanged."""
     split = next((change for change in draft.changes if change.stage == SplitMergedRecords.name), None)
     if split is None:
         return lambda artifact: artifact
@@ -109,7 +110,7 @@ def _restorer(draft: Draft) -> Callable[[Artifact], Artifact]:
 
 
 def _join(first: Artifact, last: Artifact) -> Artifact | None:
-    """Return the second of two adjacent messages with the text of both; None if they must not be joined."""
+    """Return a copy of the second of two adjacent messages with the text of both; None if they must not be joined."""
     if first.kind is not last.kind or first.kind not in MESSAGES or first.calls:
         return None
     # Messages of different participants stay separate, and so do messages with an unknown native role.

@@ -36,7 +36,7 @@ class SnapshotCompressor:
         self.preserve_interactive = preserve_interactive
 
     def compress(self, text: str, *, max_depth: int | None = None, preserve_interactive: bool | None = None) -> str:
-        """Return a shortened snapshot. The arguments override the settings of the compressor; None keeps a setting."""
+        """Return a shortened snapshot. Each argument overrides a setting of the compressor; None keeps the setting."""
         return compress_snapshot(
             text,
             max_depth=self.max_depth if max_depth is None else max_depth,
@@ -48,7 +48,7 @@ class ConsoleMessageCompressor:
     """Groups console messages by type and counts repetitions. Errors are kept verbatim.
 
     Args:
-        max_messages: Maximum number of distinct messages of each type, except errors, of which all are kept.
+        max_messages: Maximum number of distinct messages of each type that are kept. Errors are not limited.
     """
 
     def __init__(self, *, max_messages: int = 5) -> None:
@@ -137,7 +137,7 @@ class MessageCompressor(FollowedStage):
         self.console_compressor = ConsoleMessageCompressor(max_messages=strength.messages or 5)
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return the follower that compresses each message of one conversation when it first appears."""
+        """Return a new object that compresses each message of one conversation when it first appears."""
         reason = f"compressed at level {self.level}"
         return EachFollower(self._compressor(draft.counter.counter), action="bounded", reason=reason)
 
@@ -150,7 +150,7 @@ class MessageCompressor(FollowedStage):
         return find_counter(self._counter)
 
     def _compressor(self, counter: TokenCounter) -> Callable[[Artifact], Artifact]:
-        """Return the function that compresses the messages of one history. Call it for each message in order."""
+        """Return a function that compresses the messages of one history. Call it once for each message, in order."""
         names: dict[str | None, str] = {}
 
         def compress(artifact: Artifact) -> Artifact:
@@ -181,7 +181,7 @@ def _compress_text(text: str, strength: _Strength, hint: FileType | None, count:
     Args:
         text: The text.
         strength: The limits.
-        hint: The type of output that the name of the tool suggests, see `_hint`.
+        hint: The type of output that the name of the tool suggests; None if the name suggests none.
         count: Function that returns the number of tokens in a string.
         is_agent: Whether the text is an assistant message rather than a tool output.
     """

@@ -1,4 +1,4 @@
-"""Combine and adjust scores of exchanges that may be recalled. The documents of this module are exchanges.
+"""Combine and adjust the scores of exchanges that may be recalled. In this module, a document is an exchange.
 
 Scores are mappings from the number of a document to its score. Higher scores are better, and a missing document has
 the score 0. The constants were measured on recorded conversations with questions about them (`benchmarks/memory.py`).
@@ -12,21 +12,22 @@ from typing import Final
 FUSION: Final = 20
 """The constant k of reciprocal rank fusion. A lower k gives the first ranks more weight (Cormack et al., 2009: 60)."""
 REACH: Final = 3
-"""Number of documents before and after a document that share its score. With 1, an answer that is spread over several
-documents in a row is missed."""
+"""Number of documents before and after a document to which a part of its score is added. With 1, an answer that is
+spread over several documents in a row is missed."""
 SIZE: Final = 0.3
-"""The power of its size by which the score of a document is divided. Small documents leave tokens for others."""
+"""The score of a document is divided by its number of tokens to this power, because small documents leave tokens for
+others."""
 
 
 def with_neighbors(scores: Mapping[int, float], weight: float) -> dict[int, float]:
-    """Return the scores with shares of the scores of neighboring documents added.
+    """Return the scores of documents, each with a part of the scores of neighboring documents added.
 
     The answer to a question is often near the document that matches the question.
 
     Args:
         scores: The scores; documents are numbered in the order of the conversation.
-        weight: Share of the scores of the documents directly before and after. At a distance of two, the share is half
-            of that, and at three a quarter.
+        weight: The part of the score of the documents directly before and after that is added. At a distance of two,
+            half of this part is added, and at a distance of three a quarter.
     """
     summed = dict(scores)
     for step in range(1, REACH + 1):
@@ -39,10 +40,10 @@ def with_neighbors(scores: Mapping[int, float], weight: float) -> dict[int, floa
 
 
 def by_ranks(*rankings: Mapping[int, float], k: int = FUSION) -> dict[int, float]:
-    """Combine several scores of each document by reciprocal rank fusion: the sum of `1 / (k + rank)` over all rankings.
+    """Combine several rankings by reciprocal rank fusion: a document scores the sum of `1 / (k + rank)` over all.
 
-    Only the order within a ranking counts, so scores of different kinds do not need to be comparable. Of documents with
-    equal scores, the newest ranks first. Documents with a score of 0 or less are not ranked.
+    Only the order of the documents within a ranking counts, so scores of different kinds do not need to be comparable.
+    Of documents with equal scores, the newest ranks first. Documents with a score of 0 or less are not ranked.
     """
     fused: dict[int, float] = {}
     for scores in rankings:

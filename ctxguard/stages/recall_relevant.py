@@ -45,47 +45,50 @@ _MOST_SEARCHED: Final = 200_000
 _THRESHOLD: Final = 0.4
 """Default of `threshold`, chosen by measurements with other values, see docs/measurements.md."""
 _JUDGED: Final = 10
-"""Number of best matches that decide whether a question is about evicted exchanges."""
+"""Number of best matches of a question that decide whether the question is about evicted exchanges."""
 _COVERED: Final = 0.1
-"""The best evicted match must have at least this share of the score that the question can reach at most. Therefore a
-long pasted text recalls nothing."""
+"""The best evicted match must have at least this share of the highest score that the question can reach. Therefore, a
+question that consists of a long pasted text recalls nothing."""
 _MOST_TRIED: Final = 200
-"""Number of best matches that are considered, and of exchanges that are tried for the block."""
+"""Maximum number of best matches that are considered for a question, and of exchanges that are tried for a block."""
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
-"""Stages that drop artifacts because they are invalid or expired, so that these must not be recalled."""
+"""Stages that drop artifacts because they are invalid or expired. Such artifacts must not be recalled."""
 
 
 class RecallRelevant(FollowedStage):
     """Repeats evicted exchanges in the context if they share rare words with the current question.
 
-    The exchanges are inserted as one message, the block, right before the user message that asks the question. They are
-    in order, with the number of the turn before each message.
+    The exchanges are inserted as one message, the block, right before the user message that asks the question. They
+    appear in the order of the conversation, and each message is preceded by the number of its turn.
 
     With `StableWindow(recall=…)` before it in the chain, the window decides at the beginning of each turn whether to
-    recall anything. It considers the ten exchanges that match the question best. Something is recalled if evicted
-    exchanges among these have at least the share `threshold` of the sum of scores, and the best evicted exchange has a
-    tenth of the score that the question can reach at most. The window then reserves tokens for the block, if necessary
-    by a cut. The block stays in its place until the next cut, or until there are not enough tokens for the block of a
-    later question as well; until then, its exchanges are not recalled again. The task never triggers recall.
+    recall anything. It considers the ten exchanges that match the question best. Something is recalled under two
+    conditions. The evicted exchanges among the ten have at least the share `threshold` of the sum of the ten scores.
+    And the best evicted exchange has at least a tenth of the highest score that the question can reach. The window then
+    reserves tokens for the block, if necessary by a cut. The block stays in its place until the next cut, or until a
+    later question needs its tokens for another block. While the block is there, its exchanges are not recalled again.
+    The task never triggers recall.
 
-    After other stages than the window, whatever matches the last user message is recalled, in the tokens that are left
-    of the budget.
+    In a chain with another evicting stage in place of the window, whatever matches the last user message is recalled,
+    in the tokens that are left of the budget.
 
     Args:
-        share: The largest share of the available tokens that a block may take. After `StableWindow`, these are the
-            budget minus tool schemas, system prompt, task, and pins. None means 0.5, or 0.7 with `embed`.
+        share: The largest share of the available tokens that a block may take. After `StableWindow`, the available
+            tokens are the budget minus tool schemas, system prompt, task, and pins. None means 0.5, or 0.7 with
+            `embed`.
         threshold: See above, from 0 to 1. With 0, every turn recalls whatever matches.
         embed: Compares texts by meaning, in addition to words: a sync or async callable that returns one vector for
             each of a list of texts; an `Embeddings` object of `langchain_core`; or `"static"` for the embeddings of the
-            extra `semantic`, which work offline. None ranks by words alone. If `embed` fails, ranking falls back to
-            words, and `report.details` says so; so it does in `Stabilizer.plan`, which does not call it.
+            extra `semantic`, which work offline. None ranks by words alone. If `embed` fails, exchanges are ranked by
+            words alone, and `report.details` says so. `Stabilizer.plan` does not call `embed`, so it ranks by words
+            alone as well.
         store: Where vectors are saved, if `embed` has a name under which they can be found again. With None, vectors
             are only cached in memory.
 
     Raises:
         ConfigError: If a setting is out of range.
-        ImportError: If `embed` is given and the extra `semantic` is not installed; for your own embeddings, not before
-            the first question.
+        ImportError: If `embed` is given and the extra `semantic` is not installed. With embeddings of your own, the
+            error is not raised before the first question.
     """
 
     name = "RecallRelevant"
@@ -109,21 +112,21 @@ class RecallRelevant(FollowedStage):
         self.embedding = None if embed is None else Embedding(embed, store)
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - evicted exchanges are not in the draft
-        """Return the follower that inserts the blocks of one conversation."""
+        """Return a new object that inserts the messages with recalled exchanges into one conversation."""
         return _Recalling(self)
 
     def gate(self, history: History, draft: Draft) -> RecallGate:
-        """Return the gate with which the window of a conversation decides what to recall.
+        """Return the object by which the window of one conversation decides what to recall.
 
         Args:
             history: The exchanges of the conversation, as the window updates them.
-            draft: The draft with which the window began.
+            draft: The first draft of the conversation that the window got.
         """
         return RecallGate(history, self, draft)
 
 
 class RecallGate:
-    """Decides at the beginning of each turn what to recall. The decision depends only on the history until then.
+    """Decides at the beginning of each turn what to recall. The decision depends only on the history up to that turn.
 
     Messages are only indexed once something has been evicted and another user message arrives, so an agent that works
     on a single request spends no time on it.
@@ -137,7 +140,7 @@ class RecallGate:
         """Return the scores of earlier exchanges and the tokens that a block may take; None if nothing is recalled.
 
         Args:
-            question: Number of the exchange with the question.
+            question: Index in the history of the exchange with the question.
             state: The state of the window. Exchanges that blocks already repeat do not influence the decision.
             available: Number of tokens of which the block may take a share.
             always: Whether to recall whatever matches, as with a threshold of 0.
@@ -169,10 +172,10 @@ class RecallGate:
         self._index.rewind(count)
 
     def fit(self, recall: LeftOut, tokens: int, state: WindowState) -> LeftOut:
-        """Return `recall` with a block of the exchanges that are evicted in `state`, in at most `tokens` tokens.
+        """Return `recall` with a block: a message of at most `tokens` tokens that repeats exchanges evicted in `state`.
 
-        The block is written here, so that the window reserves exactly the tokens that it takes. With an embedding, the
-        final block is only known later (`_Recalling`), so all of `tokens` are reserved.
+        The block is written here, so that the window reserves exactly the tokens that the block takes. With an
+        embedding, the final block is only known later (`_Recalling`), so all of `tokens` are reserved.
         """
         left = replace(recall, tokens=tokens, kept=state.kept, end=state.judged)
         block, found = _write_block(self._draft, left, _rank(left, recall.scores, state.shown))
@@ -182,7 +185,10 @@ class RecallGate:
 
 
 class _Recalling:
-    """The follower for one conversation. Each exchange is embedded once, and each block is written once."""
+    """Inserts the blocks of recalled exchanges into one conversation, for `RecallRelevant` (see `Follower`).
+
+    Each exchange is embedded once, and each block is written once.
+    """
 
     def __init__(self, stage: RecallRelevant) -> None:
         self._stage = stage
@@ -191,7 +197,7 @@ class _Recalling:
         self._blocks: dict[object, tuple[LeftOut, LeftOut, str]] = {}
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Do nothing, because evicted artifacts are not in the drafts that this stage gets; `result` finds them."""
+        """Do nothing: the artifacts to recall were evicted, so they are not among `artifacts`. `result` finds them."""
 
     def rewind(self, count: int) -> bool:  # noqa: ARG002 - what was embedded is numbered by exchange, not by artifact
         """Forget which exchanges were embedded. Return True; `Embedding` still caches the vectors."""
@@ -199,12 +205,12 @@ class _Recalling:
         return True
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft with a block before each question that recalls something, or the draft itself."""
+        """Return the draft with a block before each question that recalls something; the draft itself if none does."""
         left_out = self._find_dropped(draft) if draft.left_out is None else draft.left_out
         return self._insert_blocks(draft, left_out) if left_out else draft
 
     def _insert_blocks(self, draft: Draft, left_out: Sequence[LeftOut]) -> Generator[Ask, object, Draft]:
-        """Return the draft with a block before each question. A block is the same object until a cut removes it."""
+        """Return the draft with a block before each question in `left_out`. Later calls insert the same objects."""
         blocks: dict[int, Artifact] = {}
         written, self._blocks, shown = self._blocks, {}, set[int]()
         for recall in left_out:
@@ -227,7 +233,7 @@ class _Recalling:
         """Write the block of a question again, with exchanges ranked by words and by meaning.
 
         Returns:
-            `recall` itself, a copy with the new block, and the reason if embedding failed (otherwise empty).
+            `recall` itself, a copy of it with the new block, and the reason why embedding failed (empty if it did not).
         """
         history, asked, scores, failure = recall.history, recall.asked, recall.scores, ""
         # After other stages than the window, each call has another history.
@@ -251,7 +257,7 @@ class _Recalling:
         return recall, replace(recall, block=block, found=numbers), failure
 
     def _find_dropped(self, draft: Draft) -> tuple[LeftOut, ...]:
-        """Return what the last user message recalls of artifacts that other stages than the window dropped.
+        """Return what the last user message recalls from the artifacts that stages other than the window have dropped.
 
         The block may take the tokens that were unused when that message arrived.
         """
@@ -279,19 +285,19 @@ class _Recalling:
 
 
 def _weigh(history: History, scores: Mapping[int, float], end: int) -> dict[int, float]:
-    """Return the scores of the exchanges before the question, with the shares of neighbors and with less for replies.
+    """Return the scores of the exchanges before the question, with neighbors considered and replies weighted less.
 
     Args:
         history: The exchanges of the conversation.
         scores: Scores of the best matches.
-        end: Number of the exchange with the question.
+        end: Index in the history of the exchange with the question.
     """
     near = with_neighbors(scores, _NEIGHBOR).items()
     return {n: score * weight for n, score in near if n < end and (weight := _weight(history, n))}
 
 
 def _rank(left: LeftOut, scores: Mapping[int, float], shown: Collection[int]) -> list[tuple[int, int]]:
-    """Return the evicted exchanges that are tried for a block, those with the highest score per token first.
+    """Return the evicted exchanges that are tried for a block, the best ones for their size first.
 
     Args:
         left: What was evicted, and the tokens that the block may take.
@@ -299,7 +305,7 @@ def _rank(left: LeftOut, scores: Mapping[int, float], shown: Collection[int]) ->
         shown: Exchanges that other blocks already repeat.
 
     Returns:
-        Pairs of the number of an exchange and the number of tokens that it may take.
+        Pairs: the index of an exchange in the history, and the number of tokens that it may take.
     """
     there, most = {*left.kept, *shown}, left.tokens // _EXCERPT
     gone = {n: score for n, score in scores.items() if n < left.end and n not in there}
@@ -309,9 +315,10 @@ def _rank(left: LeftOut, scores: Mapping[int, float], shown: Collection[int]) ->
 
 
 def _masking_point(draft: Draft, asked: Artifact) -> Artifact:
-    """Return the artifact that decides which names are masked in a block: those that were known when it arrived.
+    """Return the artifact whose arrival decides which names are masked in a block: those known at that time.
 
-    That is the question `asked`, or the artifact at which a later cut of the turn masked all older texts again.
+    That is the question `asked`. If a later cut of the same turn masked all older texts again, it is the artifact that
+    caused this cut.
     """
     if draft.cut_at is None or not draft.remasks:
         return asked
@@ -322,7 +329,7 @@ def _masking_point(draft: Draft, asked: Artifact) -> Artifact:
 def _write_block(
     draft: Draft, left: LeftOut, order: Iterable[tuple[int, int]]
 ) -> tuple[Artifact | None, frozenset[int]]:
-    """Return a block of the most relevant exchanges in at most `left.tokens` tokens, and the numbers of the exchanges.
+    """Return a block of the most relevant exchanges in at most `left.tokens` tokens, and the indexes of the exchanges.
 
     Args:
         draft: Provides the counter and the maskers.
@@ -350,9 +357,9 @@ def _write_block(
 
 
 def _with_blocks(draft: Draft, blocks: Mapping[int, Artifact]) -> list[Artifact]:
-    """Return the artifacts of a draft with each block right before its question, if the budget suffices.
+    """Return the artifacts of a draft with each block inserted right before its question, as far as the budget allows.
 
-    `blocks` are the blocks by `id()` of the root of the question.
+    The keys of `blocks` are the `id()` of the root of each question.
     """
     artifacts: list[Artifact] = []
     tokens = draft.tokens if blocks else 0
@@ -368,7 +375,7 @@ def _with_blocks(draft: Draft, blocks: Mapping[int, Artifact]) -> list[Artifact]
 
 
 def _has_block(before: Sequence[Artifact], question: Artifact) -> bool:
-    """Return whether a block already precedes a question, or was joined to its text by `MergeMessageRuns`."""
+    """Return whether a question already has a block: right before it, or joined to its text by `MergeMessageRuns`."""
     if before and record_title(before[-1]) == RECALLED:
         return True
     return any(record.title == RECALLED for record in leading_records(question.text))
@@ -382,7 +389,7 @@ def _weight(history: History, number: int) -> float:
 
 
 def _is_about_others(artifact: Artifact) -> bool:
-    """Return whether an artifact is a trail or a block, which only repeat other exchanges."""
+    """Return whether an artifact is a trail or a block of recalled exchanges. Both only repeat other exchanges."""
     return record_title(artifact) in (RECALLED, TRAIL)
 
 
@@ -392,7 +399,7 @@ def _drops(change: Change) -> bool:
 
 
 def _indexed_texts(artifacts: Sequence[Artifact]) -> Document:
-    """Return the texts of an exchange that are indexed; none for trails and blocks, which repeat other exchanges."""
+    """Return the texts of an exchange to be indexed: none for trails and blocks, which only repeat other exchanges."""
     first = artifacts[0]
     if _is_about_others(first):
         return ()
@@ -421,7 +428,7 @@ def _write_lines(artifacts: Sequence[Artifact], turn: int) -> Iterator[str]:
 def _write_piece(draft: Draft, left: LeftOut, number: int, available: int) -> str | None:
     """Return the text of an exchange for a block, in at most `available` tokens; None if it does not fit.
 
-    Of a large exchange, only the passages are quoted that match the question best.
+    Only the passages of a large exchange that match the question best are quoted.
     """
     history, most = left.history, left.tokens // _EXCERPT
     members = history.members(number)

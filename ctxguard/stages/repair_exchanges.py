@@ -1,4 +1,4 @@
-"""Repair histories that a provider would refuse because tool calls and results do not match."""
+"""Repair histories that a provider would refuse because their tool calls and results do not match."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ UNCLEAR: Final = "[no result: it is not known which of several calls the results
 
 OnBroken = Literal["repair", "raise", "ignore"]
 Copies: TypeAlias = "dict[tuple[int, object], Artifact]"
-"""Changed copies of artifacts, by `id()` of the original and by the change. The caller keeps the originals alive."""
+"""Changed copies of artifacts. The key is the `id()` of the original together with the change. The caller must keep the
+originals alive."""
 
 
 class RepairExchanges(FollowedStage):
@@ -31,17 +32,17 @@ class RepairExchanges(FollowedStage):
     * A result without a call, or a second result of the same call, is dropped.
     * A late result is moved to its call.
     * Missing ids are filled in.
-    * If ids are missing or repeat and there are fewer results than calls, it is unclear which call each result answers.
-      The results are dropped, and each of the calls gets a result that says so.
+    * If ids are missing or occur twice, and there are fewer results than calls, it is unclear which call each result
+      answers. The results are dropped, and each of the calls gets a result that says so.
 
-    Calls of the last exchange may still wait for results, so it is left open. But if results came in one message, as
-    Anthropic, Bedrock, and Gemini require, that message is taken to be complete.
+    Calls of the last exchange may still wait for results, so no results are inserted there. But if results came
+    together in one message, as Anthropic, Bedrock, and Gemini require, that message is taken to be complete.
 
     Args:
         on_broken: `repair` repairs the faults; `raise` raises a `PairingError` that names each of them; `ignore` does
-            nothing, for incremental input whose calls the provider has stored.
-        keep_bare: Whether to keep tool outputs that name no call, as in plain transcripts, which contain no calls. Such
-            outputs in native messages of a provider are dropped in any case.
+            nothing. Use it for input that contains only new messages because the provider has stored the calls.
+        keep_bare: Whether to keep tool outputs that name no call. Plain transcripts have such outputs, because they
+            contain no calls. In native messages of a provider, such outputs are always dropped.
 
     Raises:
         ConfigError: If `on_broken` has any other value.
@@ -56,15 +57,15 @@ class RepairExchanges(FollowedStage):
         self.keep_bare = keep_bare
 
     def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return the follower that repairs one conversation."""
+        """Return a new object that repairs one conversation as it grows."""
         return _Repairing(self.on_broken, keep_bare=self.keep_bare)
 
 
 class _Repairing:
-    """The follower for one conversation, which only processes the new end of the history in each call.
+    """Repairs one conversation for `RepairExchanges`. Each call only processes the new end of the history.
 
-    The history before its last message is settled: it was repaired once and does not change. If a late result arrives
-    for a call in it, the whole history is repaired again.
+    All messages but the last are repaired once and then do not change. If a late result arrives for a call in these
+    messages, the whole history is repaired again.
     """
 
     def __init__(self, on_broken: OnBroken, *, keep_bare: bool) -> None:
@@ -131,13 +132,13 @@ def _refuse_broken(artifacts: Sequence[Artifact], *, keep_bare: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """The beginning of a history after its repair, from which the repair of a longer history can continue.
+    """The repaired beginning of a history. The repair of a longer history can continue from it.
 
     Attributes:
         length: Number of artifacts in that beginning before the repair.
         mended: The artifacts after the repair; None if there was no fault.
         reasons: The reason for each change, by `id()` of the artifact.
-        pairing: The calls that have no result yet, and the position of the latest user message.
+        pairing: Which calls have no result yet, and the position of the latest user message in the history.
         keep_bare: See `RepairExchanges`.
     """
 
@@ -150,13 +151,13 @@ class _Settled:
     def extend(
         self, artifacts: Sequence[Artifact], copies: Copies, *, end: int, is_end: bool = False
     ) -> _Settled | None:
-        """Return the repaired beginning of length `end`; None if the new artifacts may change what was repaired before.
+        """Return the repaired beginning of `end` artifacts; None if the new ones may change what was repaired before.
 
         Args:
             artifacts: The whole history.
-            copies: The changed copies made so far, see `_Repair`.
+            copies: The changed copies of artifacts made so far. They are used again.
             end: Number of artifacts in the new beginning.
-            is_end: Whether the history ends there, so that its last exchange may stay open.
+            is_end: Whether the history ends there. Calls of its last exchange may then have no results yet.
         """
         if self._is_sound(artifacts, end, is_end=is_end):
             mended = None if self.mended is None else (*self.mended, *artifacts[self.length : end])
@@ -175,7 +176,7 @@ class _Settled:
         return _Settled(len(artifacts), mended, reasons, pairing, self.keep_bare)
 
     def _is_sound(self, artifacts: Sequence[Artifact], end: int, *, is_end: bool) -> bool:
-        """Return whether the artifacts after the settled part have no fault. Conservative: True only if certain."""
+        """Return whether the artifacts from `length` to `end` certainly have no fault. In doubt, return False."""
         if self.pairing.unanswered:
             return False
         whole = whole_until(artifacts, self.length, end)
@@ -196,7 +197,7 @@ class _Repair:
         found: The pairing of results and calls, from position `begin` on.
         copies: Changed copies made so far. They are reused in each call, so that later stages recognize the objects.
         begin: The position in the history at which to start.
-        is_end: Whether the history ends with `artifacts`, so that its last exchange may stay open.
+        is_end: Whether the history ends with `artifacts`. Calls of its last exchange may then have no results yet.
         keep_bare: See `RepairExchanges`.
     """
 
@@ -227,7 +228,7 @@ class _Repair:
         self.reasons: dict[int, str] = {}
 
     def _find_open_exchange(self) -> int | None:
-        """Return the position of the last assistant message if its calls may still get results; otherwise None.
+        """Return the position of the last assistant message with calls if these may still get results; otherwise None.
 
         The message must be followed by nothing but its own results.
         """
@@ -244,7 +245,7 @@ class _Repair:
         return [p for owner, places in self.results.items() for n, p in enumerate(places, 1) if p != owner + n]
 
     def _positions_without_id(self) -> list[int]:
-        """Return positions of calls and results with a missing id, or with different ids on the two sides."""
+        """Return the positions of calls and results with a missing id, and of results whose id is not their call's."""
         missing = []
         for position, (owner, number) in self.found.owner.items():
             call = self.artifacts[owner].calls[number].id
@@ -253,7 +254,7 @@ class _Repair:
         return missing + [p for p, number in self.found.unanswered if self.artifacts[p].calls[number].id is None]
 
     def findings(self) -> list[str]:
-        """Return a line for each fault: what it is, and the position in the history."""
+        """Return a line for each fault, which says what the fault is and where in the history."""
         lines = [f"call {n} @ artifacts[{p}] has no result" for p, numbers in self.dangling.items() for n in numbers]
         lines += [f"result @ artifacts[{p}] {self._why_orphan(p)}" for p in self.orphans]
         lines += [f"result @ artifacts[{p}] answers a call that has its result" for p in self.found.duplicates]
@@ -334,11 +335,11 @@ class _Repair:
 
 
 def _is_bare(result: Artifact) -> bool:
-    """Return whether a tool output without a call id is from a plain transcript rather than from a native message."""
+    """Return whether a tool output names no call and is from a plain transcript rather than from a native message."""
     source = result.source
     return result.answers is None and (source is None or (isinstance(source, Mapping) and "role" not in source))
 
 
 def stand_in(call: ToolCall, text: str = INTERRUPTED) -> Artifact:
-    """Return a result that stands in for the missing result of a call."""
+    """Return a tool result that takes the place of the missing result of a call."""
     return Artifact(Kind.TOOL, text, answers=call.id, name=call.name)

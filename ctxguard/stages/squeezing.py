@@ -1,4 +1,4 @@
-"""Shorten mandatory messages if they exceed the budget although everything else was evicted."""
+"""Shorten mandatory messages if they exceed the budget by themselves, after everything else was evicted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ctxguard.stages.bound_tool_output import bound_artifact, bound_text
 from ctxguard.stages.window_state import Ledger, Shortened, WindowState
 
 _FLOORS: Final = (24, 8)
-"""Number of tokens to which each text may be shortened in the first round, and in the second."""
+"""The smallest limit for each text, in tokens: in the first round, and in the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Squeezer:
 
     Attributes:
         ledger: Counts the tokens of the exchanges.
-        bounds_people: Whether the task and the last user message are shortened if nothing else helps. If False, they
-            stay unchanged.
-        handle: Function that arranges for a text to be stored and returns its handle; None without a store.
+        bounds_people: Whether the task and the last user message are shortened if shortening all others is not enough.
+            If False, they stay unchanged.
+        handle: Function that arranges for a text to be stored and returns its handle; None if there is no store.
     """
 
     ledger: Ledger
@@ -37,7 +37,7 @@ class Squeezer:
 
         Args:
             state: The state after a cut, which still exceeds the budget.
-            number: Number of the exchange that caused the cut.
+            number: Index in the history of the exchange that caused the cut.
         """
         ledger, history = self.ledger, self.ledger.history
         at = history.members(number)[0]
@@ -60,7 +60,7 @@ class Squeezer:
         return state
 
     def _without_records(self, state: WindowState, number: int) -> WindowState:
-        """Return the state without the trail, and without older records, as far as the budget requires."""
+        """Return the state without the trail and older texts that stages wrote, as far as the budget requires."""
         ledger, history = self.ledger, self.ledger.history
         if state.note is not None and state.total > ledger.budget(state):
             state = replace(state, note=None, tokens=state.tokens - ledger.draft.counter.artifact(state.note))
@@ -75,15 +75,15 @@ class Squeezer:
     def _cap(
         self, state: WindowState, positions: list[int], floor: int, at: Artifact, *, is_least: bool = False
     ) -> WindowState:
-        """Return the state with the artifacts at `positions` limited to one size, so that the budget suffices.
+        """Return the state with each of the artifacts at `positions` limited to the same size, to meet the budget.
 
         Args:
             state: The state of the window; returned unchanged if it is within the budget.
             positions: Positions of the artifacts in the history; pinned ones stay unchanged.
             floor: The smallest limit, in tokens.
             at: The artifact whose arrival causes the change, see `Draft.mask`.
-            is_least: Whether to limit all to `floor`, however many tokens are missing. A view may take a few tokens
-                more than its limit, so a larger limit may turn out to be insufficient.
+            is_least: Whether to limit all to `floor`, even if a larger limit should be enough. A view may take a few
+                tokens more than its limit, so the larger limit may turn out to be insufficient.
         """
         draft, history = self.ledger.draft, self.ledger.history
         excess = state.total - self.ledger.budget(state)
@@ -117,7 +117,7 @@ class Squeezer:
     def _is_open(self, position: int) -> bool:
         """Return whether some tool calls of an artifact have no results yet.
 
-        Arguments of such calls must not be changed, because tools may be running with them.
+        The arguments of these calls must not be changed, because tools may be running with them.
         """
         artifacts = self.ledger.history.artifacts
         calls = artifacts[position].calls
@@ -126,12 +126,12 @@ class Squeezer:
 
 
 def water_level(tokens: Iterable[int], available: int, floor: int) -> int:
-    """Return the largest common limit, at least `floor`, with which the sizes add up to at most `available`.
+    """Return the largest common limit for sizes such that the limited sizes add up to at most `available`.
 
     Args:
         tokens: The sizes before they are limited.
         available: Number of tokens for all together.
-        floor: The smallest limit.
+        floor: The smallest limit that is returned, even if the sizes then add up to more.
     """
     sizes = sorted(tokens)
     for number, size in enumerate(sizes):
@@ -152,7 +152,7 @@ def shorten_to(
         cap: Maximum number of tokens. The result may have more if nothing can be shortened further.
         draft: Provides the counter and the maskers.
         is_open: Whether calls of the artifact have no results yet; their arguments then stay unchanged.
-        handle: Handle of the stored full content, for the view; None if it is not stored.
+        handle: Handle under which the full content is stored, so that the view names it; None if it is not stored.
         at: The artifact whose arrival causes the change, see `Draft.mask`.
     """
     count = draft.counter

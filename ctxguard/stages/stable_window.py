@@ -1,4 +1,4 @@
-"""The default window: evicts old messages rarely and many at once, so that prompts keep their prefix.
+"""The default window. It evicts old messages rarely and many at once, so that prompts keep their prefix.
 
 A provider's prompt cache serves a request only as far as it begins like the previous one, so each eviction costs a
 cache miss. The window therefore changes nothing while the history fits into the budget. Once a new exchange exceeds the
@@ -47,20 +47,21 @@ if TYPE_CHECKING:
 
 
 class StableWindow(FollowedStage):
-    """Shrinks the context to `target` when it exceeds the budget, and keeps that prefix until the next time.
+    """Shrinks the context to `target` when it exceeds the budget; until the next time, prompts only grow at their end.
 
     The available tokens are the budget minus tool schemas, system prompt, task, pins, and the last user message.
 
     Before a cut, only large tool outputs are shortened. The outputs of the newest exchange are sent in full if together
-    they take at most half of the available tokens. Of larger ones, the first that fit are sent in full, and the others
-    share the rest of that half, or all free tokens if these are more. Once the model has replied to an output, it is
-    replaced by a view if it is larger than `output_share`; smaller outputs stay whole until a cut.
+    they take at most half of the available tokens. If they take more, those that fit are sent in full, in order, and
+    the others share the rest of that half, or all free tokens if these are more. Once the model has replied to an
+    output that is larger than `output_share`, the output is replaced by a view, a short form of the text. Smaller
+    outputs stay whole until a cut.
 
-    A cut takes these steps until it has freed enough tokens:
+    When a new exchange exceeds the budget, a cut takes these steps until it has freed enough tokens:
 
     1. Replace tool outputs with short views, except those of the last three exchanges.
-    2. Evict stale exchanges (reads of a file that was read again or edited since, repeated calls with equal outputs),
-       then the oldest. User messages are evicted late, and standing instructions last.
+    2. Evict stale exchanges (reads of a file that was read again or edited later, and calls that were repeated later
+       with equal outputs), then the oldest. User messages are evicted late, and standing instructions last.
     3. Summarize the evicted exchanges in the trail, one message after the task.
 
     Mandatory are the system prompt, the task, pins, the last user message, the last exchange, the `keep_recent` latest
@@ -70,9 +71,8 @@ class StableWindow(FollowedStage):
     `on_overflow="bound"`.
 
     Args:
-        recall: The `RecallRelevant` stage that follows in the chain. At the beginning of a turn it decides whether to
-            recall evicted exchanges; if so, the window reserves tokens for them until the next cut. None disables
-            recall.
+        recall: The `RecallRelevant` stage that follows in the chain. At the beginning of a turn, it decides whether to
+            recall evicted exchanges. If it recalls some, the window reserves tokens for them. None disables recall.
         store: Where the full texts of shortened and evicted messages are saved; views and the trail then name handles
             by which a text can be read back. With None, they are not saved.
         **settings: See `WindowSettings`.
@@ -92,17 +92,20 @@ class StableWindow(FollowedStage):
         self.store = opened(store)
 
     def begin(self, draft: Draft, /) -> Follower:
-        """Return the follower that maintains the window of one conversation."""
+        """Return a new object that maintains the window of one conversation as it grows."""
         return _Window(self, draft)
 
 
 _REMEMBERED: Final = 64
-"""Number of states that a window keeps, one for each of the latest exchanges. If the end of the history is replaced,
-the window returns to one of them. 64 covers a turn with dozens of tool calls."""
+"""Number of the latest exchanges after which a window keeps its state. If the end of the history is replaced, the
+window returns to one of these states. 64 covers a turn with dozens of tool calls."""
 
 
 class _Window:
-    """The follower for one conversation. The last exchange may still grow, so each call processes it again."""
+    """Maintains the window of one conversation, for `StableWindow` (see `Follower`).
+
+    The last exchange may still grow, so each call processes it again.
+    """
 
     def __init__(self, stage: StableWindow, draft: Draft) -> None:
         self._stage = stage
@@ -124,7 +127,7 @@ class _Window:
             self._states.append(self._advance(self._states[-1]))
 
     def rewind(self, count: int) -> bool:
-        """Forget all but the first `count` artifacts. Return whether a state from before them is still known."""
+        """Forget all but the first `count` artifacts. Return whether the window still has a state from that time."""
         closed = self._history.rewind(count)
         while self._states and self._states[-1].seen > closed:
             self._states.pop()
@@ -136,7 +139,7 @@ class _Window:
         return bool(self._states)
 
     def result(self, draft: Draft) -> StageResult:
-        """Return the draft after eviction, or a generator that also stores the full texts of shortened messages.
+        """Return the draft after eviction. If full texts have to be stored, return a generator that also does this.
 
         Raises:
             BudgetExceededError: If the mandatory messages exceed the budget.
@@ -158,7 +161,7 @@ class _Window:
         return result
 
     def _complete(self) -> WindowState:
-        """Return the state after the whole history: the last exchange, and system or task artifacts after it."""
+        """Return the state after the whole history, with the last exchange and system or task artifacts after it."""
         state = self._states[-1]
         state = self._advance(state) if len(self._history) else state
         state = self._with_authority(state, len(self._history.artifacts))
@@ -167,7 +170,7 @@ class _Window:
         return state
 
     def _advance(self, state: WindowState) -> WindowState:
-        """Return the state with one more exchange, after a cut if that exchange exceeds the budget."""
+        """Return the state after one more exchange. If that exchange exceeds the budget, a cut is made."""
         number, span = state.seen, self._history.spans[state.seen]
         # The result for the last exchange is kept from the previous call; it is valid unless that exchange has grown.
         if self._latest is not None and self._latest[0] is state and self._latest[1] == span.end:
@@ -191,7 +194,7 @@ class _Window:
         return self._with_recall(state, number) if span.is_asked and self._gate is not None else state
 
     def _with_recall(self, state: WindowState, number: int) -> WindowState:
-        """Return the state with tokens reserved for what the question at `number` recalls, after a cut if needed."""
+        """Return the state with tokens reserved for what question `number` recalls, after a cut if necessary."""
         gate, ledger = self._gate, self._ledger
         if gate is None or number == ledger.task:
             return state
@@ -210,7 +213,7 @@ class _Window:
         return replace(state, recalled=(left,) if left.tokens else ())
 
     def _with_authority(self, state: WindowState, position: int) -> WindowState:
-        """Return the state with the tokens of all system and task artifacts before a position counted."""
+        """Return the state in which the tokens of all system and task artifacts before a position are counted."""
         history, counted = self._history, state.authority
         while counted < len(history.authority) and history.authority[counted] < position:
             counted += 1
@@ -299,13 +302,13 @@ class _Window:
         return next(behind, min(start, len(draft.history) - 1))
 
     def _count_latest_cuts(self, state: WindowState) -> dict[str, int]:
-        """Return how many of the latest model calls had a cut, counting each assistant message as one call."""
+        """Return the number of latest model calls (assistant messages), at most 4, and how many of them had a cut."""
         replies = self._history.replies[-LATEST:]
         cut = {bisect_right(replies, n) for n in state.cuts}
         return {"calls": len(replies), "cut": len(cut - {0})}
 
     def _list_bounded_messages(self, state: WindowState) -> list[dict[str, int]]:
-        """Return the position and sizes of the task and of the last user message, if sent shortened."""
+        """Return position, full size, and sent size of the task and of the last user message if these are shortened."""
         history, count = self._history, self._ledger.draft.counter.artifact
         numbers = {n for n in (self._ledger.task, history.last_asked(len(history))) if n is not None}
         shown = ((history.start(n), state.shortened.get(history.start(n))) for n in numbers)

@@ -14,11 +14,11 @@ _STAND_IN: Final = "…"
 
 
 class StartWithUser:
-    """Drops everything before the first user message, except system messages: for example, the greeting of a chat bot.
+    """Drops everything except system messages before the first user message, such as the greeting of a chat bot.
 
     Anthropic, Gemini, and Bedrock refuse a history that begins with an assistant message, and so do strict chat
     templates ("first message must use the user role"). The adapters of these providers append this stage to every
-    chain, and so does a `Stabilizer` whose `provider` is one of them. If the history contains no user message, or if a
+    chain. A `Stabilizer` does so if its `provider` is one of them. If the history contains no user message, or if a
     pinned message comes before the first one, nothing is dropped, and a user message "…" is inserted at the beginning.
     The result is the same in every call, so prompts keep their prefix.
     """
@@ -26,7 +26,7 @@ class StartWithUser:
     name = "StartWithUser"
 
     def __call__(self, draft: Draft, /) -> Draft:
-        """Return the draft beginning with a user or task message, after the system messages."""
+        """Return the draft changed so that a user or task message comes first after the system messages."""
         artifacts = draft.artifacts
         leading = list(takewhile(lambda artifact: artifact.kind not in (Kind.USER, Kind.TASK), artifacts))
         early = [artifact for artifact in leading if artifact.kind is not Kind.SYSTEM]

@@ -42,7 +42,7 @@ _SAYS: Final[Mapping[_Deed, str]] = {
     "ran": "run exec execute bash shell sh terminal test tests pytest python ipython make build",
 }
 _VERBS: Final[Mapping[str, _Deed]] = {verb: deed for deed, verbs in _SAYS.items() for verb in verbs.split()}
-"""Section of a call by a word in the name of its tool or shell command. The first known word decides; `ran` means that
+"""What a call does, by a word in the name of its tool or shell command. The first known word decides. `ran` means that
 the call runs a program, so that its exit code tells whether it failed."""
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _COMMANDS: Final = ("command", "cmd", "code", "script")
@@ -94,7 +94,7 @@ def trace_of(
     """Return the steps of an exchange.
 
     Args:
-        exchange: The artifacts of the exchange, masked, and preferably before they were shortened.
+        exchange: The masked artifacts of the exchange, if possible as they were before they were shortened.
         handles: Handles of stored texts, by index of the artifact in `exchange`; None means that nothing is stored.
         is_observed: Whether the exchange is tool output in the user's role, see `holds_observation`.
     """
@@ -130,12 +130,13 @@ def _step_of_message(artifact: Artifact, handle: str | None, *, is_observed: boo
 def holds_observation(history: History, number: int, end: int) -> bool:
     """Return whether an exchange is the output of a program that an agent sent in the user's role.
 
-    Agents without tool calls let the model write a command in a block at the end of a message, and reply with the
-    output in the user's role. The message is recognized by its text or by such commands before and after it.
+    In agents without tool calls, the model writes a command in a code block at the end of a message, and the agent
+    replies with the output in the user's role. Such an output is recognized by its text, or by such commands in the
+    assistant messages before and after it.
 
     Args:
         history: The exchanges of the conversation.
-        number: Number of the exchange.
+        number: Index of the exchange in the history.
         end: Number of leading exchanges that may be considered, so that later exchanges do not change the result.
     """
     if not history.spans[number].is_asked:
@@ -176,7 +177,7 @@ def _step_of_call(call: ToolCall, result: Artifact | None, handle: str | None) -
 
 
 def _ids_in(text: str, told: str) -> str:
-    """Return the ids in a JSON result with their keys, in at most 120 characters; empty if there are none.
+    """Return the ids in a JSON result with their keys, in at most 120 characters; an empty string if there are none.
 
     Later calls often need these ids. Those that the string `told` already contains are omitted.
     """
@@ -194,9 +195,10 @@ def _ids_in(text: str, told: str) -> str:
 
 
 def _section_of(tool: str, pairs: _Pairs) -> tuple[_Deed, bool]:
-    """Return the section of a call, by the words of its tool, action, or command, and whether it certainly only reads.
+    """Return the section of the trail in which a call belongs, and whether the call certainly only reads.
 
-    The section is `ran` if the call runs a program.
+    Words in the name of the tool, in the action, or in the command decide. The section is `ran` if the call runs a
+    program.
     """
     values = {key: node for key, node in reversed(pairs) if isinstance(node, str)}
     action = next((values[key] for key in _ACTIONS if _first_verb(values.get(key, "")) and _is_word(values[key])), tool)
@@ -226,7 +228,8 @@ def _subject_of(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
     Args:
         arguments: The arguments as a string.
         pairs: The keys and values in them; empty if the string is not JSON.
-        changed: Whether the call changed something; then its short texts are contents rather than a description.
+        changed: Whether the call changed something. Short texts in its arguments are then contents rather than a
+            description. If the call names a path, they are left out.
     """
     values: dict[str, list[str]] = {}
     for key, node in pairs:
@@ -266,7 +269,7 @@ def _show(value: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Return a string in double quotes, with quotes inside it replaced and unprintable characters removed.
+    """Return a string in double quotes, with double quotes inside it replaced and unprintable characters removed.
 
     Tool output must not end its own quotation: the trail has the user's role, so the rest would read as the user's.
     """
@@ -275,7 +278,7 @@ def quote(text: str) -> str:
 
 
 def _places_of_results(first: Artifact, results: Sequence[Artifact]) -> dict[int, int]:
-    """Return the index of the result of each call, by index of the call: matched by id, or in order without an id."""
+    """Return the index of each call's result, by index of the call. Calls without an id match results in order."""
     waiting: dict[str | None, deque[int]] = {}
     for number, call in enumerate(first.calls):
         waiting.setdefault(call.id, deque()).append(number)
@@ -288,7 +291,7 @@ def _places_of_results(first: Artifact, results: Sequence[Artifact]) -> dict[int
 
 
 def _read_arguments(arguments: str) -> _Pairs:
-    """Return the keys and values in the arguments of a call, at most 4,000; empty if the arguments are not JSON."""
+    """Return at most 4,000 keys and values in the arguments of a call; none if the arguments are not JSON."""
     try:
         tree: object = parse_json(arguments)
     except (ValueError, RecursionError):

@@ -18,7 +18,7 @@ from ctxguard.content.outcomes import LONGEST
 from ctxguard.stages.traces import Section, TrailStep, quote
 
 _SHARE: Final = 0.5
-"""Share of the remaining tokens that each section may take in the first round."""
+"""Share of the tokens left for the trail that each section may take in the first of two rounds."""
 _BEGINNING: Final = 24
 """Minimum number of characters in an excerpt from a message; a shorter excerpt would tell nothing."""
 _REMEMBERED: Final = 512
@@ -44,10 +44,10 @@ class Trail:
     """The steps of all evicted exchanges. Immutable: `extended` returns a new trail.
 
     Attributes:
-        steps: Number of evicted steps.
+        steps: Number of evicted steps. A step is one tool call or one message.
         told: The steps that can be listed, ordered by latest occurrence, and how often each occurred.
-        untold: Number of steps that cannot be listed, by tool or author. The numbers may add up to less than the rest
-            of `steps`, because a parsed trail does not always state them.
+        untold: Number of steps that cannot be listed, by tool or author. With the steps in `told`, these may add up to
+            less than `steps`, because a trail that was read from its text does not always state them.
     """
 
     steps: int = 0
@@ -58,7 +58,7 @@ class Trail:
         """Return the trail with the steps of more exchanges appended.
 
         Args:
-            left: The steps of each evicted exchange, in order.
+            left: The steps of each newly evicted exchange, in order.
         """
         told, untold, steps = dict(self.told), Counter(self.untold), self.steps
         for step in (step for trace in left for step in trace):
@@ -73,7 +73,7 @@ class Trail:
         return Trail(steps, told, untold)
 
     def text(self, max_tokens: int, *, count: _Count) -> str:
-        """Return the text of the trail. If no line fits, it only states the number of steps, or is empty.
+        """Return the text of the trail. If no step fits, the text only states the number of steps, or is empty.
 
         Args:
             max_tokens: Maximum number of tokens in the text.
@@ -143,9 +143,9 @@ class _Writer:
         return taken
 
     def _choose_speech(self, steps: list[TrailStep], left: int, share: float) -> int:
-        """Choose messages like `_choose`, the first user message before all others.
+        """Choose messages as `_choose` chooses calls, but choose the first user message before all others.
 
-        Excerpts are short in the first round, and longer in the second.
+        Excerpts from the messages are short in the first round (`share` below 1), and longer in the second.
         """
         if steps and steps[0].section == "said":
             steps = [steps[-1], *steps[:-1]]
@@ -201,7 +201,7 @@ class _Writer:
 def _write_call(step: TrailStep, times: int, root: str) -> str:
     """Return the text for one call: what it was about, how it ended, its handle, and how often it occurred.
 
-    `root` is the folder that is abbreviated to `~`; empty if none is.
+    `root` is the folder that is abbreviated to `~`; an empty string means that none is.
     """
     what = re.sub(rf"(?<![\w./~-]){re.escape(root)}(?![\w.-])", "~", step.what) if root else step.what
     ended = f" → {quote(step.ended)}" if step.ended else ""
@@ -236,7 +236,7 @@ def shorten(text: str, length: int) -> str:
 
 
 def steps_told(record: str) -> int:
-    """Return how many steps a trail lists, given the text of its message with the heading."""
+    """Return how many steps a trail lists. `record` is the text of its message, including the heading."""
     trail = read_trail(record.partition("\n")[2])
     return 0 if trail is None else sum(trail.told.values())
 

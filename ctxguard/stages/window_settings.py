@@ -1,4 +1,4 @@
-"""The settings of `StableWindow` with their defaults and ranges, used wherever a window can be configured."""
+"""The settings of `StableWindow` with their defaults and ranges, for all places where a window can be configured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctxguard.stages.file_tools import FileRole
 OnOverflow = Literal["raise", "bound"]
 _TARGET: Final = 0.7  # chosen on recordings, see docs/decisions/0012_window.md
 SMALL: Final = 500
-"""Number of available tokens up to which a cut frees no more than necessary. In so small a window, nearly every step
+"""Number of available tokens up to which a cut frees no more than necessary. With so few tokens, nearly every step
 causes a cut in any case, and the system prompt makes up most of the cost."""
 
 
@@ -34,12 +34,12 @@ class WindowSettings:
     `Stabilizer`, `StableWindow`, the policies, and the section `stabilizer` of the configuration accept these fields by
     name. The defaults were chosen by replaying recorded sessions, see `docs/decisions/0012_window.md`.
 
-    The available tokens are the budget minus tool schemas, system prompt, task, and pins; for `target` and `trail` also
-    minus the last user message.
+    The available tokens are the budget minus tool schemas, system prompt, task, and pins. For `target` and `trail`, the
+    last user message is subtracted, too.
 
     Attributes:
         target: Share of the available tokens to which a cut shrinks the context, above 0 and at most 1. A lower share
-            makes cuts rarer. None means 0.7, but at least 500 tokens.
+            makes cuts rarer. None means 0.7, or 500 tokens if these are more.
         trail: Share of the tokens kept at a cut that the trail (the summary of evicted exchanges) may take, from 0 (no
             trail) to below 1.
         output_share: Share of the available tokens that a tool output may take once the model has replied to it. Larger
@@ -48,9 +48,9 @@ class WindowSettings:
         on_overflow: What happens if the mandatory messages exceed the budget even after tool outputs, arguments, and
             older messages were shortened: `raise` a `BudgetExceededError`, or `bound` (shorten) the last user message
             and the task as well.
-        file_tools: Your own tools that access files: a mapping from tool name to `read` or `edit`. An argument such as
-            `path` must name the file. The tools of common agents are already known, see `ctxguard.stages.file_tools`. A
-            cut first evicts reads of files that were read again or edited since.
+        file_tools: Your own tools that access files: a mapping from tool name to `read` or `edit`. A call of such a
+            tool must name the file in an argument such as `path`. The tools of common agents are already known, see
+            `ctxguard.stages.file_tools`. A cut first evicts reads of files that were read again or edited later.
 
     Raises:
         ConfigError: If a setting is out of range.
@@ -73,7 +73,7 @@ class WindowSettings:
             raise ConfigError(f"file_tools is a dict of 'read' or 'edit' by tool, not {own!r}", setting="file_tools")
 
     def kept_of(self, tokens: int) -> int:
-        """Return how many of the available tokens are in use after a cut, given the number of available tokens."""
+        """Return how many of `tokens`, the number of available tokens, may be in use after a cut."""
         return int(self.target * tokens) if self.target is not None else max(int(_TARGET * tokens), min(tokens, SMALL))
 
 

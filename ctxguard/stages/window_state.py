@@ -14,7 +14,8 @@ from ctxguard.stages.calibration import Calibration
 from ctxguard.stages.trail import Trail
 
 LATEST: Final = 4
-"""Number of cuts that a window remembers, and of model calls that are examined, to detect cuts in close succession."""
+"""Number of latest cuts that a window remembers, and of latest model calls that are examined to detect cuts in close
+succession."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +37,26 @@ class Shortened:
 
 @dataclass(frozen=True, slots=True)
 class WindowState:
-    """The state of a window after some of the exchanges. Exchanges are identified by their numbers.
+    """The state of a window after some of the exchanges. Exchanges are given by their index in the history.
 
     Attributes:
         seen: Number of exchanges processed so far.
         kept: The exchanges that the last cut kept, in order. All exchanges after the last cut are kept, too.
         shortened: Changed copies of kept artifacts, by position in the history.
-        cuts: The latest exchanges that caused a cut, oldest first, at most `LATEST` of them.
-        left_at: The latest exchange at which a recalled block was removed, which changes the prompt as a cut does; -1
-            if none was.
-        fixed: Number of tokens that are never evicted: tool schemas and other overhead, system, task, and pins so far.
+        cuts: The latest exchanges that caused a cut, oldest first, at most 4 of them.
+        left_at: The latest exchange at whose arrival a message with recalled exchanges was removed; -1 if none was.
+            This changes the prompt as a cut does.
+        fixed: Number of tokens that are never evicted: tool schemas and other overhead, and the system prompt, task,
+            and pins among the exchanges so far.
         authority: Number of system and task artifacts whose tokens `fixed` includes.
         tokens: Number of tokens in all other kept exchanges and in the trail.
         calibration: How the token counts that the provider reported compare with ours.
-        settled: Number of leading exchanges that the model has replied to. Their outputs are no longer new.
-        trail: The steps of evicted exchanges, including those of an earlier trail if the history is a stored result.
+        settled: Number of exchanges from the beginning to which the model has replied. Their outputs are no longer new.
+        trail: The steps of evicted exchanges. If the history is a stored result, the steps of the trail in it are
+            included.
         note: The message with the text of the trail; None if nothing was evicted, or if that message does not fit.
         told: Number of evicted steps that `note` lists.
-        recalled: What was recalled since the last cut, one item for each block, in order.
+        recalled: What was recalled after the last cut: one item for each message with recalled exchanges, in order.
     """
 
     seen: int = 0
@@ -72,18 +75,18 @@ class WindowState:
     recalled: tuple[LeftOut, ...] = ()
 
     def with_blocks(self, blocks: tuple[LeftOut, ...], number: int) -> WindowState:
-        """Return the state that keeps only the recalled `blocks`; the others are removed at exchange `number`."""
+        """Return the state that keeps only the recalled messages `blocks`. The others leave at exchange `number`."""
         left_at = self.left_at if blocks == self.recalled else number
         return replace(self, recalled=blocks, left_at=left_at)
 
     @property
     def cut_at(self) -> int | None:
-        """Number of the exchange that caused the last cut; None before the first cut."""
+        """Index of the exchange that caused the last cut; None before the first cut."""
         return self.cuts[-1] if self.cuts else None
 
     @property
     def judged(self) -> int:
-        """Number of exchanges up to and including the one that caused the last cut; 0 before the first cut."""
+        """Number of exchanges up to the one that caused the last cut, including that one; 0 before the first cut."""
         return 0 if self.cut_at is None else self.cut_at + 1
 
     @property
@@ -93,16 +96,16 @@ class WindowState:
 
     @property
     def for_recall(self) -> int:
-        """Number of tokens reserved for recalled blocks."""
+        """Number of tokens reserved for messages that repeat recalled exchanges."""
         return sum(left.tokens for left in self.recalled)
 
     @property
     def shown(self) -> set[int]:
-        """Numbers of the evicted exchanges that blocks repeat."""
+        """Indexes of the evicted exchanges that recalled messages repeat."""
         return {number for left in self.recalled for number in left.found}
 
     def numbers(self) -> Iterator[int]:
-        """Yield the numbers of the kept exchanges, in order."""
+        """Yield the indexes of the kept exchanges, in order."""
         return chain(self.kept, range(self.judged, self.seen))
 
 
@@ -114,7 +117,8 @@ class Ledger:
         history: The exchanges of the conversation.
 
     Attributes:
-        task: Number of the exchange with the user message that is kept as the task; None if there is none yet.
+        task: Index in the history of the exchange with the user message that is kept as the task; None if there is none
+            yet.
     """
 
     def __init__(self, draft: Draft, history: History) -> None:
@@ -123,25 +127,25 @@ class Ledger:
         self.task: int | None = None
 
     def stays(self, number: int) -> bool:
-        """Return whether an exchange is never evicted because it is the task or pinned."""
+        """Return whether an exchange is the task or pinned. Such an exchange is never evicted."""
         return number == self.task or self.history.spans[number].is_pinned
 
     def budget(self, state: WindowState) -> int:
-        """Return the budget in tokens of our counter, which is smaller if the provider counts more than we do."""
+        """Return the budget in tokens as we count them. It is smaller if the provider counts more tokens than we do."""
         return int(self.whole_budget(state) / state.calibration.correction)
 
     def whole_budget(self, state: WindowState) -> int:
-        """Return the budget, plus the headroom that is released once the provider has reported a count."""
+        """Return the budget. Once the provider has reported a count, the headroom that this releases is added."""
         # Headroom covers the error of estimated counts, which is smaller with counts reported by the provider.
         return self.draft.budget + (self.draft.settings.regained if state.calibration.latest else 0)
 
     def positions(self, number: int) -> range:
-        """Return the positions of the artifacts of an exchange."""
+        """Return the positions in the history of the artifacts of an exchange."""
         span = self.history.spans[number]
         return range(span.start, span.end)
 
     def tokens(self, number: int, shortened: Mapping[int, Shortened]) -> int:
-        """Return the number of tokens in an exchange, given the shortened artifacts."""
+        """Return the number of tokens in an exchange, some of whose artifacts are replaced by those in `shortened`."""
         return sum(self.tokens_at(p, shortened) for p in self.positions(number))
 
     def tokens_at(self, position: int, shortened: Mapping[int, Shortened]) -> int:
@@ -156,7 +160,7 @@ class Ledger:
     def with_kept(self, state: WindowState, kept: Iterable[int]) -> WindowState:
         """Return the state that keeps only the exchanges `kept`, with `shortened` and `tokens` updated.
 
-        Only for use in a cut: it assumes that no exchanges follow.
+        Use it only in a cut, because it assumes that no exchanges follow those in `kept`.
         """
         numbers = tuple(kept)
         staying = self.history.authority[: state.authority]

@@ -18,21 +18,22 @@ _WHOLE = 300_000  # longer code, in characters, is shown as plain text
 
 @dataclass(frozen=True, slots=True)
 class _CodeBlock:
-    """A definition with its decorators, or the lines between two definitions; `size` is in characters."""
+    """A definition with its decorators, or the lines between two definitions. `size` is the number of characters."""
 
     lines: list[str]
     size: int
 
     @property
     def title(self) -> str:
-        """The line that names the block: the first one that is not a decorator or a comment."""
+        """The first line that is not a decorator or a comment, which shows the name of a definition."""
         return next((line for line in self.lines if line.strip() and line[0] not in "@#"), self.lines[0])
 
 
 class CodeProcessor(TextProcessor):
-    """Shows source code. Of the `Limits`, it applies `lines` and `line_length`.
+    """Shows source code. Of the `Limits`, only `lines` and `line_length` apply.
 
-    Code with fewer than three blocks, and code of which not even the first lines fit, is shown as text.
+    A block is a definition or the lines between two definitions. Code is shown as text if it has fewer than three
+    blocks, or if not even the first lines of all blocks fit.
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:

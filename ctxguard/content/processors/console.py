@@ -25,7 +25,7 @@ def compress_console(text: str, *, max_line: int = 200, max_messages: int = 5) -
     """Return console messages grouped by type, or the text itself if that is not shorter.
 
     All distinct errors are quoted in full. Of every other type, the first `max_messages` distinct messages are shown,
-    each shortened to `max_line` characters; two of these that differ only in numbers are not distinct.
+    each shortened to `max_line` characters. Messages of these types that differ only in numbers count as the same.
     """
     out: list[str] = []
     for kind, messages in sorted(_by_kind(text).items(), key=lambda item: (_ORDER.get(item[0], 9), item[0])):

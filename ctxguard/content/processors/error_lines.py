@@ -1,6 +1,7 @@
 """Find the lines in a text that report an error, and rank them by how clearly they do.
 
-Lines that differ only in numbers are of one kind. Each kind is ranked once: even a log of a million lines has few.
+Lines that differ only in numbers are of one kind. Each kind is ranked once, because even a log of a million lines has
+few kinds.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Final, NamedTuple
 
 _MENTIONED: Final = ("error", "fail", "exception", "fatal", "critical", "panic", "severe", "emerg")
 _WORDS: Final = (*_MENTIONED, "traceback", "warn", "exit code", "exit status", "return code", "[crit]", "[alert]")
-"""A line that contains none of these words, in any case, has rank 0; the patterns are tried only on the others."""
+"""A line that contains none of these words, in upper or lower case, has rank 0. The patterns are tried only on other
+lines."""
 _ERROR: Final = 4  # the rank of a line that reports an error
 _MANY: Final = 5_000  # kinds of lines that are recorded; of further kinds, only those with errors
 _LATEST: Final = 1_000  # repeated lines that are recorded, from the end of the text
 _LINE: Final = 2_000
-"""Characters from the start of a line that its rank is based on."""
+"""Number of characters at the start of a line on which its rank is based."""
 
 # Each pattern starts with a character or a set, so the engine can skip ahead; a leading `\b` would be tried everywhere.
 _STRONG: Final = (
@@ -35,7 +37,7 @@ _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
 class LineSpan(NamedTuple):
-    """The offsets at which a line starts and ends, without its line break, and its number, counted from 0."""
+    """The offsets in a text at which a line starts and ends, without its line break, and its number, counted from 0."""
 
     start: int
     end: int

@@ -25,7 +25,7 @@ _OTHER_LINKS: Final = ("#", "javascript:", "data:")
 
 
 class HtmlProcessor(TextProcessor):
-    """Shows the first 120,000 characters of an HTML page as text. Of the `Limits`, it applies those of lines."""
+    """Shows the first 120,000 characters of an HTML page as text. Of the `Limits`, only those on lines apply."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         end = min(source.head_end, _SAMPLE)
@@ -36,7 +36,7 @@ class HtmlProcessor(TextProcessor):
         super().__init__(Source(text, gap=len(text) if partial else None, size=size, handle=source.handle), limits)
 
     def view(self, available: int) -> View:
-        """Return the page itself if it fits, else the head and tail of its readable text."""
+        """Return the page itself if it fits; otherwise the start and the end of its readable text."""
         if self._page.gap is None and len(self._page.text) <= available:
             return View(self._page.text, cut=False)
         return replace(super().view(available), cut=True)

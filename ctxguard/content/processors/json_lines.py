@@ -12,7 +12,7 @@ from ctxguard.content.views import NO_LIMITS
 
 
 class JsonLinesProcessor(LogProcessor):
-    """Shows JSON lines. Long lines are shortened as JSON trees, and signs are objects with the key `…`."""
+    """Shows JSON lines. Long lines are shortened as JSON trees. Notes on missing lines are objects with the key `…`."""
 
     def _short(self, line: str, length: int) -> str:
         if len(line) <= length:
@@ -32,5 +32,5 @@ class JsonLinesProcessor(LogProcessor):
         return json.dumps({MARK: text}, ensure_ascii=False)
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the marker, then only the number of lines, then an empty object, each as JSON."""
+        """Return, each as JSON: the marker (a note on what is shown), only the number of lines, and an empty object."""
         return self._marker(0), self._sign(f"{self._total} lines"), "{}"

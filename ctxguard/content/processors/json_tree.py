@@ -16,7 +16,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+|"', re.DOTALL
 
 
 def parse_json(text: str) -> Tree:
-    """Parse JSON, with numbers as they are spelled.
+    """Parse JSON. Numbers keep their spelling.
 
     Raises:
         ValueError: If the text is not JSON, or is nested too deep.
@@ -28,7 +28,7 @@ def parse_json(text: str) -> Tree:
 
 
 def parse_start(text: str) -> Tree:
-    """Parse the complete part of a JSON text that was cut off; brackets that are still open are closed.
+    """Parse the complete part of a JSON text that was cut off. Brackets that are still open are closed.
 
     Raises:
         ValueError: If the text starts with no complete value, or is not JSON.
@@ -59,7 +59,7 @@ def parse_start(text: str) -> Tree:
 
 
 class JsonProcessor:
-    """Shows a JSON text. Of the `Limits`, it applies `depth`, those of items, `keys`, and `string`."""
+    """Shows a JSON text. Of the `Limits`, only `depth`, `keys`, `string`, and those on items apply."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source, self._limits, self._sizes = source, limits, Sizes()
@@ -70,7 +70,7 @@ class JsonProcessor:
         return parse_start(text[:_SAMPLE]) if self._partial else parse_json(text)
 
     def view(self, available: int) -> View:
-        """Return the tree within the available characters, with a note on its outermost level if anything is cut."""
+        """Return the tree in the available characters. If anything is missing, the outermost level contains a note."""
         longest = self._note(Cuts(top_total=99999, top_shown=99999))
         tree, cuts = shrink(self._tree, available, self._limits, sizes=self._sizes, reserve=len(longest) + 10)
         is_whole = self._is_whole(cuts, available)
@@ -84,7 +84,7 @@ class JsonProcessor:
         return render(self._add_note(tree, cuts))
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return an array or object with only a short mark, then an empty one; for other values, the like."""
+        """Return an array, object, or value that contains only a short note, then an empty one."""
         short = f"{MARK} {self._source.handle or ''}".strip()
         if isinstance(self._tree, dict):
             return render({MARK: short}), "{}"

@@ -1,7 +1,7 @@
 """Shorten a log or a program's output: errors with their traces first, then the last and the first lines.
 
-Lines that differ only in numbers are repeats, which are shown last. Between the chosen lines, a sign in brackets says
-how many are missing.
+A line that differs from an earlier one only in numbers is a repeat. Repeats are chosen last. Between the chosen lines,
+a note in brackets, here called a sign, says how many are missing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _TRACE = re.compile(
 )
 _MAX_TRACE = 60  # lines of a trace that are shown with its error
 _GAP = 18
-"""Usual length of a sign that says how many lines are missing, in characters."""
+"""Usual length of a note that says how many lines are missing, in characters."""
 
 
 class LogProcessor:
-    """Shows a log. Of the `Limits`, it applies `lines` and `line_length`."""
+    """Shows a log. Of the `Limits`, only `lines` and `line_length` apply."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source, self._limits, self._text = source, limits, source.text
@@ -31,7 +31,7 @@ class LogProcessor:
         self._total = self._found.lines if source.gap is None else source.line_count()
 
     def view(self, available: int) -> View:
-        """Return the most informative lines in order, with signs that say how many are missing between them."""
+        """Return the most informative lines in their order. Notes between them say how many lines are missing."""
         text, limits = self._text, self._limits
         fits = self._source.gap is None and len(text) <= available
         if fits and (limits.lines is None or self._total <= limits.lines):
@@ -43,11 +43,11 @@ class LogProcessor:
         return self._join(chosen, _length(available, limits))
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the marker, then only the handle or the number of lines, then `…`."""
+        """Return the marker (a note on what is shown), then only the handle or the number of lines, then `…`."""
         return self._marker(0), f"[{self._source.handle or f'{self._total} lines'}]", "…"
 
     def _choose(self, available: int) -> list[LineSpan]:
-        """Return the lines to show, in order. What is picked first is shown for certain; the rest if it fits."""
+        """Return the lines to show, in order. The most important ones are picked first, others as far as they fit."""
         picker = _Picker(available, self._limits)
         firsts, repeats = self._found.firsts, self._found.repeats
         errors = [hit.span for hit in firsts if hit.rank == 4]
@@ -114,7 +114,7 @@ class LogProcessor:
         return self._sign(f"… {missing} line{'s' if missing != 1 else ''}{alike}")
 
     def _is_repeated(self, before: LineSpan, after: LineSpan) -> bool:
-        """Return whether all missing lines differ only in numbers from the line before them."""
+        """Return whether all lines between two shown lines differ only in numbers from the first of the two."""
         if before.end < 0 or after.start - before.end > 20_000:
             return False
         template = line_template(self._text[before.start : before.end])
@@ -136,7 +136,7 @@ class LogProcessor:
 
 
 class _Picker:
-    """Picks lines while they fit, together with the signs for the gaps between them."""
+    """Picks lines while they fit, together with the notes that say how many lines are missing between them."""
 
     def __init__(self, available: int, limits: Limits) -> None:
         self._taken: dict[int, LineSpan] = {}
@@ -165,7 +165,7 @@ class _Picker:
                 self._lines -= lines
 
     def fill(self) -> None:
-        """Take every single line that is no longer than the sign that would stand in its place."""
+        """Take each single missing line if it is no longer than the note that would stand in its place."""
         for before, after in pairwise(self.spans()):
             number = before.number + 1
             if after.number == number + 1 and after.start - before.end < 2 * _GAP:

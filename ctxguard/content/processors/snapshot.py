@@ -39,7 +39,7 @@ class _Line:
 class SnapshotProcessor:
     """Shows a snapshot down to the deepest level that fits. If none fits, it shows interactive elements only.
 
-    Of the `Limits`, it applies `depth`.
+    Of the `Limits`, only `depth` applies.
     """
 
     def __init__(self, source: Source, limits: Limits) -> None:
@@ -51,7 +51,7 @@ class SnapshotProcessor:
         self._drawn: dict[int, list[str]] = {}
 
     def view(self, available: int) -> View:
-        """Return the view with the most levels that fits."""
+        """Return the view with the largest number of levels that fits."""
         text = self._whole.text
         if len(text) <= available and self._limits.depth is None and self._whole.gap is None:
             return View(text, cut=False, info=self._info(len(self._lines)))
@@ -63,7 +63,7 @@ class SnapshotProcessor:
         return self._only_acting(max(0, free))
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the marker, then only the handle or the number of interactive elements, then `…`."""
+        """Return a note on what is shown, then only the handle or the number of interactive elements, then `…`."""
         return resorts(self._source, f"{self._acting} interactive elements")
 
     def _depths(self) -> Iterable[int]:
@@ -77,7 +77,7 @@ class SnapshotProcessor:
         return self._drawn[depth]
 
     def _only_acting(self, available: int) -> View:
-        """Show only interactive elements and landmarks, or only interactive ones; long lines are shortened first."""
+        """Show interactive elements and landmarks; if these do not fit, interactive elements only, in shorter lines."""
         acting = [line for line in self._lines if line.acts or line.marks]
         only = [line for line in acting if line.acts] or acting
         for lines, length in ((acting, 200), (only, 200), (only, 80), (only, _NARROW)):
@@ -111,7 +111,8 @@ class SnapshotProcessor:
 def compress_snapshot(text: str, *, max_depth: int, preserve_interactive: bool = True) -> str:
     """Return a snapshot with at most `max_depth` levels; the outermost elements are level 1.
 
-    Interactive elements stay with their refs at any level, unless `preserve_interactive` is False.
+    Interactive elements are kept at any level, with the refs by which agents address them, unless
+    `preserve_interactive` is False.
     """
     lines = _read(text)
     if not preserve_interactive:
@@ -123,7 +124,7 @@ def compress_snapshot(text: str, *, max_depth: int, preserve_interactive: bool =
 
 
 def _read(text: str) -> list[_Line]:
-    """Return the lines with their levels, which are counted from 0 and follow from the indentation."""
+    """Return the lines with their levels. Levels are counted from 0 and follow from the indentation."""
     lines, indents = [], [0]
     for raw in text.splitlines():
         if not raw.strip():
@@ -139,7 +140,7 @@ def _read(text: str) -> list[_Line]:
 
 
 def _draw(lines: list[_Line], depth: int, length: int) -> list[str]:
-    """Return the lines down to a level and the interactive elements below; signs say how many elements are missing."""
+    """Return the lines down to a level, and the interactive ones below. Notes say how many elements are missing."""
     out: list[str] = []
     hidden, indent = 0, ""
     for line in lines:
@@ -168,7 +169,7 @@ _REF = re.compile(r"\[ref=[\w-]+\]")
 
 
 def _short(text: str, length: int) -> str:
-    """Shorten a line but keep its ref, with which an action names the element."""
+    """Shorten a line but keep its ref, such as `[ref=e12]`, by which an agent addresses the element."""
     if len(text) <= length:
         return text
     ref = _REF.search(text)

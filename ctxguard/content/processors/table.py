@@ -48,7 +48,7 @@ class Table:
         delimiter: The character that separates cells.
         end: The line break that separates records.
         exact: False if `total` is an estimate.
-        first: If these are rows from a larger table, the number of the first one in that table; else None.
+        first: If these are rows from a larger table, the number of the first of them in that table; otherwise None.
     """
 
     header: TableRecord
@@ -62,10 +62,10 @@ class Table:
 
 
 class TableProcessor:
-    """Shows a table. Of the `Limits`, it applies `columns`, `cell`, `rows_head`, and `rows_tail`.
+    """Shows a table. Of the `Limits`, only `columns`, `cell`, `rows_head`, and `rows_tail` apply.
 
-    The marker is a row that starts with `#` and has as many cells as the others. A view from which nothing is missing
-    is `text`, the table as it was written.
+    The marker, which says how much is shown, is a row that starts with `#` and has as many cells as the others. If
+    nothing is missing, the view is `text`, the table as it was written.
     """
 
     def __init__(self, table: Table, limits: Limits, *, text: str, handle: str | None = None) -> None:
@@ -94,7 +94,7 @@ class TableProcessor:
         return View(self._end.join(lines) + self._end, cut=True, info=self._info(shown, frame, cells))
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the first column's name with a marker, then shorter markers."""
+        """Return the name of the first column with a marker (a note on what is shown), then shorter markers."""
         name = shorten(self._header.cells[0] if self._header.cells else "", 20)
         first = write_row([name], self._delimiter)
         rows = f"# 0 of {self._total} rows"
@@ -103,7 +103,10 @@ class TableProcessor:
         return f"{first}\n{long}\n", f"{first}\n# {handle or f'{self._total} rows'}\n", rows, "#"
 
     def _frame(self, available: int) -> _Frame:
-        """Shorten the cells, then leave out columns, until the header and two rows fit. Column names stay whole."""
+        """Return the size of cells and the number of columns with which the header and two rows fit.
+
+        Cells are shortened first, then columns are left out. Column names stay whole unless only one column is left.
+        """
         limit = self._limits.columns
         frame = _Frame(self._columns if limit is None else min(self._columns, limit), self._limits.cell)
         sample = [*self._rows[:1], *(self._table.tail or self._rows)[-1:]]
@@ -154,7 +157,7 @@ class TableProcessor:
         return write_row([c if frame.cell is None else shorten(c, frame.cell) for c in cells], self._delimiter)
 
     def _count_shortened(self, rows: Sequence[TableRecord], frame: _Frame) -> int:
-        """Return how many cells of the rows a frame shortens."""
+        """Return how many cells of the rows are longer than the maximum length in `frame`."""
         if frame.cell is None:
             return 0
         return sum(len(cell) > frame.cell for row in rows for cell in row.cells[: frame.columns])
@@ -191,7 +194,7 @@ def _rows(first: int, count: int) -> str:
 
 
 def read_table(source: Source, limits: Limits) -> TableProcessor:
-    """Return the processor for a CSV or TSV text; if that is longer than 600,000 characters, only its ends are read.
+    """Return the processor for a CSV or TSV text. If the text exceeds 600,000 characters, only its ends are read.
 
     Raises:
         ValueError: If the text cannot be read as a table.
@@ -212,7 +215,7 @@ def read_table(source: Source, limits: Limits) -> TableProcessor:
 
 
 def _read(source: Source, delimiter: str) -> tuple[list[TableRecord], list[TableRecord]]:
-    """Return all records of a table and an empty list, or the first and the last records of a long table."""
+    """Return all records of a table and an empty list; for a long table, the first records and the last records."""
     text = source.text
     if source.gap is None and len(text) <= _WHOLE:
         return [*_records(text, delimiter)], []
@@ -226,7 +229,7 @@ def _read(source: Source, delimiter: str) -> tuple[list[TableRecord], list[Table
 
 
 def _count(source: Source, head: Sequence[TableRecord]) -> int:
-    """Return the number of rows without the header; if the source has a gap, it is estimated from the first rows."""
+    """Return the number of rows without the header. If a part of the table was not read, it may be an estimate."""
     if source.gap is not None:
         if source.lines is not None:
             return source.lines - 1
@@ -249,7 +252,7 @@ def _line_breaks(text: str) -> int:
 
 
 def find_delimiter(text: str) -> str:
-    """Return the separator that splits most of the first rows into the same number of cells, and into more cells."""
+    """Return the most likely separator, which splits most of the first rows into many and equally many cells."""
     best, score = ",", 0.0
     lines = text.splitlines(keepends=True)[:60]
     for delimiter in _DELIMITERS:
@@ -281,7 +284,8 @@ def _records(text: str, delimiter: str) -> Iterator[TableRecord]:
 def _read_aligned(text: str, delimiter: str, columns: int) -> list[TableRecord]:
     """Return the records of a text that may start inside a record.
 
-    They start with the first of 40 lines after which the records have the right number of columns.
+    The incomplete record at the start is left out: of the first 40 lines, the first is used from which on the records
+    have the right number of columns.
     """
     at = text.find("\n")
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""Shorten plain text to its head and tail, split at line breaks where possible, with long lines shortened."""
+"""Shorten plain text to its start and its end, if possible in whole lines. Long lines are shortened."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shorten_lines(text: str, length: int | None) -> str:
 
 
 class TextProcessor:
-    """Shows the head and the tail of a text. It applies those of the `Limits` that concern lines."""
+    """Shows the start and the end of a text. Of the `Limits`, only those on lines apply."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._source = _with_short_lines(source, limits.line_length)
@@ -40,7 +40,7 @@ class TextProcessor:
         self._total = source.line_count()
 
     def view(self, available: int) -> View:
-        """Return the head and the tail with the marker between them, or the text if it fits."""
+        """Return the start and the end with a marker between them that says what is shown; the text if it fits."""
         text = self._source.text
         whole = self._source.gap is None and len(text) <= available
         if whole and (self._lines is None or self._total <= self._lines):
@@ -52,7 +52,7 @@ class TextProcessor:
         return self._join(head, tail)
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return the marker, then only the handle or the number of lines, then `…`."""
+        """Return the marker (a note on what is shown), then only the handle or the number of lines, then `…`."""
         return resorts(self._source, f"{self._total} lines")
 
     def _head(self, available: int) -> str:
@@ -93,7 +93,7 @@ class TextProcessor:
 
 
 def _lines_shown(limits: Limits) -> tuple[int | None, int | None, int | None]:
-    """Return the maximum number of lines in a view with its marker, from the start, and from the end."""
+    """Return the maximum number of lines: in a view with its marker, from the text's start, and from its end."""
     lines, first, last = limits.lines, limits.lines_head, limits.lines_tail
     if lines is None:
         return None, first, last
@@ -113,7 +113,7 @@ def _with_short_lines(source: Source, length: int | None) -> Source:
 
 
 def resorts(source: Source, total: str) -> tuple[str, ...]:
-    """Return the fallbacks of a processor: a marker in brackets, then only the handle or the total, then `…`.
+    """Return the fallbacks of a processor: a marker in brackets, then only the handle or `total`, then `…`.
 
     `total` says how much there is, such as `12 lines`.
     """

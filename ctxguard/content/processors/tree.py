@@ -1,6 +1,6 @@
-"""Shrink a tree of objects, arrays, and values to a number of characters, for JSON, YAML, and in part XML.
+"""Shrink a tree of objects, arrays, and values to a number of characters, for JSON and YAML; XML uses parts of this.
 
-Each value gets an equal share of the characters; what a small value does not need is left to the others. Objects keep
+Each value gets an equal share of the characters. What a small value does not need is left to the others. Objects keep
 their first keys, arrays their head and tail, strings their start and end.
 """
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ctxguard.content.views import Limits
 
 MARK = "…"
-"""The key, or the start of the item, that says how much of an object or array is missing. See `mark_key`."""
+"""The key under which an object says how much of it is missing, and the start of the item in which an array says so.
+See `mark_key`."""
 _MAX_DEPTH = 64  # levels that are shown: each takes a few frames of Python's stack
 _COLLECTION = 24  # objects with more keys than this may be collections rather than records
 _MARKER_SIZE = 30  # characters that are reserved for the note on missing entries
@@ -38,7 +39,7 @@ class Cuts:
     """What was left out while a tree was shrunk.
 
     Attributes:
-        values: Number of shortened strings and numbers.
+        values: Number of strings and numbers that were shortened.
         nodes: Number of items and keys that were left out.
         top_shown: Number of items or keys shown from the outermost array or object.
         top_total: Number of items or keys in the outermost array or object.
@@ -56,7 +57,7 @@ class Cuts:
 
 
 class Sizes:
-    """Measures trees and caches the sizes of objects and arrays by identity, so these must stay alive meanwhile."""
+    """Measures trees, and caches the sizes of objects and arrays by identity. The trees must not be freed meanwhile."""
 
     __slots__ = ("_measured",)
 
@@ -64,7 +65,7 @@ class Sizes:
         self._measured: dict[int, tuple[int, bool]] = {}
 
     def of(self, node: Tree, cap: int) -> int:
-        """Return the approximate length of a tree as compact JSON, or some number above `cap` if it exceeds `cap`."""
+        """Return the approximate length of a tree as compact JSON; if it exceeds `cap`, any number above `cap`."""
         known = self._cached(node, cap)
         if known is not None:
             return known
@@ -131,12 +132,12 @@ def _quote(text: str) -> str:
 def shrink(
     node: Tree, available: int, limits: Limits, *, sizes: Sizes | None = None, reserve: int = 0
 ) -> tuple[Tree, Cuts]:
-    """Return a copy of a tree that has about `available` characters as compact JSON, and what was left out.
+    """Return a copy of a tree that takes about `available` characters as compact JSON, and a record of what is missing.
 
     Args:
         node: The tree.
         available: Number of characters that the copy may have.
-        limits: Further limits; `depth`, those of items, `keys`, and `string` are applied.
+        limits: Further limits, of which `depth`, `keys`, `string`, and those on items apply.
         sizes: Cache of sizes, for a tree that is shrunk more than once.
         reserve: Number of characters to keep free for a note on the outermost level if the tree does not fit.
     """
@@ -205,9 +206,9 @@ def _choose_items(node: list[Tree], available: int, job: _Job) -> tuple[int, int
 
 
 def _is_mark(entry: Tree) -> bool:
-    """Return whether an entry is the mark of an earlier view.
+    """Return whether an entry is the mark by which an earlier view says how much is missing.
 
-    No limit counts such an entry, so a view of a view is the same view.
+    Such an entry does not count toward any limit, so that a view of a view is the same view.
     """
     return isinstance(entry, str) and entry.startswith(MARK)
 
@@ -234,8 +235,8 @@ def head_and_tail(count: int, available: int, most: tuple[int, int], size: Calla
         count: Number of entries.
         available: Number of characters for all entries. An entry is assumed to take a third of them at most, because
             large entries are shrunk.
-        most: Maximum number of entries from the head and from the tail. If the head may have all of them, so may the
-            tail.
+        most: Maximum number of entries from the head and from the tail. If the first number is `count` or more, neither
+            end is limited.
         size: Function that returns the length of the entry at an index, in characters.
     """
     widest = max(24, available // 3)
@@ -269,7 +270,7 @@ def _shrink_object(node: dict[str, Tree], available: int, depth: int, job: _Job)
 
 
 def _choose_keys(node: dict[str, Tree], available: int, job: _Job) -> list[str]:
-    """Return the keys to show: as many as fit from a record, the head and tail of an object that is a collection."""
+    """Return the keys to show: the first that fit, or from a large object with nested values, those at both ends."""
     keys = list(node)
     marks = sum(map(_is_mark, keys))
     most = split_limit(len(keys) - marks, job.limits.keys)
@@ -303,7 +304,7 @@ def _keys_that_fit(node: dict[str, Tree], keys: list[str], available: int, sizes
 
 
 def mark_key(node: Mapping[str, object]) -> str:
-    """Return `MARK`, repeated until the object has no such key."""
+    """Return the key `…`, with the sign repeated as often as needed to differ from all keys of the object."""
     key = MARK
     while key in node:
         key += MARK
@@ -316,7 +317,7 @@ def _shares(nodes: Sequence[Tree], available: int, sizes: Sizes) -> list[int]:
 
 
 def share_out(sizes: Sequence[int], available: int) -> list[int]:
-    """Distribute characters to entries: those below an equal share get their size, the others divide the rest."""
+    """Return the characters for each entry. Those below an equal share get their size; the others share the rest."""
     shares, left = [0] * len(sizes), max(0, available)
     for place, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
         shares[index] = min(sizes[index], left // (len(sizes) - place))

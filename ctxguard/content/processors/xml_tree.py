@@ -29,8 +29,8 @@ class _Element:
 class XmlProcessor:
     """Shows an XML text without its comments and processing instructions.
 
-    Of the `Limits`, it applies `depth`, `string`, those of items to children of which some have the same name, and
-    `keys` to other children and to attributes.
+    Of the `Limits`, `depth` and `string` apply. The limits on items apply to child elements if some have the same name.
+    `keys` applies to other child elements and to attributes.
 
     Raises:
         ValueError: If the text is not well-formed, declares entities, or is nested deeper than 500 levels.
@@ -57,7 +57,7 @@ class XmlProcessor:
         return View(f"{drawn}\n{marker}", cut=True, info=info)
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return an empty outermost element with the handle or note, the same without it, and `<x/>`."""
+        """Return an empty outermost element with the handle or a note in a comment, then without it, then `<x/>`."""
         name = self._root.name
         return f"<{name}/><!-- {self._source.handle or self._note()} -->", f"<{name}/>", "<x/>"
 
@@ -80,7 +80,7 @@ class XmlProcessor:
         return f"<{head}>{inner}</{element.name}>"
 
     def _head(self, element: _Element, available: int) -> str:
-        """Return the name of an element and, if they fit, its attributes."""
+        """Return the name of an element, followed by its attributes if they fit."""
         shown = element.attributes[: self._limits.keys]
         head = " ".join([element.name, *shown])
         if element.size > available and len(head) > max(available // 2, 20):
@@ -167,6 +167,6 @@ class _Builder:
 
 
 def _without_declaration(text: str) -> str:
-    """Remove the XML declaration, since the encoding that it names is that of the bytes, which are already decoded."""
+    """Remove the XML declaration. The encoding that it names no longer applies, because the text is decoded."""
     text = text.lstrip("\ufeff \t\r\n")
     return text[text.find("?>") + 2 :] if text.startswith("<?xml") else text

@@ -1,4 +1,4 @@
-"""Shorten YAML to smaller YAML that loads; the marker is a comment at its end."""
+"""Shorten YAML to smaller YAML that loads. A comment at its end says how much is shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RESOLVERS = yaml.SafeLoader.yaml_implicit_resolvers
 class YamlProcessor(JsonProcessor):
     """Shows a YAML text without comments, anchors, and tags.
 
-    Of the `Limits`, it applies `depth`, those of items, `keys`, and `string`.
+    Of the `Limits`, only `depth`, `keys`, `string`, and those on items apply.
 
     Raises:
         ValueError: If the text is not YAML, or neither a mapping nor a list.
@@ -56,7 +56,7 @@ class YamlProcessor(JsonProcessor):
         return f"{text}# {self._note(cuts)}\n"
 
     def fallbacks(self) -> tuple[str, ...]:
-        """Return an empty mapping or list with the note as a comment, then without it."""
+        """Return an empty mapping or list with a note as a comment, then without it."""
         empty = "[]" if isinstance(self._tree, list) else "{}"
         return f"{empty} # {self._note(Cuts(top_total=len(cast('list[Tree]', self._tree))))}\n", empty
 
@@ -64,13 +64,13 @@ class YamlProcessor(JsonProcessor):
 def parse_yaml(text: str, *, whole: bool = True) -> list[Tree]:
     """Parse all documents in a YAML text.
 
-    Scalars stay as they are spelled, aliases refer to the same object as their anchor, and tags are ignored. A masked
-    value such as `[REDACTED_EMAIL]` is read as a string.
+    Scalars keep their spelling, aliases refer to the same object as their anchor, and tags are ignored. A masked value
+    such as `[REDACTED_EMAIL]` is read as a string.
 
     Args:
         text: The YAML text.
-        whole: Whether the whole text is parsed; if not, only the outermost entries that end within its first 65,536
-            characters are.
+        whole: Whether the whole text is parsed. If not, only the outermost entries that end within the first 65,536
+            characters are parsed.
 
     Raises:
         ValueError: If the text is not YAML, is nested deeper than 400 levels, or uses keys that are not scalars.
@@ -89,7 +89,7 @@ def parse_yaml(text: str, *, whole: bool = True) -> list[Tree]:
 
 
 def _tree(event: yaml.NodeEvent, events: Iterator[Any], anchors: dict[str | None, Tree], within: list[Tree]) -> Tree:
-    """Build the tree that starts with an event. Unlike a loader, it creates no objects that tags ask for."""
+    """Build the tree that starts with an event. Unlike a YAML loader, it ignores tags that ask for special objects."""
     if isinstance(event, yaml.AliasEvent):
         return _resolve_alias(event.anchor, anchors, within)
     if isinstance(event, yaml.ScalarEvent):
@@ -141,6 +141,6 @@ _Dumper.add_representer(Number, _Dumper.as_written)
 
 
 def _first_entries(text: str) -> str:
-    """Remove the last outermost entry of a text that was cut off, since that entry may be incomplete."""
+    """Remove the last outermost entry of a text that was cut off, because that entry may be incomplete."""
     starts = [match.start() for match in re.finditer(r"^[^\s#]", text, re.MULTILINE)]
     return text[: starts[-1]] if len(starts) > 1 else text[: text.rfind("\n") + 1]
