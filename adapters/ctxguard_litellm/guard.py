@@ -37,7 +37,7 @@ _OF_THE_PROXY: Final = frozenset(all_litellm_params) | {"secret_fields", "proxy_
 
 
 def to_wire(data: Mapping[str, Any], call_type: str, key: str | None) -> WireRequest:
-    """Convert LiteLLM's request data to the client's request. Sessions are separated by the API key (`key`)."""
+    """Return the request that a client sent to LiteLLM, from LiteLLM's data. The API key `key` separates sessions."""
     received = data.get("proxy_server_request") or {}
     headers = {str(name).lower(): str(value) for name, value in (received.get("headers") or {}).items()}
     headers = {name: value for name, value in headers.items() if name not in ("content-encoding", "content-length")}

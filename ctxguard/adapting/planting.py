@@ -127,7 +127,10 @@ def _fields(hint: Any) -> Mapping[str, object]:  # noqa: ANN401 - a record
 
 
 def _make(hint: Any, fields: Mapping[str, object], given: Mapping[str, object], stack: tuple[object, ...]) -> object:  # noqa: ANN401
-    """Return an instance of a record with the given fields and the required ones, or None if that is not possible."""
+    """Return an instance of a record with the values in `given`, and invented values for other required fields.
+
+    None if there is no such instance.
+    """
     missing = {name: least(fields[name], (*stack, hint)) for name in _required(hint, fields) if name not in given}
     try:
         return hint(**missing, **given)

@@ -86,7 +86,7 @@ def brief_flow(
     for_: str,
     budget: int,
 ) -> Generator[Ask, object, Brief]:
-    """Return the brief of a history. `Stabilizer.brief` runs this generator.
+    """Return a brief: a text from which another agent can continue. `Stabilizer.brief` runs this generator.
 
     Args:
         history: Artifacts, or messages that an installed adapter knows.
@@ -97,7 +97,7 @@ def brief_flow(
         budget: Maximum number of tokens in the brief.
 
     Raises:
-        ConfigError: If `for_` is not a string or `budget` is too small.
+        ConfigError: If `for_` is not a string or `budget` is below 100 tokens.
         HistoryError: If the history has nothing but system messages.
         BudgetExceededError: If the brief does not fit into the budget.
     """

@@ -100,7 +100,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _guess(data: bytes) -> str:
-    """Return the encoding of another script or Latin alphabet if there is evidence; else a Western European one."""
+    """Return a Western European encoding, or one of another script or alphabet if the bytes are evidence for it."""
     sample = _from_first_accent(data)
     opinion = _opinion(sample)
     found = _japanese(sample) or _other_script(sample, opinion) or _other_latin(sample, opinion)

@@ -196,7 +196,7 @@ def _is_plain_call(call: object) -> bool:
 
 
 def _plain_view(message: Message) -> MessageView | None:
-    """Return the view of a message that has only a role and a text; None for any other message."""
+    """Return the `MessageView` of a message that has only a role and a text; None for any other message."""
     if type(message) is not dict or not message.keys() <= _PLAIN:
         return None
     kind, text = _SPEAKERS.get(message.get("role")), message.get("content")

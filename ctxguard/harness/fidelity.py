@@ -109,7 +109,7 @@ class Fidelity:
         self._text: ByIdentity[Artifact, str] = ByIdentity(text_of)
 
     def __call__(self, history: Sequence[Artifact], context: Iterable[Artifact], following: Artifact) -> Support:
-        """Return how much of what the message `following` needs from `history` is contained in `context`."""
+        """Return which share of what the next message, `following`, needs from `history` is in `context`."""
         return self.support(self.needs(history, following), context)
 
     def needs(self, history: Sequence[Artifact], following: Artifact) -> list[Need]:

@@ -144,7 +144,7 @@ class Figures:
 
     @property
     def saved(self) -> float | None:
-        """Share of the input tokens that was saved; None if no call was served."""
+        """Share of the input tokens that was saved; None if every call was refused."""
         return 1 - self.tokens_after / self.tokens_before if self.tokens_before else None
 
     @property

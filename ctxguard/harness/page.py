@@ -96,7 +96,7 @@ class _ShownCut(NamedTuple):
 
 @dataclass(slots=True)
 class _Seen:
-    """Collects data for the page during a replay: the latest served call, and each call with a cut."""
+    """Collects data for the page during a replay: each call with a cut, and the latest call that was not refused."""
 
     call: int = 0
     report: Report | None = None

@@ -117,7 +117,7 @@ class PromptFolder:
         self._expanded: dict[Path, tuple[str, ...]] = {}
 
     def find(self, path: PathLike) -> Path:
-        """Return the file of a template that the caller named, in the prompts directory or anywhere else.
+        """Return the file at a path: a relative path in the prompts directory, or any absolute path.
 
         Raises:
             PromptError: If a relative path leads out of the prompts directory.

@@ -302,7 +302,7 @@ class _Window:
         return next(behind, min(start, len(draft.history) - 1))
 
     def _count_latest_cuts(self, state: WindowState) -> dict[str, int]:
-        """Return the number of latest model calls (assistant messages), at most 4, and how many of them had a cut."""
+        """Look at the latest model calls, at most 4, and return how many there are and how many of them had a cut."""
         replies = self._history.replies[-LATEST:]
         cut = {bisect_right(replies, n) for n in state.cuts}
         return {"calls": len(replies), "cut": len(cut - {0})}

@@ -229,7 +229,7 @@ def _subject_of(arguments: str, pairs: _Pairs, *, changed: bool) -> str:
         arguments: The arguments as a string.
         pairs: The keys and values in them; empty if the string is not JSON.
         changed: Whether the call changed something. Short texts in its arguments are then contents rather than a
-            description. If the call names a path, they are left out.
+            description, and are left out if the call names a path.
     """
     values: dict[str, list[str]] = {}
     for key, node in pairs:

@@ -140,7 +140,7 @@ class ArtifactCounter:
         return total
 
     def beside(self, instructions: str | None = None) -> int:
-        """Return the number of tokens besides messages and tools: those that open the reply, and of instructions.
+        """Return the number of tokens of the instructions, and of the start of the reply that the provider adds.
 
         Args:
             instructions: System prompt that is sent in a separate field; None or empty means that there is none.

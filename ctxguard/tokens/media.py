@@ -87,7 +87,7 @@ def _patches(width: int, height: int, factor: float) -> int:
 
 
 def _area(width: int, height: int, pixels: float, most_side: float, most_tokens: float) -> int:
-    """Return the number of tokens by area, after scaling the image to the longest side that the provider allows."""
+    """Return the number of tokens by area. Images whose longest side exceeds `most_side` are scaled down first."""
     fit = min(1.0, most_side / max(width, height, 1))
     return min(int(most_tokens), math.ceil(width * fit * height * fit / pixels))
 

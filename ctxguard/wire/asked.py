@@ -19,9 +19,9 @@ class Turn(NamedTuple):
 
     Attributes:
         name: The name of the recall tool.
-        rounds: Number of responses with hidden calls so far.
+        rounds: Number of responses so far that called the recall tool. The client does not see these calls.
         before: The text of the message before the turn.
-        shown: The output items that the client receives, as the provider wrote them.
+        shown: The output items that the client receives, in the provider's form: with placeholders.
         plain: The messages that the turn adds to the history, with masked values restored.
         masked: The same messages as the provider has them, with placeholders.
     """

@@ -162,8 +162,9 @@ class Thread(NamedTuple):
 
     Attributes:
         name: Distinguishes the thread from other threads of the same sender. None if the thread has no name.
-        vault: Contains the placeholders. None if they are derived from the request itself, or are unknown.
-        redacts: Whether the placeholders are unknown, so that values are redacted.
+        vault: Contains the placeholders. None if the request itself determines them, or if this process does
+            not know them.
+        redacts: Whether this process does not know the placeholders, so that values are redacted.
     """
 
     name: str | None = None

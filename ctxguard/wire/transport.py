@@ -347,7 +347,8 @@ def _with_body(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN40
 class _GuardedStream:
     """Restores values in a streamed response as it arrives.
 
-    If the response leads to a follow-up request, the response to that request is appended to the stream.
+    If the model calls the guard's own recall tool, the guard answers the call in a request of its own. The client then
+    receives the response to that request as the rest of the same stream.
     """
 
     def __init__(self, answer: Any, prepared: Prepared, sender: _Sender) -> None:  # noqa: ANN401

@@ -37,8 +37,9 @@ class _Line:
 
 
 class SnapshotProcessor:
-    """Shows a snapshot down to the deepest level that fits. If none fits, it shows interactive elements only.
+    """Shows the snapshot of a web page down to the deepest level that fits.
 
+    If no level fits, it shows interactive elements only.
     Of the `Limits`, only `depth` applies.
     """
 

@@ -284,7 +284,7 @@ def _records(text: str, delimiter: str) -> Iterator[TableRecord]:
 def _read_aligned(text: str, delimiter: str, columns: int) -> list[TableRecord]:
     """Return the records of a text that may start inside a record.
 
-    The incomplete record at the start is left out: of the first 40 lines, the first is used from which on the records
+    The incomplete record at the start is left out. The records begin at the first of 40 lines from which on all records
     have the right number of columns.
     """
     at = text.find("\n")

@@ -317,7 +317,10 @@ def _shares(nodes: Sequence[Tree], available: int, sizes: Sizes) -> list[int]:
 
 
 def share_out(sizes: Sequence[int], available: int) -> list[int]:
-    """Return the characters for each entry. Those below an equal share get their size; the others share the rest."""
+    """Return how many characters each entry may take.
+
+    Entries below an equal share get their size; the others share the rest.
+    """
     shares, left = [0] * len(sizes), max(0, available)
     for place, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
         shares[index] = min(sizes[index], left // (len(sizes) - place))

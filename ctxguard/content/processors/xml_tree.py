@@ -29,8 +29,8 @@ class _Element:
 class XmlProcessor:
     """Shows an XML text without its comments and processing instructions.
 
-    Of the `Limits`, `depth` and `string` apply. The limits on items apply to child elements if some have the same name.
-    `keys` applies to other child elements and to attributes.
+    Of the `Limits`, `depth` and `string` apply. If two child elements have the same name, the limits on items apply to
+    all child elements. Otherwise, `keys` applies to them, and also to attributes.
 
     Raises:
         ValueError: If the text is not well-formed, declares entities, or is nested deeper than 500 levels.

@@ -296,9 +296,9 @@ class _Walk:
             self._forbid(*argument)  # type: ignore[misc]
 
     def _forbid(self, direction: int, parsed: Parsed) -> None:
-        """Mark the edge of a word in the literals read so far, if a negative lookaround forbids a letter there.
+        """Note that a word begins or ends here, if a negative lookaround forbids a letter in this place.
 
-        This distinguishes the word `inn` from the letters in `beginning`.
+        The literals read so far then get an `EDGE`, which distinguishes the word `inn` from the letters in `beginning`.
         """
         nodes = list(parsed)
         if not self._form.is_ascii or len(nodes) != 1 or nodes[0][0] not in ONE:
