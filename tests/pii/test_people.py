@@ -424,7 +424,9 @@ RECORDS = {
     "iCalendar, attendee": 'ATTENDEE;ROLE=REQ-PARTICIPANT;CN="{0} {1}";RSVP=TRUE:mailto:x@y.example',
     "LDIF": "dn: cn={0} {1},ou=people,dc=example\ncn: {0} {1}\nsn: {1}\ngivenName: {0}\nmail: x@y.example",
     "FHIR": '{{"resourceType": "Patient", "name": [{{"use": "official", "family": "{1}", "given": ["{0}"]}}]}}',
-    "Jira": '{{"assignee": {{"accountId": "5b10", "emailAddress": "x@y.example", "displayName": "{0} {1}"}}}}',
+    "vCard with parameters": "BEGIN:VCARD\nFN;CHARSET=UTF-8:{0} {1}\nEMAIL;TYPE=work:x@y.example\nEND:VCARD",
+    "FHIR in lines": '{{"family": "{1}", "period": {{"end": "2002"}}, "given": [\n  "{0}"\n ]}}',
+    "Jira": '{{"assignee": {{"emailAddress": "x@y.example", "avatarUrls": {{"48": "u"}}, "displayName": "{0} {1}"}}}}',
     "Microsoft Graph": '{{"displayName": "{0} {1}", "givenName": "{0}", "mail": "x@y.example", "surname": "{1}"}}',
     "a customer with a number": "Kunde: {0} {1}, Kundennummer 33812",
 }
@@ -449,7 +451,19 @@ def test_no_name_is_left_in_a_record(record, given, family):
         '{"cn": "web-01.y.example", "port": 3, "mail": "ops@y.example"}',
         'font: {family: "Noto Serif", size: 3}',
         "ORGANIZER;CN=Sales Department:mailto:sales@y.example",
+        '{"displayName": "Compute Engine default service account", "email": "1234-compute@y.example"}',
+        "fn: Handler,\n// by its last name",
+        "def f(self, fn: Callable, n: int):\n    'Run the given name.'",
+        "Kingdom: Animalia\nFamily: Felidae\nGiven their range, they are many.",
+        "<name>HttpComponents Dev List</name><unsubscribe>mailto:a@y.example</unsubscribe>",
     ],
 )
 def test_a_record_of_something_else_keeps_its_name(text):
     assert not found(text, "PERSON")
+
+
+@pytest.mark.parametrize(
+    "text", ["Dear Mr. Sales,", "Full name: João Sales", '{"firstName": "Ana", "lastName": "Sales"}']
+)
+def test_a_word_of_business_may_be_a_surname(text):
+    assert "Sales" not in Masker(BOTH).session().text(text)

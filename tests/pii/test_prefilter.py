@@ -237,3 +237,19 @@ def test_a_rule_with_words_around_it_stands_alone():
     assert RuleSet("own", (Rule("own", "OWN", "x", quiet="not ", context=r"\Aa"),)).is_joinable
     assert not RuleSet("own", (Rule("own", "OWN", "^x"),)).is_joinable
     assert STANDARD.is_joinable
+
+
+@pytest.mark.parametrize(
+    ("context", "text"),
+    [
+        (r"t[e\u00e9]l", "tél K12345"),
+        (r"t[\xe9]l", "tél K12345"),
+        ("[y-ÿ]{2}", "éé K12345"),
+        (r"\N{LATIN SMALL LETTER E WITH ACUTE}t", "ét K12345"),
+        ('"member": "', r"{\"member\": \"K12345\"}"),
+        ('"member": "', '{"member": "K12345"}'),
+    ],
+)
+def test_context_beyond_ascii_and_in_escaped_json_is_seen_however_it_is_written(context, text):
+    rules = RuleSet("own", (Rule("a", "MEMBER", r"K\d{5}", context=f"(?i:{context})\\W*\\Z"),))
+    assert [span.label for span in rules.find(text)] == ["MEMBER"]

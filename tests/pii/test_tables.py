@@ -287,3 +287,34 @@ def test_a_remark_or_a_name_below_the_heading_of_credentials_stays(heading, cell
 def test_a_heading_of_something_else_announces_no_credential(heading):
     text = WRITTEN["CSV"]([["id", heading, "since"], ["a", "9fK2xQ7LmZ41tR8v", "May"]])
     assert mask_pii(text) == text
+
+
+@pytest.mark.parametrize("columns", [3, 7, 12])
+@pytest.mark.parametrize("separator", ["  ", ",", "\t", " | "])
+def test_the_heading_counts_in_rows_of_numbers_of_any_length(columns, separator):
+    names, numbers = (
+        [
+            "order",
+            "amount",
+            "cpf",
+            *[
+                "total",
+                "balance",
+                "quantity",
+                "discount",
+                "rate",
+                "left",
+                "tax",
+                "share",
+                "fee",
+                "net",
+                "gross",
+                "rest",
+            ][:columns],
+        ],
+        ["10293847", "123.45"],
+    )
+    rows = [separator.join(names), *[separator.join([*numbers, "11144477735", *["9912.50"] * columns])] * 3]
+    text = "\n".join(rows)
+    assert [span.label for span in STANDARD.find(text)] == ["BR_CPF"] * 3
+    assert STANDARD.find(text) == STANDARD.scan(text)

@@ -53,7 +53,8 @@ _COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
 # The selectivity of characters that represent a class in a form. All characters without an entry have 1.
 _CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.05}
 _ASCII: Final[Chars] = frozenset(range(128))
-_RANGE_BEYOND: Final = re.compile(r"[^\x00-\x7f]-[^\x00-\x7f]")
+# A range that ends beyond ASCII, or the escape of a character that may be beyond ASCII.
+_UNLISTED: Final = re.compile(r"-[^\x00-\x7f]|\\(?:x[89a-fA-F]|[uUN])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +203,11 @@ def anchor_of(pattern: str, *, forms: Sequence[Form] = _FORMS) -> Anchor:
             best = max(best, _Walk(form, parsed).best, key=worth)
         if worth(best) > _ENOUGH:
             break
-    has_range = _RANGE_BEYOND.search(pattern) is not None
+    is_open = _UNLISTED.search(pattern) is not None
     # `EDGE` is always included, so that `beyond` is not empty for a rule with only ASCII words: that would mean that
     # every non-ASCII text is searched
     known = frozenset({EDGE, *(char for char in pattern.lower() if not char.isascii())})
-    beyond = frozenset[str]() if has_range else known
+    beyond = frozenset[str]() if is_open else known
     return replace(best, bound=_bound(parsed), beyond=beyond)
 
 

@@ -206,6 +206,8 @@ def _is_beginning(text: str, start: int) -> bool:
 
 
 _NEAR: Final = 200  # characters around a phrase that count as nearby
+_FAR: Final = 600  # the same in a JSON object, before the objects in it are left out
+_NESTED: Final = re.compile(r"\{[^{}]*\}")
 
 
 def _is_label_nearby(text: str, start: int, end: int, beside: re.Pattern[str]) -> bool:
@@ -213,6 +215,8 @@ def _is_label_nearby(text: str, start: int, end: int, beside: re.Pattern[str]) -
     before = text[max(0, start - _NEAR) : start]
     behind = text[end : end + _NEAR]
     if text[start - 1 : start] == '"' or text[end : end + 1] == '"':
+        before = _NESTED.sub("", text[max(0, start - _FAR) : start])[-_NEAR:]
+        behind = _NESTED.sub("", text[end : end + _FAR])[:_NEAR]
         inside, owner = before.rfind("{") + 1, _OWNER.search(before, 0, max(0, before.rfind("{")))
         before, behind = before[owner.start() if owner else inside :], behind.partition("}")[0]
     before = before.rpartition("\n\n")[2]
@@ -282,6 +286,11 @@ def _tree() -> Node:
 def _of_name_labels(joint: re.Pattern[str]) -> list[tuple[Sequence[str], Frame]]:
     labeled = partial(Frame, PERSON, joint, people.name, is_label=True)
     whole = partial(Frame, PERSON, joint, people.name, "whole", is_label=True)
+    # after the parameters of vCard and iCalendar; in `CN=Jane Roe:mailto:…`, the name ends at the colon
+    record = re.compile(
+        rf"(?:;[A-Z-]{{1,20}}=[^:;\n]{{1,30}}){{0,4}}{_JOINT}{_REST.replace('|;', '|;:=,')}", re.IGNORECASE
+    )
+    key = re.compile(r'"\s{0,4}:\s{0,40}(?:\[\s{0,40})?"(?P<value>[^"\\\n]{1,60})"')
     numbered = re.compile(rf"\A\W{{0,9}}{_labels('customer_ids').pattern}")
     owned = re.compile(rf'\A"{_labels("customers", "clients").pattern}":')
     return [
@@ -293,9 +302,12 @@ def _of_name_labels(joint: re.Pattern[str]) -> list[tuple[Sequence[str], Frame]]
         (words("name_labels"), labeled("field")),
         (words("plain_labels"), labeled("words", beside=_labels("beside_names"))),
         (words("plain_name_labels"), labeled("closed", beside=_labels("beside_parts"))),
-        (words("record_names"), labeled("full", beside=_labels("beside_names"))),
-        (words("given_labels"), labeled("closed", beside=_labels("family_labels"))),
-        (words("family_labels"), labeled("closed", beside=_labels("given_labels"))),
+        (
+            words("record_names"),
+            Frame(PERSON, record, people.name, "whole", beside=_labels("beside_records"), is_label=True),
+        ),
+        (words("given_labels"), Frame(PERSON, key, people.name, "closed", beside=_labels("family_labels"))),
+        (words("family_labels"), Frame(PERSON, key, people.name, "closed", beside=_labels("given_labels"))),
         (("nom",), labeled("closed", beside=_labels("beside_parts", "beside_nom"))),
     ]
 

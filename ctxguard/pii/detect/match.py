@@ -183,18 +183,21 @@ class Engine:
         """Return the matches of number rules in a row of numbers.
 
         Most matches that lack their context word are omitted: only the first and last numbers of a row have words next
-        to them, so most rules do not need to be tried on the other numbers.
+        to them, so most rules do not need to be tried on the other numbers. In a table, each number has the words of
+        its column heading.
         """
         before = PlainText(view.text[max(0, run[0] - WINDOW) : run[0] + WINDOW])
         named = self._number_words.open(before)
+        headed = self._number_words.open(PlainText(_headings_of(view.text).over(run[0])))
         first = WINDOW + _AROUND
         fits = []
         for place, one in enumerate(self._numbers):
-            head = shape[: first + one.reach] if one.needs_word_before else shape
-            is_possible = place in named and one.may_stand_before(view.text, *run)
+            is_first = one.needs_word_before and place not in headed
+            head = shape[: first + one.reach] if is_first else shape
+            is_possible = (place in named or place in headed) and one.may_stand_before(view.text, *run)
             if is_possible and one.may_match(head):
                 places = one.everywhere(head)
-                fits.append((one, takewhile(lambda at: at[0] < first, places) if one.needs_word_before else places))
+                fits.append((one, takewhile(lambda at: at[0] < first, places) if is_first else places))
         return _by_place(fits)
 
     @cached_property
@@ -204,7 +207,7 @@ class Engine:
     def _judge(self, text: str, candidates: Iterable[Candidate]) -> Found:
         """Return the candidates that pass the checks of context words, validator, and allow list, as findings."""
         found: Found = []
-        headings = Headings(text)
+        headings = _headings_of(text)
         for matchers, start, end in candidates:
             # the cheapest check first: context words are a lookup, check digits are computed
             for one in _filter_by_context(matchers, text, start, headings):
@@ -251,6 +254,11 @@ class Engine:
         like any text.
         """
         return label in self._labels and not (number and self._finds_number(number))
+
+
+@lru_cache(maxsize=2)  # a text is searched, and then its candidates are judged
+def _headings_of(text: str) -> Headings:
+    return Headings(text)
 
 
 def _is_in_uuid(text: str, start: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -90,7 +91,10 @@ class Matcher:
     @cached_property
     def words_before(self) -> Anchor:
         """The literals of the context words; at least one literal must occur in the characters before a match."""
-        return anchor_of(self.rule.context, forms=(WORDS,))
+        anchor = anchor_of(self.rule.context, forms=(WORDS,))
+        # a quote in the context may be escaped in the text, and then has a backslash before it
+        parts = (max(literal.split('"'), key=len) for literal in anchor.literals)
+        return replace(anchor, literals=tuple(dict.fromkeys(parts)))
 
     @cached_property
     def needs_word_before(self) -> bool:

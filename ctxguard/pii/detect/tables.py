@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -88,19 +88,28 @@ class Headings:
             letter. If the table may be prose, the second context is the text before the value instead.
         """
         if self._grid_rows and (grid := _containing(self._grid_rows, start)) is not None:
-            if self._row[0] != grid.begin:
-                self._row = grid.begin, grid.cells(self._text)
-            return self._context(start, grid.headings, self._row[1])
+            return self._context(start, grid.headings, self._cells(grid.begin, partial(grid.cells, self._text)))
         if not self._tables or (table := _containing(self._tables, start)) is None:
             return None
         row = self._text.rfind("\n", 0, start) + 1
-        # a row often contains several values, so its cells are cached
-        if self._row[0] != row:
-            self._row = row, _cells(self._text, row, table.separator)
-        context = self._context(start, table.headings, self._row[1])
+        cells = self._cells(row, partial(_cells, self._text, row, table.separator))
+        context = self._context(start, table.headings, cells)
         if context is None or table.is_sure:
             return context
         return context[0], self._text[max(0, start - _BEFORE) : start]
+
+    def _cells(self, begin: int, read: Callable[[], list[Place]]) -> list[Place]:
+        """Return the cells of the row at an offset. A row often contains several values, so its cells are cached."""
+        known, cells = self._row
+        if known != begin:
+            cells = read()
+            self._row = begin, cells  # one assignment, because threads that search the same text share this object
+        return cells
+
+    def over(self, start: int) -> str:
+        """Return the headings of all columns of the table row at an offset; empty if there is no table row."""
+        table = _containing(self._grid_rows, start) or _containing(self._tables, start)
+        return "".join(f"{self._text[a:b]}: " for a, b in table.headings) if table is not None else ""
 
     def _context(self, start: int, headings: list[Place], cells: list[Place]) -> tuple[str, str] | None:
         """Return the context of a value in a row, see `before`; None if the value is outside the columns."""
