@@ -248,6 +248,8 @@ def test_a_rule_with_words_around_it_stands_alone():
         (r"\N{LATIN SMALL LETTER E WITH ACUTE}t", "ét K12345"),
         ('"member": "', r"{\"member\": \"K12345\"}"),
         ('"member": "', '{"member": "K12345"}'),
+        (r"\\x[0-9]", r"\x7 K12345"),
+        (r"\\N{2}", r"\NN K12345"),
     ],
 )
 def test_context_beyond_ascii_and_in_escaped_json_is_seen_however_it_is_written(context, text):

@@ -12,6 +12,7 @@ texts contain them, the more *selective* the anchor is.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -53,8 +54,8 @@ _COMMON: Final = {" ": 0.3, "-": 0.5, ".": 0.5, "/": 0.6}
 # The selectivity of characters that represent a class in a form. All characters without an entry have 1.
 _CLASSES: Final = {"0": 0.35, "A": 0.4, "a": 0.2, "h": 0.25, "w": 0.05}
 _ASCII: Final[Chars] = frozenset(range(128))
-# A range that ends beyond ASCII, or the escape of a character that may be beyond ASCII.
-_UNLISTED: Final = re.compile(r"-[^\x00-\x7f]|\\(?:x[89a-fA-F]|[uUN])")
+_RANGE_BEYOND: Final = re.compile(r"-[^\x00-\x7f]")
+_ESCAPED: Final = re.compile(r"(?s)\\(?:x(..)|u(.{4})|U(.{8})|N\{([^}]+)\}|.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,12 @@ def _finder(literals: Sequence[str], form: str) -> Callable[[int], int]:
     return find
 
 
+def _unescape(match: re.Match[str]) -> str:
+    """Return the character that an escape in an expression names by its code or name; other escapes stay."""
+    code = match[1] or match[2] or match[3]
+    return unicodedata.lookup(match[4]) if match[4] else chr(int(code, 16)) if code else match[0]
+
+
 def anchor_of(pattern: str, *, forms: Sequence[Form] = _FORMS) -> Anchor:
     """Derive an anchor from an expression for each form, and return the most selective of these anchors."""
     parsed = parse(pattern)
@@ -203,11 +210,12 @@ def anchor_of(pattern: str, *, forms: Sequence[Form] = _FORMS) -> Anchor:
             best = max(best, _Walk(form, parsed).best, key=worth)
         if worth(best) > _ENOUGH:
             break
-    is_open = _UNLISTED.search(pattern) is not None
+    spelled = _ESCAPED.sub(_unescape, pattern)
+    has_range = _RANGE_BEYOND.search(spelled) is not None
     # `EDGE` is always included, so that `beyond` is not empty for a rule with only ASCII words: that would mean that
     # every non-ASCII text is searched
-    known = frozenset({EDGE, *(char for char in pattern.lower() if not char.isascii())})
-    beyond = frozenset[str]() if is_open else known
+    known = frozenset({EDGE, *(char for char in spelled.lower() if not char.isascii())})
+    beyond = frozenset[str]() if has_range else known
     return replace(best, bound=_bound(parsed), beyond=beyond)
 
 
