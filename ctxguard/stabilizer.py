@@ -374,9 +374,9 @@ class Stabilizer:
     def tighten(self, artifacts: Iterable[Artifact], *, budget: int | None = None, window: int | None = None) -> None:
         """Reduce the budget of a conversation after the provider refused its prompt as too long.
 
-        The new budget applies to this history and to all histories that begin with it. Signed thinking in this history
-        is dropped from now on, because it was signed together with longer prompts (`DropStaleThinking`). The new budget
-        is only known in this process.
+        The new budget applies to all histories that begin with this one, or with its part up to the latest reply.
+        Signed thinking in this part is dropped from now on, because it was signed together with longer prompts
+        (`DropStaleThinking`). The new budget is only known in this process.
 
         Args:
             artifacts: The history whose prompt was refused.

@@ -271,3 +271,8 @@ def test_what_is_no_list_of_messages_is_named(given):
 def test_a_guard_without_a_budget_says_so():
     with pytest.raises(ConfigError, match="a budget is missing: write budget=8_000"):
         guard([{"role": "user", "content": "hi"}])
+
+
+def test_a_list_of_texts_is_told_how_messages_are_written():
+    with pytest.raises(CtxguardError, match=r"texts have no roles; write \[\{'role': 'user'"):
+        guard(["Hello."], budget=8_000)

@@ -24,8 +24,8 @@ class Overflow:
     """The token limits of a conversation whose prompt the provider refused.
 
     Attributes:
-        at: Number of artifacts in the history whose prompt was refused. Reasoning in these artifacts was written under
-            other prompts than those that are sent now.
+        at: Number of artifacts in the refused history, or in its part up to the latest reply. Reasoning in these
+            artifacts was written under other prompts than those that are sent now.
         budget: Number of tokens that prompts may take after the refusal.
         before: Number of tokens that prompts could take before the refusal.
     """
@@ -58,18 +58,19 @@ class Overflows:
             budget: Number of tokens that its prompts may take from now on.
             before: Number of tokens that its prompts could take until now.
         """
-        history = tuple(history)
+        keys = list(_own_keys(tuple(history)))
         with self._lock:
-            for key in _own_keys(history):
-                self._known[key] = Overflow(len(history), budget, before)
+            for key in keys:
+                self._known[key] = Overflow(key[0], budget, before)
                 self._known.move_to_end(key)
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
 
     def forget(self, history: Iterable[Artifact]) -> None:
         """Forget the refusal of this history's own prompt; refusals of shorter histories stay in memory."""
+        keys = list(_own_keys(tuple(history)))
         with self._lock:
-            for key in _own_keys(tuple(history)):
+            for key in keys:
                 self._known.pop(key, None)
 
     def of(self, history: Iterable[Artifact]) -> Overflow | None:

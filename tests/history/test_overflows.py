@@ -112,3 +112,11 @@ def test_a_conversation_whose_refused_prompt_held_passages_that_are_not_sent_aga
     later = [*history, question, Artifact("assistant", "Paid."), Artifact("user", "Thanks.")]
     assert stabilizer.stabilize(later).report.budget == 1_200
     assert stabilizer.stabilize(turns(38)).report.budget == 2_000
+
+
+def test_another_prompt_of_the_same_length_is_not_taken_for_the_refused_one():
+    stabilizer = Stabilizer(2_000, counter="o200k_base")
+    history = turns(40)
+    stabilizer.tighten([*history, Artifact("user", "Hello?")], budget=800)
+    question = Artifact("user", "the order left the warehouse. " * 200)
+    assert stabilizer.stabilize([*history, question]).report.budget == 2_000

@@ -402,6 +402,8 @@ def test_a_name_that_cannot_be_read_keeps_no_other_session_from_being_erased(pro
     Vault(store, key=new_key()).names().write("0" * 64, b"x session s")
     with pytest.raises(VaultError, match=r"erased 1 in 1 sessions of this name, but 1 other names cannot be read"):
         forget(vault(store), "s")
+    with pytest.raises(VaultError, match="erased 0 in 1 sessions, but 1 other names cannot be read; if"):
+        forget(vault(store), None, ZORA)
     with pytest.raises(VaultError, match="erased 0 in 1"):
         forget(vault(store), "s")
 

@@ -37,6 +37,7 @@ _JOINT: Final = (
 )
 _SPACE: Final = r"[ \t,:+]{1,3}[\"'“*]{0,3}"
 _REST: Final = r"(?P<value>[^\W\d_][^\n\"<>{}\[\]|;]{1,60})"
+_UP_TO_SIGN: Final = r"(?P<value>[^\W\d_][^\n\"<>{}\[\]|;:=,]{1,60})"
 _LINES: Final = r"(?P<value>[^\W_][^\"<>{}\[\]|;\n]{2,100}(?:\n[ \t]{0,8}[^\W_,][^\"<>{}\[\]|;\n]{1,60}){0,5})"
 _CODE: Final = (
     r"(?P<value>(?:[A-Za-z]{1,3}[- ])?(?=[A-Za-z]{0,3}\d)[A-Za-z0-9]{2,5}"
@@ -46,6 +47,7 @@ _CALLED: Final = r"[^\W\d_]\S{1,20}(?: [^\W\d_]\S{0,20}){0,3}?"
 # The text after a label that is a column heading, and the key before an object: `"customer": {`.
 _COLUMN: Final = re.compile(r"[\"'*_`)]{0,3}(?:[ \t]{0,20}(?:[|,;\t\n\r\]<)]|\Z)|  )")
 _OWNER: Final = re.compile(r"\"[^\"\n]{1,30}\"\s{0,4}:\s{0,4}(?:\[\s{0,20})?\Z")
+# A word before a label; after a semicolon, the label is a parameter of iCalendar: `ORGANIZER;CN=`.
 _LAST_WORD: Final = re.compile(r"[^\W_][^\n;]\Z")
 _BEGINS: Final = frozenset("\n\"'>*_#]|.!?,:(“")
 
@@ -287,9 +289,7 @@ def _of_name_labels(joint: re.Pattern[str]) -> list[tuple[Sequence[str], Frame]]
     labeled = partial(Frame, PERSON, joint, people.name, is_label=True)
     whole = partial(Frame, PERSON, joint, people.name, "whole", is_label=True)
     # after the parameters of vCard and iCalendar; in `CN=Jane Roe:mailto:…`, the name ends at the colon
-    record = re.compile(
-        rf"(?:;[A-Z-]{{1,20}}=[^:;\n]{{1,30}}){{0,4}}{_JOINT}{_REST.replace('|;', '|;:=,')}", re.IGNORECASE
-    )
+    record = re.compile(rf"(?:;[A-Z-]{{1,20}}=[^:;\n]{{1,30}}){{0,4}}{_JOINT}{_UP_TO_SIGN}", re.IGNORECASE)
     key = re.compile(r'"\s{0,4}:\s{0,40}(?:\[\s{0,40})?"(?P<value>[^"\\\n]{1,60})"')
     numbered = re.compile(rf"\A\W{{0,9}}{_labels('customer_ids').pattern}")
     owned = re.compile(rf'\A"{_labels("customers", "clients").pattern}":')

@@ -293,7 +293,7 @@ def loose_phone(value: str) -> bool:
 
 
 def _is_no_number(value: str) -> bool:
-    value = re.sub(" ?([/-]) ?", r"\1", value)
+    value = re.sub(" ?([/-]) ?", r"\1", value.lstrip("+"))
     return any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE, _QUAD)) or _is_range(value)
 
 
