@@ -8,7 +8,6 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from rooms import MOST, code_lines, modules, room_of, rooms, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = [ROOT / "ctxguard", *sorted((ROOT / "adapters").glob("ctxguard_*"))]
@@ -64,25 +63,11 @@ def test_no_modules_import_each_other_in_a_circle():
         pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
-@pytest.mark.parametrize("room", sorted(set(modules().values())))
-def test_each_room_stays_within_its_budget(room):
-    """Whoever needs more lines takes them from another room, and says why in the table of CONTRIBUTING.md."""
-    assert room in table(), f"{room} has no row in the table of rooms in CONTRIBUTING.md"
-    lines, (budget, purpose) = rooms()[room], table()[room]
-    assert purpose
-    assert lines <= budget, f"{room} has {lines:,} code lines, {lines - budget:,} more than its budget"
-
-
-def test_the_budgets_add_up_and_no_room_is_gone():
-    assert sum(budget for budget, _ in table().values()) <= MOST
-    assert table().keys() == rooms().keys()
-
-
-def test_a_code_line_is_no_comment_no_docstring_and_not_blank():
-    source = '"""One\ntwo."""\n\n# why\nx = [\n    1,  # one\n]\n\n\ndef f():\n    """Do."""\n    return """a\nb"""\n'
-    assert code_lines(source) == 3 + 1 + 2
-    assert room_of(Path("ctxguard/pii/rules/core.py")) == "ctxguard/pii"
-    assert room_of(Path("ctxguard/errors.py")) == "ctxguard/*.py"
+def test_each_room_has_a_purpose_in_the_table():
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Rooms")[2]
+    named = re.findall(r"^\| `((?:ctxguard|adapters)/[^`]+)` \| .+ \|$", table, re.MULTILINE)
+    rooms = [path for top in ("ctxguard", "adapters") for path in (ROOT / top).iterdir() if (path / "__init__.py").exists()]
+    assert sorted(named) == sorted(["ctxguard/*.py", *(str(path.relative_to(ROOT)) for path in rooms)])
 
 
 def test_the_top_of_the_package_stays_small():
