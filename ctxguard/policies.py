@@ -152,7 +152,7 @@ def long_session_stages(*, rules: Detector | Sequence[Detector] | None = None) -
         ExpireLifetimes(),
         MaskPII(rules),
         FillBudget(),
-        OrderByAuthority(),
+        OrderByAuthority(moves_notices=True),
     ]
 
 
@@ -178,7 +178,7 @@ def pattern_stages(
         MaskPII(SSN | STANDARD if rules is None else rules),
         DropVerboseOutput(verbose_output),
         FillBudget(as_pattern=True),
-        OrderByAuthority(),
+        OrderByAuthority(moves_notices=True),
     ]
 
 

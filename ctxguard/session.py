@@ -203,7 +203,7 @@ class Run:
         history = tuple(self.history) if end == len(self.history) else tuple(self.history[:end])
         authority = tuple(each for each in self._authority if each[0] < end)
         draft = Draft(history, replace(self.settings, dry=dry), history=history, authority=authority)
-        same, self._done, number = self._done, end, 0
+        same, self._done, number = min(self._done, end), end, 0
         try:
             for number, slot in enumerate(self._slots):  # noqa: B007 - the error handler needs the number
                 draft, same = yield from slot.run(draft, same)
@@ -238,7 +238,7 @@ class Run:
         settings = self.settings
         if overflow is not None and end < overflow.at:
             settings = replace(settings, budget=overflow.before, overflow=None)
-        if self._done > end or settings is not self.settings:
+        if settings is not self.settings:
             run = Run(self.stages, settings)
             run.extend(self.history[:end])
         try:

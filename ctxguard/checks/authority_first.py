@@ -1,40 +1,47 @@
-"""The check that instructions come first."""
+"""The check that the system prompt and the task come first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
-from operator import attrgetter
 
 from ctxguard.artifacts import Kind
 from ctxguard.draft import Draft
+from ctxguard.history import AUTHORITY
 from ctxguard.report import Finding
 
 
 class AuthorityFirst:
-    """Holds if system artifacts come before task artifacts, and both come before all others.
+    """Holds if the system prompt comes first, then task artifacts, then all others.
 
-    Strict chat templates reject a system message anywhere else, and models give more weight to the beginning.
+    Models give more weight to the beginning. A system message that arrived after the conversation had begun keeps its
+    place; a provider that refuses the role there gets it as user text, which its format writes.
     """
 
     name = "AuthorityFirst"
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
         """Yield a finding for each violation."""
-        lead = next((n for n, artifact in enumerate(draft.artifacts) if artifact.kind not in _RANK), 0)
-        # fast path: in most contexts, the system prompt is the only such artifact
-        if lead <= 1 and _RANK.keys().isdisjoint(map(_kind, islice(draft.artifacts, lead, None))):
-            return
-        highest = 0
+        begun = next((p for p, a in enumerate(draft.artifacts) if a.kind not in AUTHORITY), len(draft.artifacts))
+        prompt = _system_prompt(draft)
+        had_task = False
         for position, artifact in enumerate(draft.artifacts):
-            rank = _RANK.get(artifact.kind, 2)
-            if rank < highest:
+            if artifact.kind is Kind.TASK:
+                had_task = True
+                is_late = position > begun
+            else:
+                is_late = id(artifact.root) in prompt and (position > begun or had_task)
+            if is_late:
                 yield Finding(
                     f"a {artifact.kind} artifact stands behind what has less authority", f"artifacts[{position}]"
                 )
-            else:
-                highest = rank
 
 
-_RANK = {Kind.SYSTEM: 0, Kind.TASK: 1}
-_kind = attrgetter("kind")
+def _system_prompt(draft: Draft) -> set[int]:
+    """Return the `id()` of the root of each system artifact before the first message of the history."""
+    found: set[int] = set()
+    for artifact in draft.history:
+        if artifact.kind not in AUTHORITY:
+            break
+        if artifact.kind is Kind.SYSTEM:
+            found.add(id(artifact.root))
+    return found

@@ -102,20 +102,23 @@ class NoPII:
     Ids, names, links, signatures, and unknown fields are searched, too, although no stage edits them. Because ids
     contain arbitrary digits, ids are searched only by rules with a specific pattern (see `ctxguard.pii.identifiers`).
 
-    The texts are scanned by code that is independent of the masking. Results are cached by text and by artifact, so
-    that only new texts of a session are scanned. Copies and pickles start with an empty cache.
+    Texts in which the same rules found nothing before are not searched again: most texts of a context were searched
+    when they arrived. Copies and pickles start with an empty cache.
 
     If rules recognize where a name is introduced (`ctxguard.pii.PEOPLE`), later texts are also searched for that name.
 
     Args:
         rules: Rules to search with; None means the rules of the masking stages that ran. Without rules, nothing is
             searched.
+        independent: Whether to match each expression against each whole text, by code that shares no shortcut with the
+            masking. This takes about ten times as long. ctxguard's own tests do so.
     """
 
     name = "NoPII"
 
-    def __init__(self, rules: Detector | None = None) -> None:
+    def __init__(self, rules: Detector | None = None, *, independent: bool = False) -> None:
         self.rules = rules
+        self.independent = independent
         self._memories: dict[int, _Memory] = {}
 
     def __getstate__(self) -> dict[str, object]:
@@ -130,7 +133,7 @@ class NoPII:
             for position, artifact in enumerate(draft.artifacts):
                 for slot, text in artifact.texts() if artifact.kind in MESSAGES else ():
                     if slot == "content":
-                        yield from _search(detector, clean, text, f"artifacts[{position}]", slot)
+                        yield from self._search(detector, clean, text, f"artifacts[{position}]", slot)
 
     def claim(self, draft: Draft, /) -> str:
         """Describe what was searched for and what was not, so that a clean report does not claim too much."""
@@ -157,16 +160,28 @@ class NoPII:
         for slot, text in artifact.texts():
             if slot == "name":  # names are never edited, so they are searched with the fixed texts below
                 continue
-            yield from _search(detector, clean, text, path, slot)
+            yield from self._search(detector, clean, text, path, slot)
             if names is not None:
                 yield from (_finding(span, f"{path}.{slot}") for span in names.find(artifact, text))
         if not isinstance(artifact.content, str):
-            yield from _find_split([part.text for part in artifact.content if part.text], detector, f"{path}.content")
+            texts = [part.text for part in artifact.content if part.text]
+            yield from _find_split(texts, detector, f"{path}.content", independent=self.independent)
         for place, text, is_identifier in artifact.fixed_texts():
             if not is_identifier:
-                yield from _search(detector, clean, text, path, place)
+                yield from self._search(detector, clean, text, path, place)
             elif strict is not None:
-                yield from _search(strict, self._memory(strict).clean, text, path, place)
+                yield from self._search(strict, self._memory(strict).clean, text, path, place)
+
+    def _search(
+        self, detector: Detector, clean: TextCache[bool], text: str, path: str, place: str
+    ) -> Iterator[Finding]:
+        if not text or clean.get(text):
+            return
+        spans = scan(detector, text, independent=self.independent)
+        if not spans:
+            clean.put(text, value=True)
+        for span in spans:
+            yield _finding(span, f"{path}.{shown_place(place, (detector,))}")
 
     def _names_known(self, draft: Draft, detector: Detector) -> KnownNames | None:
         """Return the object that searches for introduced names; None if the rules do not recognize introductions."""
@@ -206,22 +221,14 @@ def _claim(detectors: Sequence[Detector]) -> str:
     return "; ".join([f"no match of {' and '.join(searched)}", *limits])
 
 
-def _search(detector: Detector, clean: TextCache[bool], text: str, path: str, place: str) -> Iterator[Finding]:
-    if not text or clean.get(text):
-        return
-    spans = scan(detector, text)
-    if not spans:
-        clean.put(text, value=True)
-    for span in spans:
-        yield _finding(span, f"{path}.{shown_place(place, (detector,))}")
-
-
-def _find_split(texts: Sequence[str], detector: Detector, path: str) -> Iterator[Finding]:
+def _find_split(
+    texts: Sequence[str], detector: Detector, path: str, *, independent: bool
+) -> Iterator[Finding]:
     """Search the borders between consecutive texts for values that are split between two texts."""
     joined = spaced = last = ""
     for text in texts:
         for before in dict.fromkeys(one + sign for one in (last, joined, spaced) for sign in ("", " ") if one):
-            start, spans = len(before.rstrip(" ")), scan(detector, before + text[:_REACH])
+            start, spans = len(before.rstrip(" ")), scan(detector, before + text[:_REACH], independent=independent)
             cut = next((span for span in spans if span.start < start and span.end > len(before)), None)
             if cut is not None:
                 yield Finding(f"{cut.label} was found", f"{path}, over several parts")
@@ -239,8 +246,8 @@ def _finding(span: Span, path: str) -> Finding:
     return Finding(f"{span.label} was found", f"{path}[{span.start}:{span.end}]")
 
 
-def scan(detector: Detector, text: str) -> Sequence[Span]:
-    """Search a text with the detector's independent method `scan`, or with `find` if it has no such method."""
-    independent = getattr(detector, "scan", None)
-    spans: Sequence[Span] = independent(text) if independent is not None else detector.find(text)
+def scan(detector: Detector, text: str, *, independent: bool = False) -> Sequence[Span]:
+    """Search a text with a detector; with its method `scan`, if it has one, where the search must be independent."""
+    search = getattr(detector, "scan", detector.find) if independent else detector.find
+    spans: Sequence[Span] = search(text)
     return spans

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.adapting.registry import require_adapter
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.compaction.file_tools import uses_of
 from ctxguard.draft import Ask
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
 from ctxguard.history import History
-from ctxguard.history.conversation import is_greeting, is_standing
+from ctxguard.history.conversation import is_greeting
+from ctxguard.history.phrases import is_standing
 from ctxguard.settings import whole_number
 from ctxguard.stages import StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
-from ctxguard.stages.file_tools import uses_of
 from ctxguard.stages.lexical import LexicalIndex
-from ctxguard.stages.traces import TrailStep, holds_observation, trace_of, visible_text
-from ctxguard.stages.trail import Trail, shorten
+from ctxguard.stages.observations import failure_of, holds_observation
+from ctxguard.stages.trail import Evicted, spoken_text, write_note
 
 if TYPE_CHECKING:
     from ctxguard.session import Stabilized
@@ -48,6 +49,7 @@ _FOR_NEXT: Final = 4
 """Matching sentences are listed in rounds: in each, this many that match the next task, and one for each sentence from
 people."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_BLANK_LINES: Final = re.compile(r"[^\S\n]*\n(?:[^\S\n]*\n)*")
 _TITLES: Final = {
     "task": "The task:",
     "said": "What people said since, in order:",
@@ -92,7 +94,7 @@ def brief_flow(
         history: Artifacts, or messages that an installed adapter knows.
         masking: Generator function that masks the history.
         counter: The token counter for the brief.
-        window: The window of the chain, which has the store for full outputs and the names of file tools.
+        window: The window of the chain, which has the store for full outputs.
         for_: What the brief is for, in words.
         budget: Maximum number of tokens in the brief.
 
@@ -134,34 +136,33 @@ class _BriefWriter:
     ) -> None:
         self.count = counter.text
         self.history = history = History(counter.artifact, artifacts)
-        self.file_tools = window.settings.file_tools or {}
         self.exchanges = [history.members(number) for number in range(len(history))]
         large = (
             a.text for one in self.exchanges for a in one[1:] if window.store is not None and history.count(a) > _STORED
         )
         self.handles = {text: handle_of(text) for text in large}
         self.task = history.request()
-        asked = [n for n in history.asked if n != self.task and not holds_observation(history, n, len(history))]
+        asked = [n for n in history.asked if n != self.task and not holds_observation(history, n)]
         told = {*asked, self.task}
-        said = _sentences((n, visible_text(self.exchanges[n][0])) for n in asked)
+        said = _sentences((n, spoken_text(self.exchanges[n][0])) for n in asked)
         # standing instructions first, then the newest
         said.sort(key=lambda line: (is_standing(line[0]), line[1]), reverse=True)
-        others = _sentences((n, visible_text(a)) for n, one in enumerate(self.exchanges) if n not in told for a in one)
+        others = _sentences((n, spoken_text(a)) for n, one in enumerate(self.exchanges) if n not in told for a in one)
         self.lines: dict[str, list[_Line]] = {
             "open": list(self._open(asked)),
             "said": said,
             "matching": _matching(for_, [text for text, _ in said[:_MOST]], others),
             "files": list(self._files())[::-1],
         }
-        self.trail = self._trail()
+        self.calls = self._calls()
 
     def write(self, max_tokens: int) -> str:
         """Return the brief with about `max_tokens` tokens."""
         task = [a.text for a in self.history.artifacts if a.kind is Kind.TASK]
-        task += [] if self.task is None else [visible_text(self.exchanges[self.task][0])]
+        task += [] if self.task is None else [spoken_text(self.exchanges[self.task][0])]
         parts = {"task": "\n".join(shorten(text, int(4 * _TASK * max_tokens)) for text in task)}
         left = max_tokens - sum(map(self.count, (*_TITLES.values(), parts["task"])))
-        kept_free = int(_TRAIL * left) if self.trail.steps else 0
+        kept_free = int(_TRAIL * left) if self.calls else 0
         chosen: dict[str, dict[tuple[int, int], str]] = {kind: {} for kind in self.lines}
         for share in _SHARES:
             for kind, lines in self.lines.items():
@@ -173,14 +174,13 @@ class _BriefWriter:
                         available, left = available - tokens, left - tokens
         parts |= {kind: "\n".join(_join_lines(found)) for kind, found in chosen.items()}
         sections = [f"{title}\n{parts[kind]}" for kind, title in _TITLES.items() if parts[kind]]
-        steps = self.trail.text(left, count=self.count) if self.trail.steps and left > 0 else ""
-        return "\n".join([*sections, steps] if steps else sections)
+        return "\n".join([*sections, self._trail(left)] if self.calls and left > _LEAST // 2 else sections)
 
     def _files(self) -> Iterator[_Line]:
         """Yield a line for each file, in the order in which the files were last used."""
         known: dict[str, _Line] = {}
         for number, members in enumerate(self.exchanges):
-            for call, uses in zip(members[0].calls, uses_of(members, self.file_tools), strict=True):
+            for call, uses in zip(members[0].calls, uses_of(members), strict=True):
                 handle = self.handles.get(next((a.text for a in members[1:] if a.answers == call.id), ""))
                 for use in uses:
                     known.pop(use.path, None)
@@ -190,23 +190,43 @@ class _BriefWriter:
 
     def _open(self, asked: Sequence[int]) -> Iterator[_Line]:
         """Yield the last message from people, the last message from the model, and the tool calls without a result."""
-        replies = [n for n in self.history.replies if visible_text(self.exchanges[n][0])]
+        replies = [n for n in self.history.replies if spoken_text(self.exchanges[n][0])]
         for number in (*asked[-1:], *replies[-1:]):
             first = self.exchanges[number][0]
-            yield f"{first.kind.value} said last: {shorten(visible_text(first), _LONGEST)}", (number, -1)
+            yield f"{first.kind.value} said last: {shorten(spoken_text(first), _LONGEST)}", (number, -1)
         first, *results = self.exchanges[-1] if self.exchanges else [Artifact(Kind.USER)]
         for place, call in enumerate(first.calls[len(results) :]):
             yield f"not answered: {call.name} {shorten(call.arguments, _LONGEST)}", (len(self.history), place)
 
-    def _trail(self) -> Trail:
-        """Return the trail of all tool calls. A failed call that was repeated later is left out."""
-        steps: dict[tuple[str, str], list[TrailStep]] = {}
+    def _calls(self) -> list[Evicted]:
+        """Return the exchanges with tool calls. Where calls were repeated, only the latest are listed."""
+        latest: dict[tuple[tuple[str, str], ...], Evicted] = {}
         for members in self.exchanges:
-            handles = {n: self.handles[one.text] for n, one in enumerate(members) if one.text in self.handles}
-            for step in trace_of(members, handles) if members[0].calls else ():
-                before = steps.pop((step.who, step.what), [])
-                steps[step.who, step.what] = [*(one for one in before if one.section != "failed"), step]
-        return Trail().extended(map(tuple, steps.values()))
+            if members[0].calls:
+                key = tuple((call.name, call.arguments) for call in members[0].calls)
+                before = latest.pop(key, None)
+                if before is None or not any(failure_of(result) for result in members[1:]):
+                    latest[key] = Evicted(members)
+                else:
+                    latest[key] = before
+        return list(latest.values())
+
+    def _trail(self, max_tokens: int) -> str:
+        """Return the trail of the tool calls: what a cut would leave of them."""
+        handle = self.handles.__getitem__ if self.handles else None
+        is_large = lambda artifact: artifact.text in self.handles  # noqa: E731
+        return write_note(
+            self.calls, None, max_tokens, 0, count=self.count, handle=handle, large=is_large
+        ).text
+
+
+def shorten(text: str, length: int) -> str:
+    """Return a text in at most `length` characters and without blank lines. If it is shortened, it ends in `…`."""
+    text = _BLANK_LINES.sub("\n", text[: 4 * length].strip())
+    if len(text) <= length:
+        return text
+    end = max(text.rfind(" ", length // 2, length), text.rfind("\n", length // 2, length))
+    return text[: end if end > 0 else length - 1].rstrip() + "…"
 
 
 def _sentences(texts: Iterable[tuple[int, str]]) -> list[_Line]:

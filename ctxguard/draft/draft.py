@@ -145,9 +145,6 @@ class Draft:
         left_out: What the window has recalled since its last cut: one entry for each message that repeats recalled
             exchanges, in order. None if the chain has no window that recalls.
         cut_at: Index in the history of the artifact that caused the last cut; None if there was no cut.
-        changed_at: Index in the history of the artifact whose arrival last changed the earlier part of the prompt, by a
-            cut or by the removal of recalled messages. The model wrote all replies before it under another prompt. None
-            if that part never changed.
         changes: The changes that the stages have made, in order.
         details: Further data for the report, such as scores, by name.
     """
@@ -162,7 +159,6 @@ class Draft:
     message_detectors: tuple[Detector, ...] = ()
     left_out: tuple[LeftOut, ...] | None = None
     cut_at: int | None = None
-    changed_at: int | None = None
     changes: tuple[Change, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
     _tokens: int | None = field(default=None, init=False, repr=False, compare=False)

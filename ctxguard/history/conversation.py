@@ -8,28 +8,20 @@ do not recognize is kept according to its age.
 from __future__ import annotations
 
 import re
-import tomllib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.history.phrases import listed
 from ctxguard.history.records import is_synthetic
 
-_PHRASES: Final = tomllib.loads(files("ctxguard").joinpath("data/phrases.toml").read_text(encoding="utf-8"))
-_GREETING_WORDS: Final = frozenset(word for words in _PHRASES["greetings"].values() for word in words.split())
+_GREETING_WORDS: Final = frozenset(listed("greetings"))
 _MOST_WORDS: Final = 6
 """Maximum number of words of a greeting."""
 
 
-def _any_of(table: str) -> str:
-    return "|".join(sorted({re.escape(phrase) for phrases in _PHRASES[table].values() for phrase in phrases}))
-
-
-_RULE: Final = re.compile(rf"(?<!\w)(?:{_any_of('standing')})(?!\w)|{_any_of('unspaced')}")
 _WORD: Final = re.compile(r"[\w'’-]+")
 
 
@@ -39,12 +31,6 @@ def is_greeting(text: str) -> bool:
         return False
     words = _WORD.findall(text.casefold().replace("’", "'"))
     return 0 < len(words) <= _MOST_WORDS and all(word in _GREETING_WORDS for word in words)
-
-
-@lru_cache(maxsize=4_096)
-def is_standing(text: str) -> bool:
-    """Return whether a text is phrased as a standing instruction ("never", "must", "from now on")."""
-    return _RULE.search(text.casefold().replace("’", "'")) is not None
 
 
 AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
@@ -68,6 +54,7 @@ class ExchangeSpan:
         is_asked: Whether the first artifact has the user role and a user wrote it. Stages write messages in the user
             role, too.
         is_pinned: Whether one of the artifacts is pinned.
+        is_notice: Whether it is a system message that arrived after the conversation had begun.
     """
 
     start: int
@@ -76,6 +63,7 @@ class ExchangeSpan:
     has_user_role: bool
     is_asked: bool
     is_pinned: bool
+    is_notice: bool = False
 
 
 class History:
@@ -87,6 +75,8 @@ class History:
     Args:
         count: Function that returns the number of tokens of an artifact.
         artifacts: The first artifacts of the conversation.
+        has_notices: Whether a system message that arrives after the first other message is an exchange of its own, so
+            that it keeps its place. If False, it belongs to no exchange.
 
     Attributes:
         artifacts: All artifacts, in order.
@@ -100,8 +90,11 @@ class History:
         pinned: Numbers of the exchanges with a pinned artifact.
     """
 
-    def __init__(self, count: Callable[[Artifact], int], artifacts: Iterable[Artifact] = ()) -> None:
+    def __init__(
+        self, count: Callable[[Artifact], int], artifacts: Iterable[Artifact] = (), *, has_notices: bool = False
+    ) -> None:
         self.count = count
+        self._has_notices = has_notices
         self.artifacts: list[Artifact] = []
         self.costs: list[int] = []
         self.spans: list[ExchangeSpan] = []
@@ -123,8 +116,8 @@ class History:
         self.artifacts.append(artifact)
         self.costs.append(tokens)
         last = self.spans[-1] if self.spans else None
-        # wherever system and task artifacts arrive, they are sent first, so they belong to no exchange
-        if kind in AUTHORITY:
+        # nothing evicts these, so they belong to no exchange
+        if kind in AUTHORITY and not (self._has_notices and kind is Kind.SYSTEM and self.spans):
             self.authority.append(position)
         elif kind is Kind.TOOL and last and last.end == position and self.artifacts[last.start].calls:
             last.end += 1
@@ -156,7 +149,9 @@ class History:
         """Add an exchange that begins with an artifact."""
         number, has_user_role, is_reply = len(self.spans), artifact.kind is Kind.USER, artifact.kind is Kind.ASSISTANT
         is_asked = has_user_role and not is_synthetic(artifact)
-        self.spans.append(ExchangeSpan(position, position + 1, tokens, has_user_role, is_asked, artifact.pinned))
+        is_notice = artifact.kind is Kind.SYSTEM
+        span = ExchangeSpan(position, position + 1, tokens, has_user_role, is_asked, artifact.pinned, is_notice)
+        self.spans.append(span)
         for flag, numbers in (
             (has_user_role, self.users),
             (is_asked, self.asked),
@@ -199,6 +194,27 @@ class History:
         """
         place = bisect_left(self.asked, end)
         return self.asked[place - 1] if place else None
+
+    def asked_together(self, end: int, most: int) -> list[int]:
+        """Return the last user message among the first `end` exchanges, and those that the user sent right before it.
+
+        A user may send a picture or a letter first and then the question about it. The message right before the last
+        one always counts, and earlier ones as long as all together take at most `most` tokens.
+
+        Returns:
+            The indexes of their exchanges, the newest first; empty if there is no user message.
+        """
+        last = self.last_asked(end)
+        if last is None:
+            return []
+        together, tokens = [last], self.spans[last].tokens
+        for number in range(last - 1, -1, -1):
+            span = self.spans[number]
+            tokens += span.tokens
+            if not span.is_asked or (len(together) > 1 and tokens > most):
+                break
+            together.append(number)
+        return together
 
     def last_user(self, end: int) -> int | None:
         """Find the last message in the user role among the first `end` exchanges.

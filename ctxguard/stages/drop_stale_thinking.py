@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ctxguard.artifacts import Artifact, Part
-from ctxguard.history import AUTHORITY
+from ctxguard.artifacts import Artifact, Kind, Part
 
 if TYPE_CHECKING:
     from ctxguard.draft import Change, Draft
@@ -44,7 +43,7 @@ class DropStaleThinking:
         if not any(_is_signed(artifact) for artifact in draft.artifacts):
             return draft
         stale = {key for change in draft.changes for key in _stale(draft, change)}
-        stale |= _before_late_authority(draft) | _before_overflow(draft)
+        stale |= _before_late_task(draft) | _before_overflow(draft)
         if self.everything:
             stale = {id(artifact.root) for artifact in draft.artifacts}
         artifacts = [_without_thinking(a) if id(a.root) in stale else a for a in draft.artifacts]
@@ -55,8 +54,8 @@ def _stale(draft: Draft, change: Change) -> set[int]:
     """Return the `id()` of the root of each artifact whose thinking is stale because a stage made this change."""
     if change.stage in _MENDS:
         return set()
-    if change.stage == _WINDOW and draft.changed_at is not None:  # the exact position of the latest cut is known
-        return {id(artifact.root) for artifact in draft.history[: draft.changed_at + 1]}
+    if change.stage == _WINDOW and draft.cut_at is not None:  # the exact position of the latest cut is known
+        return {id(artifact.root) for artifact in draft.history[: draft.cut_at + 1]}
     kept = {id(artifact.root) for artifact in change.after}
     known = {id(artifact.root) for artifact in change.before}
     if not kept ^ known:
@@ -66,14 +65,14 @@ def _stale(draft: Draft, change: Change) -> set[int]:
     return {id(artifact.root) for artifact in change.before[first:]}
 
 
-def _before_late_authority(draft: Draft) -> set[int]:
-    """Return the `id()` of the root of each artifact before the last system or task artifact that arrived late.
+def _before_late_task(draft: Draft) -> set[int]:
+    """Return the `id()` of the root of each artifact before the last task artifact that arrived late.
 
-    Late means after another kind of artifact. Such a system or task artifact is moved to the front of the prompt, which
-    changes the prompt before all thinking.
+    Late means after another kind of artifact. A late task is moved to the front of the prompt, which changes the prompt
+    before all thinking.
     """
-    late = (p for p in range(len(draft.history) - 1, 0, -1) if draft.history[p].kind in AUTHORITY)
-    end = next((p for p in late if draft.history[p - 1].kind not in AUTHORITY), 0)
+    late = (p for p in range(len(draft.history) - 1, 0, -1) if draft.history[p].kind is Kind.TASK)
+    end = next((p for p in late if draft.history[p - 1].kind not in (Kind.SYSTEM, Kind.TASK)), 0)
     return {id(artifact.root) for artifact in draft.history[:end]}
 
 

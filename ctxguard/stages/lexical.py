@@ -24,6 +24,8 @@ letters."""
 _RUN: Final = re.compile(rf"([{_SPACELESS}]+)|(?:(?![{_SPACELESS}])[^\W_]|[{_MARKS}])+")
 _BETWEEN: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
 """A translation table that replaces all ASCII characters except letters and digits with spaces."""
+_TYPOGRAPHY: Final = {ord(sign): " " for sign in "’‘“”„«»–—…•·→×°€£"}
+"""Signs that make an otherwise plain text lose its fast path."""
 _MOST_TERMS: Final = 64
 """Number of a query's rarest terms that are looked up. With all terms, a pasted log would match half of the index."""
 _MOST_FOUND: Final = 2_000
@@ -43,7 +45,7 @@ def words(text: str) -> list[str]:
     engines do: some words are a single character, and a pair is about as rare as a word of other scripts.
     """
     folded = text.casefold()
-    if folded.isascii():
+    if folded.isascii() or (folded := folded.translate(_TYPOGRAPHY)).isascii():
         return folded.translate(_BETWEEN).split()
     found: list[str] = []
     for run in _RUN.finditer(folded):
@@ -66,6 +68,7 @@ class LexicalIndex:
     def __init__(self) -> None:
         self.documents: list[Document] = []
         self._postings: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._by_word: dict[str, list[tuple[int, int]]] = {}
         self._sizes: list[int] = []
         self._total = 0
 
@@ -81,6 +84,7 @@ class LexicalIndex:
                 del found[bisect_left(found, (count,)) :]
                 if not found:
                     del self._postings[term]
+                    self._by_word.clear()
         self._total -= sum(self._sizes[count:])
         del self.documents[count:], self._sizes[count:]
 
@@ -118,10 +122,16 @@ class LexicalIndex:
     def _index_new(self) -> None:
         """Index the words of all documents that were added since the last query."""
         for number in range(len(self._sizes), len(self.documents)):
-            terms = Counter(chain.from_iterable(map(_terms, self.documents[number])))
-            for term, times in terms.items():
-                self._postings[term].append((number, times))
-            self._sizes.append(terms.total())
+            found = Counter(chain.from_iterable(map(words, self.documents[number])))
+            for word, times in found.items():
+                postings = self._by_word.get(word)
+                if postings is None:
+                    postings = self._by_word[word] = self._postings[_stem(word)]
+                if postings and postings[-1][0] == number:  # another form of the same word
+                    postings[-1] = (number, postings[-1][1] + times)
+                else:
+                    postings.append((number, times))
+            self._sizes.append(found.total())
             self._total += self._sizes[-1]
 
 

@@ -22,11 +22,11 @@ from ctxguard.history import RECALLED, TRAIL, History, is_asked, record_title, w
 from ctxguard.history.records import leading_records
 from ctxguard.stages.bound_tool_output import bound_text
 from ctxguard.stages.embeddings import Embed, Embedding, SemanticIndex
+from ctxguard.stages.fold import State
 from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_for, passages_of
+from ctxguard.stages.observations import holds_observation
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
-from ctxguard.stages.traces import holds_observation
 from ctxguard.stages.window_settings import SMALL
-from ctxguard.stages.window_state import WindowState
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -51,6 +51,7 @@ _COVERED: Final = 0.1
 question that consists of a long pasted text recalls nothing."""
 _MOST_TRIED: Final = 200
 """Maximum number of best matches that are considered for a question, and of exchanges that are tried for a block."""
+_EMPTY_BLOCK: Final = Artifact(Kind.USER, write_record(RECALLED, ""))
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
 """Stages that drop artifacts because they are invalid or expired. Such artifacts must not be recalled."""
 
@@ -136,7 +137,7 @@ class RecallGate:
         self._history, self._stage, self._draft = history, stage, draft
         self._index = LexicalIndex()
 
-    def find(self, question: int, state: WindowState, available: int, *, always: bool = False) -> LeftOut | None:
+    def find(self, question: int, state: State, available: int, *, always: bool = False) -> LeftOut | None:
         """Return the scores of earlier exchanges and the tokens that a block may take; None if nothing is recalled.
 
         Args:
@@ -147,7 +148,7 @@ class RecallGate:
         """
         history, index, shown = self._history, self._index, state.shown
         threshold = 0.0 if always else self._stage.threshold
-        if threshold and (available <= SMALL or holds_observation(history, question, question)):
+        if threshold and (available <= SMALL or holds_observation(history, question)):
             return None
         if len(state.kept) == state.judged:
             return None
@@ -171,7 +172,14 @@ class RecallGate:
         """Remove all but the first `count` exchanges from the index."""
         self._index.rewind(count)
 
-    def fit(self, recall: LeftOut, tokens: int, state: WindowState) -> LeftOut:
+    def need(self, recall: LeftOut, state: State) -> int:
+        """Return the maximum number of tokens of the block that `fit` would write, without writing it."""
+        left = replace(recall, kept=state.kept, end=state.judged)
+        heading = self._draft.counter.artifact(_EMPTY_BLOCK)
+        # each exchange takes its texts, its turn, and its role
+        return min(recall.tokens, heading + sum(size + 12 for _, size in _rank(left, recall.scores, state.shown)))
+
+    def fit(self, recall: LeftOut, tokens: int, state: State) -> LeftOut:
         """Return `recall` with a block: a message of at most `tokens` tokens that repeats exchanges evicted in `state`.
 
         The block is written here, so that the window reserves exactly the tokens that the block takes. With an
@@ -276,7 +284,7 @@ class _Recalling:
         tokens = min(free, int(self._stage.share * draft.budget))
         made_from = (id(root), kept, tokens, draft.cut_at, draft.masks)
         if self._latest is None or self._latest[0] != made_from:
-            gate, state = RecallGate(history, self._stage, draft), WindowState(kept=kept, cuts=(asked - 1,))
+            gate, state = RecallGate(history, self._stage, draft), State(kept=kept, cuts=(asked - 1,))
             recall = gate.find(asked, state, tokens, always=True)
             left = LeftOut(history) if recall is None else gate.fit(recall, tokens, state)
             self._latest = made_from, left
@@ -337,7 +345,7 @@ def _write_block(
         order: The exchanges in the order in which they are tried, see `_rank`.
     """
     chosen: dict[int, str] = {}
-    available = left.tokens - draft.counter.artifact(Artifact(Kind.USER, write_record(RECALLED, "")))
+    available = left.tokens - draft.counter.artifact(_EMPTY_BLOCK)
     for number, _ in order if left.tokens >= _LEAST_TOKENS else ():
         piece = _write_piece(draft, left, number, available)
         if piece is not None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Final, Literal, TypedDict, get_args
+from typing import Final, Literal, TypedDict
 
 from ctxguard.errors import ConfigError
 from ctxguard.settings import one_of
-from ctxguard.stages.file_tools import FileRole
 
 OnOverflow = Literal["raise", "bound"]
-_TARGET: Final = 0.7  # chosen on recordings, see docs/decisions/0012_window.md
-SMALL: Final = 500
+_TARGET: Final = 0.65  # chosen on recordings, see docs/decisions/0012_window.md
+SMALL: Final = 1_000
 """Number of available tokens up to which a cut frees no more than necessary. With so few tokens, nearly every step
 causes a cut in any case, and the system prompt makes up most of the cost."""
 
@@ -24,7 +23,6 @@ class WindowOptions(TypedDict, total=False):
     trail: float
     output_share: float
     on_overflow: OnOverflow
-    file_tools: Mapping[str, FileRole] | None
 
 
 @dataclass(frozen=True)
@@ -39,18 +37,14 @@ class WindowSettings:
 
     Attributes:
         target: Share of the available tokens to which a cut shrinks the context, above 0 and at most 1. A lower share
-            makes cuts rarer. None means 0.7, or 500 tokens if these are more.
+            makes cuts rarer. None means 0.65, or 1,000 tokens if these are more.
         trail: Share of the tokens kept at a cut that the trail (the summary of evicted exchanges) may take, from 0 (no
             trail) to below 1.
         output_share: Share of the available tokens that a tool output may take once the model has replied to it. Larger
-            outputs are replaced by a view of that size; smaller ones stay whole until a cut. Parallel outputs share
-            twice this limit.
+            outputs are replaced by a view of that size; smaller ones stay whole until a cut.
         on_overflow: What happens if the mandatory messages exceed the budget even after tool outputs, arguments, and
             older messages were shortened: `raise` a `BudgetExceededError`, or `bound` (shorten) the last user message
             and the task as well.
-        file_tools: Your own tools that access files: a mapping from tool name to `read` or `edit`. A call of such a
-            tool must name the file in an argument such as `path`. The tools of common agents are already known, see
-            `ctxguard.stages.file_tools`. A cut first evicts reads of files that were read again or edited later.
 
     Raises:
         ConfigError: If a setting is out of range.
@@ -60,7 +54,6 @@ class WindowSettings:
     trail: float = 0.1
     output_share: float = 0.1
     on_overflow: OnOverflow = "raise"
-    file_tools: Mapping[str, FileRole] | None = None
 
     def __post_init__(self) -> None:
         if self.target is not None:
@@ -68,9 +61,6 @@ class WindowSettings:
         _require_share("trail", "from 0 to below 1", self.trail, lambda share: 0 <= share < 1)
         _require_share("output_share", "above 0 and at most 1", self.output_share, lambda share: 0 < share <= 1)
         one_of(self.on_overflow, OnOverflow, "on_overflow")
-        own = self.file_tools or {}
-        if not isinstance(own, Mapping) or any(role not in get_args(FileRole) for role in own.values()):
-            raise ConfigError(f"file_tools is a dict of 'read' or 'edit' by tool, not {own!r}", setting="file_tools")
 
     def kept_of(self, tokens: int) -> int:
         """Return how many of `tokens`, the number of available tokens, may be in use after a cut."""

@@ -23,6 +23,7 @@ from ctxguard.pii.detect.prefilter import Prefilter
 from ctxguard.pii.detect.tables import Headings
 from ctxguard.pii.placeholders import BLANK, LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve, start_of
+from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
     from ctxguard.pii.rules.rule import Rule
@@ -88,6 +89,7 @@ class Engine:
         self._labels = frozenset((*labels, LITERAL, UNCHECKED))
         self._fits = lru_cache(MEMO)(self._match_shape)
         self._finds_number = lru_cache(MEMO)(self.find)
+        self._clean: TextCache[bool] = TextCache()
         self._echoes = tuple(one for one in self._matchers if one.rule.echo)
 
     @cached_property
@@ -96,8 +98,13 @@ class Engine:
         return all(one.stands_alone for one in self._matchers)
 
     def find(self, text: str) -> tuple[Span, ...]:
-        """Return the findings, sorted by offset and without overlaps."""
-        return self._search(text, self._candidates) if text else ()
+        """Return the findings, sorted by offset and without overlaps. Texts without findings are remembered."""
+        if not text or self._clean.get(text):
+            return ()
+        found = self._search(text, self._candidates)
+        if not found:
+            self._clean.put(text, value=True)
+        return found
 
     def scan(self, text: str) -> tuple[Span, ...]:
         """Return the findings like `find`, with each expression matched against the whole text."""

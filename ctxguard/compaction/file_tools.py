@@ -1,21 +1,18 @@
-"""The tools with which common agents read and edit files, and how to find calls of these tools that are stale.
+"""The tools with which common agents read and edit files, for the list of files in a brief.
 
-An exchange is stale if later exchanges supersede it: the files that it read were read again or edited later, or the
-same calls were repeated later with the same outputs. Whether a call reads or edits a file is recognized by the name of
-the tool and the arguments, never by the output.
+Whether a call reads or edits a file is recognized by the name of the tool and the arguments, never by the output.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from ctxguard.artifacts import Artifact, ToolCall
-from ctxguard.content.outcomes import outcome_of
-from ctxguard.stages.error_reports import is_flagged
+from ctxguard.stages.observations import failure_of
 
 FileRole = Literal["read", "edit"]
 
@@ -68,25 +65,19 @@ class FileUse:
     part: str = ""
 
 
-def uses_of(exchange: Sequence[Artifact], own: Mapping[str, FileRole]) -> list[list[FileUse]]:
+def uses_of(exchange: Sequence[Artifact]) -> list[list[FileUse]]:
     """Return the files that each call of an exchange reads or edits. The list of a failed call is empty.
 
     Args:
         exchange: The artifacts of the exchange.
-        own: Roles of further tools, by name.
     """
     calls = exchange[0].calls
-    failed = {a.answers for a in exchange[1:] if outcome_of(a.text, ran=False, flagged=is_flagged(a)).failed}
-    return [[] if call.id in failed else file_uses(call, own) for call in calls]
+    failed = {a.answers for a in exchange[1:] if failure_of(a) is not None}
+    return [[] if call.id in failed else file_uses(call) for call in calls]
 
 
-def file_uses(call: ToolCall, own: Mapping[str, FileRole]) -> list[FileUse]:
-    """Return the files that a call reads or edits, as far as the arguments reveal them.
-
-    Args:
-        call: The call.
-        own: Roles of further tools, by name.
-    """
+def file_uses(call: ToolCall) -> list[FileUse]:
+    """Return the files that a call reads or edits, as far as the arguments reveal them."""
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
@@ -98,7 +89,7 @@ def file_uses(call: ToolCall, own: Mapping[str, FileRole]) -> list[FileUse]:
         command = str(command[-1]) if command else ""
     # Prefixes are removed, as in `mcp__filesystem__read_file` or `functions.read_file`.
     name = re.split(r"__|[.:/]", call.name)[-1].lower()
-    role = own.get(call.name) or (_COMMANDS.get(command) if isinstance(command, str) else None) or _ROLES.get(name)
+    role = (_COMMANDS.get(command) if isinstance(command, str) else None) or _ROLES.get(name)
     paths = list(_paths(arguments))
     if role is not None and paths:
         part = {k: v for k, v in arguments.items() if k not in _PATHS and k not in _TEXTS and k != "command"}
@@ -129,41 +120,3 @@ def _uses_of_command(command: str) -> Iterator[FileUse]:
 def _key_of_part(part: Mapping[str, object]) -> str:
     told = {key: value for key, value in part.items() if value is not None}
     return json.dumps(told, sort_keys=True, default=str) if told else ""
-
-
-def stale_among(exchanges: Iterable[tuple[int, Sequence[Artifact]]], own: Mapping[str, FileRole]) -> set[int]:
-    """Return the numbers of the stale exchanges.
-
-    An exchange is stale if the files that it read were read again or edited later, or if the same calls were repeated
-    with the same outputs.
-
-    Args:
-        exchanges: The number and the artifacts of each exchange, in order. The numbers are any integers that identify
-            the exchanges.
-        own: Roles of further tools, by name.
-    """
-    stale: set[int] = set()
-    newer: set[tuple[str, str]] = set()
-    equal: set[object] = set()
-    for number, artifacts in reversed(list(exchanges)):
-        uses = uses_of(artifacts, own)
-        if not uses:
-            continue
-        same = tuple((c.name, c.arguments) for c in artifacts[0].calls), tuple(a.text for a in artifacts[1:])
-        if same in equal or all(_is_stale(one, newer) for one in uses):
-            stale.add(number)
-        equal.add(same)
-        newer.update((use.path, "" if use.role == "edit" else use.part) for one in uses for use in one)
-    return stale
-
-
-def _is_stale(uses: Sequence[FileUse], newer: set[tuple[str, str]]) -> bool:
-    """Return whether a call only reads files, and each was later edited, read in full, or read at the same part.
-
-    Args:
-        uses: The files that the call reads or edits.
-        newer: Path and part of all later uses; the part is empty for edits and for whole files.
-    """
-    return bool(uses) and all(
-        use.role == "read" and ((use.path, "") in newer or (use.path, use.part) in newer) for use in uses
-    )

@@ -1,0 +1,103 @@
+"""Find the sentences in people's messages that stand for later: rules, habits, and what opens or closes a message.
+
+A rule that a person states once must outlive the message in which it stands. No model is involved: a sentence is ranked
+by its place in the message and by words of the languages in `data/phrases.toml`. What the words miss is still found by
+its place, so a rule that is phrased otherwise is listed if it opens or closes its message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from ctxguard.history.phrases import phrases_in
+
+SENTENCE: Final = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
+"""Where a sentence ends."""
+_FENCED: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_LEADING: Final = re.compile(r"^[\s>*#•\-–\d.)]+(?=\w)")
+_FEWEST: Final = 3
+"""Fewest words of a listed sentence. In scripts without spaces, two characters count as a word."""
+_FEWEST_SIGNS, _MOST_SIGNS = 6, 240
+"""Fewest and most characters of a listed sentence."""
+_EACH: Final = 6
+"""Maximum number of sentences of one message."""
+_PASTED: Final = 1_200
+"""A message of more characters is mostly pasted text. Only its first and last sentence count, and rules in it."""
+_EDGE: Final = 600
+"""Number of characters at each end of such a message in which its first and its last sentence are searched."""
+
+
+class Said(NamedTuple):
+    """A sentence from a person's message.
+
+    Attributes:
+        text: The sentence, on one line.
+        score: How likely it stands for later; at least 1.
+    """
+
+    text: str
+    score: int
+
+
+@lru_cache(maxsize=8_192)
+def said_sentences(text: str) -> tuple[Said, ...]:
+    """Return the sentences of a message that may stand for later, in order, at most 6."""
+    is_pasted = len(text) > _PASTED
+    sentences = list(_rules_in(text) if is_pasted else _sentences(text))
+    found: list[tuple[int, int, str]] = []
+    for place, sentence in enumerate(sentences):
+        if _FEWEST_SIGNS <= len(sentence) <= _MOST_SIGNS and _words(sentence) >= _FEWEST:
+            at_edge = place in (0, len(sentences) - 1)
+            score = _score(sentence) + at_edge
+            if score > 0 and 2 * _letters(sentence) > len(sentence):
+                found.append((score, place, " ".join(sentence.split())))
+    best = sorted(found, key=lambda each: (-each[0], -each[1]))[:_EACH]
+    return tuple(Said(sentence, score) for score, _, sentence in sorted(best, key=lambda each: each[1]))
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for sentence in SENTENCE.split(_FENCED.sub("\n", text) if "```" in text else text):
+        if sentence and (cleaned := _LEADING.sub("", sentence).strip()):
+            yield cleaned
+
+
+def _rules_in(text: str) -> Iterator[str]:
+    """Yield the first sentence of a long text, its sentences that are phrased as rules, and its last sentence."""
+    head, tail = text[:_EDGE], text[-_EDGE:]
+    yield next(_sentences(head), "")
+    end = 0
+    for phrase in phrases_in(text, "standing"):
+        if phrase.start >= end:
+            begin = max(0, phrase.start - _MOST_SIGNS)
+            *before, start = SENTENCE.split(text[begin : phrase.start])
+            rest = SENTENCE.split(text[phrase.start : phrase.start + _MOST_SIGNS], maxsplit=1)[0]
+            end = phrase.start + len(rest)
+            if before or begin == 0:
+                yield _LEADING.sub("", start + rest).strip()
+    *_, last = ["", *_sentences(tail)]
+    yield last
+
+
+def _score(sentence: str) -> int:
+    """Return how likely a sentence stands for later, by its words."""
+    found = sorted(phrases_in(sentence))
+    tables = {phrase.table for phrase in found}
+    begin = 0
+    for phrase in found:  # an order opens the sentence, or follows words of politeness
+        if phrase.table == "politeness" and phrase.start == begin:
+            begin = len(sentence) - len(sentence[phrase.end :].lstrip(" ,"))
+    is_order = any(phrase.table == "orders" and phrase.start == begin for phrase in found)
+    score = 2 * ("standing" in tables) + ("habits" in tables) + 2 * is_order - ("moment" in tables)
+    return score - 2 * sentence.endswith(("?", "？"))
+
+
+def _words(sentence: str) -> int:
+    spaced = len(sentence.split())
+    return spaced if sentence.isascii() or spaced > 1 else max(spaced, len(sentence) // 2)
+
+
+def _letters(sentence: str) -> int:
+    return sum(map(str.isalpha, sentence)) + sentence.count(" ")

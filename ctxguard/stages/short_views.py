@@ -1,0 +1,265 @@
+"""Write what a window sends in place of a long text: its first and last lines, and the lines with an error's message.
+
+Results stand at the end of an output and its subject at the beginning, so the two ends say most in the fewest tokens. A
+view of another kind for each type of content (`ctxguard.content`) was measured to keep as much and to be misread twice
+as often, because names and errors that a text only mentions looked like its result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.content.bounding import fit, measure
+from ctxguard.content.outcomes import clipped
+from ctxguard.content.processors.error_lines import find_errors
+from ctxguard.content.processors.text import TextProcessor
+from ctxguard.content.views import NO_LIMITS, Count, Source, View
+from ctxguard.draft import Draft
+from ctxguard.stages.observations import failure_of
+from ctxguard.stages.said import SENTENCE
+
+_BY: Final = "ctxguard"
+_SMALL: Final = 1_000
+"""In a view of up to this number of characters, the end gets more than the beginning."""
+_ENDS: Final = 0.65
+"""The share of such a view that the end of the text gets."""
+_ERRORS: Final = 3
+"""Maximum number of error lines between beginning and end."""
+_ERROR: Final = 4  # the rank of a line that reports an error
+_LONGEST: Final = 200  # characters of an error line
+_DIGEST: Final = 200
+"""A view of JSON with fewer tokens lists values with their keys: JSON has no lines, and its first and last characters
+say little."""
+_ATTEMPTS: Final = 5
+_LEAST: Final = 4
+"""The smallest number of tokens to which one text or argument of a message with calls is limited."""
+_SEARCHED: Final = 200_000
+"""Number of characters, from the end of an output, that are searched for error lines."""
+
+
+class _Ends(TextProcessor):
+    """Shows the start and the end of a text, and lines from between."""
+
+    def __init__(self, source: Source, between: str) -> None:
+        super().__init__(source, NO_LIMITS)
+        self._between = between
+
+    def view(self, available: int) -> View:
+        """Return the start, a marker that says what is shown, the lines from between, and the end."""
+        text = self._source.text
+        if len(text) <= available:
+            return View(text, cut=False, info=self._info(self._total))
+        between = f"{self._between}\n" if len(self._between) < available // 3 else ""
+        spare = len(self._marker("lines 1-999 and 9999-99999 of 99999 shown")) + len(between) + 2
+        free = max(0, available - spare)
+        head = self._head(int(free * (1 - _ENDS if available < _SMALL else 0.5)))
+        tail = self._tail(min(free - len(head), len(text) - len(head)))
+        view = self._join(head, tail)
+        return replace(view, text=view.text.removesuffix(tail) + between + tail) if between else view
+
+
+def short_view(text: str, max_tokens: int, *, count: Count, handle: str | None = None, has_failed: bool = False) -> str:
+    """Return the first and last lines of a text in at most `max_tokens` tokens; the text itself if it fits.
+
+    Args:
+        text: The text.
+        max_tokens: Maximum number of tokens. If not even a short note fits, the result is empty.
+        count: Function that returns the number of tokens in a string.
+        handle: Handle under which the full text can be read; None if it is not stored.
+        has_failed: Whether the text is the output of a call that failed. Lines with an error's message are then shown.
+    """
+    measured = measure(text, max_tokens, count)
+    if measured.exact and measured.tokens <= max_tokens:
+        return text
+    if max_tokens < _DIGEST and text.lstrip()[:1] in ("{", "["):
+        from ctxguard.content.digests import digest_view
+
+        return digest_view(text, max_tokens, count=count, handle=handle, by=_BY)
+    between = "\n".join(_error_lines(text)) if has_failed else ""
+    source = Source(text, handle=handle, by=_BY)
+    return fit(_Ends(source, between), max_tokens, count, measured.ratio).text
+
+
+def _error_lines(text: str) -> Iterator[str]:
+    """Yield the last lines that report an error, before the end of the text, in order."""
+    text = text[-_SEARCHED:]
+    found = find_errors(text)
+    errors = [one.span for one in (*found.firsts, *found.repeats) if one.rank == _ERROR]
+    for span in sorted(errors)[-_ERRORS:]:
+        yield clipped(text[span.start : span.end], _LONGEST)
+
+
+def short_speech(text: str, max_tokens: int, *, count: Count, handle: str | None = None) -> str:
+    """Return the first and last words of a message in at most `max_tokens` tokens, whole sentences where they fit.
+
+    Args:
+        text: The message.
+        max_tokens: Maximum number of tokens. If not even a short note fits, the result is empty.
+        count: Function that returns the number of tokens in a string.
+        handle: Handle under which the full text can be read; None if it is not stored.
+    """
+    if count(text) <= max_tokens:
+        return text
+    sentences = [one.strip() for one in SENTENCE.split(text[:20_000] + "\n" + text[-20_000:]) if one and one.strip()]
+    words = len(text.split())
+    end = f"; handle {handle}" if handle else ""
+    for first, last in ((sentences[0], sentences[-1]), *_ends_of_words(text, max_tokens)) if sentences else ():
+        left = words - len(first.split()) - len(last.split())
+        shown = f"{first} [… {max(left, 1)} words left out by {_BY}{end} …] {last}".strip()
+        if count(shown) <= max_tokens:
+            return shown
+    notes = (f"[{words} words left out by {_BY}{end}]", f"[{words} words]", "…")
+    return next((note for note in notes if count(note) <= max_tokens), "")
+
+
+def _ends_of_words(text: str, max_tokens: int) -> Iterator[tuple[str, str]]:
+    """Yield fewer and fewer words from the beginning and the end of a text."""
+    words = text.split()
+    number = min(len(words) // 2, max_tokens)
+    if len(words) < max_tokens // 2:  # few long words, or a script without spaces
+        length = min(len(text) // 2 - 1, 2 * max_tokens)
+        while length >= 4:
+            yield text[:length], text[-length // 2 :]
+            length = length * 2 // 3
+        return
+    while number > 1:
+        yield " ".join(words[: number - number // 3]), " ".join(words[-(number // 3) :] if number > 2 else ())
+        number = number * 2 // 3
+
+
+def shortened(
+    artifact: Artifact,
+    limit: int,
+    draft: Draft,
+    *,
+    at: Artifact,
+    handle: Callable[[str], str] | None = None,
+    is_open: bool = False,
+    keeps_media: bool = True,
+) -> Artifact:
+    """Return an artifact with its texts shortened, so that it has at most `limit` tokens.
+
+    Texts are masked again, because shortening can create text that matches a rule.
+
+    Args:
+        artifact: The artifact.
+        limit: Maximum number of tokens, with those that a provider adds to a message. The result has more only if its
+            texts and arguments cannot be shortened further.
+        draft: Provides the counter and the maskers.
+        at: The artifact whose arrival causes the shortening; names that were known then are masked, see `Draft.mask`.
+        handle: Function that stores a text and returns its handle; None if texts are not stored.
+        is_open: Whether calls of the artifact have no results yet. Their arguments then stay unchanged.
+        keeps_media: Whether pictures and other media stay. If False, a short note takes the place of each.
+    """
+    counter = draft.counter
+    if not keeps_media and not isinstance(artifact.content, str):
+        artifact = _without_media(artifact)
+    claimed = counter.artifact(artifact)
+    if claimed <= limit:
+        return artifact
+    # A count that the caller gave may differ from ours, so the excess is converted into tokens of our counter.
+    measured = counter.measured(artifact)
+    excess = measured - limit * measured // claimed
+    speaks = artifact.kind is not Kind.TOOL
+    failed = not speaks and failure_of(artifact) is not None
+
+    def bounded(text: str, max_tokens: int) -> str:
+        full, most = max_tokens, max_tokens
+        for attempt in range(1, _ATTEMPTS + 1):
+            if most < 1:
+                break
+            name = None if handle is None or not text else handle(text)
+            write = short_speech if speaks else short_view
+            extra = {} if speaks else {"has_failed": failed}
+            shown = draft.mask(write(text, most, count=counter.text, handle=name, **extra), at=at)
+            if counter.text(shown) <= full:
+                return shown
+            most = full - attempt * (full // _ATTEMPTS + 1)
+        return ""
+
+    calls = artifact.calls
+    if calls and not is_open and excess > 0:
+        sizes = [counter.text(artifact.text), *(counter.text(call.arguments) for call in calls)]
+        level = _water_level(sizes, sum(sizes) - excess)
+        calls = tuple(_shorter_call(call, level, draft) for call in calls)
+        excess -= sum(sizes[1:]) - sum(counter.text(call.arguments) for call in calls)
+    if isinstance(artifact.content, str):
+        content: str | tuple[Part, ...] = artifact.content
+        if excess > 0 and content:
+            content = bounded(content, counter.text(content) - excess)
+        return artifact.revised(content=content, calls=calls)
+    parts: list[Part] = []
+    for part in artifact.content:
+        # Providers refuse signed text that was changed.
+        if excess <= 0 or not part.text or not part.editable:
+            parts.append(part)
+            continue
+        shown = bounded(part.text, counter.text(part.text) - excess)
+        excess -= counter.text(part.text) - counter.text(shown)
+        parts.append(Part(part.kind, shown))
+    return artifact.revised(content=tuple(parts), calls=calls)
+
+
+def _water_level(sizes: Sequence[int], available: int) -> int:
+    """Return the largest common limit for sizes such that the limited sizes add up to at most `available`."""
+    ordered = sorted(sizes)
+    for number, size in enumerate(ordered):
+        share = available // (len(ordered) - number)
+        if size > share:
+            return max(_LEAST, share)
+        available -= size
+    return max(_LEAST, ordered[-1])
+
+
+def _shorter_call(call: ToolCall, max_tokens: int, draft: Draft) -> ToolCall:
+    """Return a call with its arguments in at most `max_tokens` tokens; a JSON object stays one.
+
+    Providers parse arguments: they refuse a truncated object, but accept an empty one.
+    """
+    count = draft.counter.text
+    if count(call.arguments) <= max_tokens:
+        return call
+    from ctxguard.content import bound
+
+    shorter = draft.mask(bound(call.arguments, max_tokens, count=count, by=_BY).content)
+    is_object = _is_json_object(shorter) or not _is_json_object(call.arguments)
+    return replace(call, arguments=shorter if is_object and count(shorter) <= max_tokens else "{}")
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):  # nested too deeply for the arguments of a tool
+        return False
+
+
+_MEDIA: Final = {"image": "picture", "audio": "recording", "video": "video", "file": "document"}
+
+
+def media_of(artifact: Artifact) -> list[str]:
+    """Return a word for each picture, recording, video, or document in an artifact, in order."""
+    content = artifact.content
+    if isinstance(content, str):
+        return []
+    return [
+        _MEDIA.get(part.media.kind if part.media is not None else part.kind, "document")
+        for part in content
+        if part.kind in _MEDIA or (part.media is not None and part.media.kind in _MEDIA)
+    ]
+
+
+def _without_media(artifact: Artifact) -> Artifact:
+    """Return an artifact with a note in place of each picture or other medium."""
+    if isinstance(artifact.content, str):
+        return artifact
+    content = tuple(
+        Part("text", f"[{_MEDIA[part.media.kind]} left out by {_BY}]")
+        if part.media is not None and part.media.kind in _MEDIA
+        else part
+        for part in artifact.content
+    )
+    return artifact if content == artifact.content else artifact.revised(content=content)
