@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.history import AUTHORITY
 from ctxguard.report import Finding
 
 
 class SystemIntact:
-    """Holds if all system and task artifacts of the history are in the result, in order, changed only by masking.
+    """Holds if the system prompt and all task artifacts of the history are in the result, in order, only masked.
 
-    An artifact that has a lifetime may be missing, because it may have expired.
+    An artifact that has a lifetime may be missing, because it may have expired. A system message that arrived after the
+    conversation had begun may be shortened or evicted, if such messages take more than their share of the budget.
     """
 
     name = "SystemIntact"
@@ -37,10 +38,14 @@ class SystemIntact:
             latest[artifact.kind] = max(latest[artifact.kind], place)
 
 
-def _authority(draft: Draft) -> Iterable[tuple[int, Artifact]]:
-    if draft.authority is not None:
-        return draft.authority
-    return ((position, artifact) for position, artifact in enumerate(draft.history) if artifact.kind in AUTHORITY)
+def _authority(draft: Draft) -> Iterator[tuple[int, Artifact]]:
+    """Yield the system prompt and the task artifacts, with their positions in the history."""
+    known = draft.authority
+    if known is None:
+        known = tuple((p, artifact) for p, artifact in enumerate(draft.history) if artifact.kind in AUTHORITY)
+    for number, (position, artifact) in enumerate(known):
+        if artifact.kind is Kind.TASK or position == number:  # only such artifacts precede it
+            yield position, artifact
 
 
 def _only_masked(draft: Draft, was: Artifact) -> bool:

@@ -24,6 +24,7 @@ from ctxguard.history.conversation import TASK_SHARE
 from ctxguard.stages.calibration import Calibration
 from ctxguard.stages.observations import holds_observation
 from ctxguard.stages.said import said_sentences
+from ctxguard.stages.short_views import water_level
 from ctxguard.stages.trail import LEAST_NOTE, Note, read_note
 from ctxguard.stages.window_settings import SMALL, WindowSettings
 
@@ -251,15 +252,20 @@ class Fold:
         reply = self.history.artifacts[self.history.spans[number].start]
         if reply.kind is not Kind.ASSISTANT:
             return state
-        limit = self._seen_limit(state)
         for other in () if _is_signed(reply) else range(state.settled, number):
             if other >= state.judged or other in state.kept:
-                reason = "large, and the model has replied to it"
-                state = self._shortened(state, other, self.outputs(other, number), limit, number, reason)
+                outputs, reason = self.outputs(other, number), "large, and the model has replied to it"
+                state = self._shortened(state, other, outputs, self._seen_limit(state, outputs), number, reason)
         return replace(state, settled=number)
 
-    def _seen_limit(self, state: State) -> int:
-        return max(VIEW, int(self.settings.output_share * (self.draft.budget - state.fixed)))
+    def _seen_limit(self, state: State, outputs: Sequence[int]) -> int:
+        """Return the maximum number of tokens of an output once the model has replied to it.
+
+        `outputs` are the positions of the outputs of one exchange. Parallel ones share twice the limit of one.
+        """
+        share = int(self.settings.output_share * (self.draft.budget - state.fixed))
+        level = water_level([self.history.costs[p] for p in outputs], 2 * share) if outputs else share
+        return max(VIEW, min(share, level))
 
     def _with_newest(self, state: State, number: int) -> State:
         """Return the state with large outputs of the newest exchange shortened.
@@ -411,9 +417,12 @@ class Fold:
         """Return how many tokens the next call frees by shortening the outputs that are new in this call."""
         if _is_signed(self.history.artifacts[self.history.spans[number].start]):
             return 0
-        limit = self._seen_limit(state)
-        new = (p for n in range(state.settled, number + 1) for p in self.outputs(n, number))
-        return sum(max(0, self.tokens_at(state, p) - max(limit, self.rigid(p))) for p in new)
+        freed = 0
+        for other in range(state.settled, number + 1):
+            outputs = self.outputs(other, number)
+            limit = self._seen_limit(state, outputs)
+            freed += sum(max(0, self.tokens_at(state, p) - max(limit, self.rigid(p))) for p in outputs)
+        return freed
 
     def _with_people(self, state: State, leaving: Sequence[int], number: int, keep: int) -> tuple[State, set[int]]:
         """Return the state with older messages of people shortened, and the exchanges that stay longest.

@@ -26,7 +26,6 @@ from ctxguard.stages.fold import State
 from ctxguard.stages.lexical import PASSAGE, Document, LexicalIndex, passages_for, passages_of
 from ctxguard.stages.observations import holds_observation
 from ctxguard.stages.ranking import by_ranks, per_token, with_neighbors
-from ctxguard.stages.window_settings import SMALL
 
 if TYPE_CHECKING:
     from ctxguard.stores import Store
@@ -51,6 +50,8 @@ _COVERED: Final = 0.1
 question that consists of a long pasted text recalls nothing."""
 _MOST_TRIED: Final = 200
 """Maximum number of best matches that are considered for a question, and of exchanges that are tried for a block."""
+_LEAST_WINDOW: Final = 500
+"""With fewer available tokens, nothing is recalled by itself: a block would take what the turn needs."""
 _EMPTY_BLOCK: Final = Artifact(Kind.USER, write_record(RECALLED, ""))
 _MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
 """Stages that drop artifacts because they are invalid or expired. Such artifacts must not be recalled."""
@@ -148,7 +149,7 @@ class RecallGate:
         """
         history, index, shown = self._history, self._index, state.shown
         threshold = 0.0 if always else self._stage.threshold
-        if threshold and (available <= SMALL or holds_observation(history, question)):
+        if threshold and (available <= _LEAST_WINDOW or holds_observation(history, question)):
             return None
         if len(state.kept) == state.judged:
             return None

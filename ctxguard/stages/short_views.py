@@ -184,7 +184,7 @@ def shortened(
     calls = artifact.calls
     if calls and not is_open and excess > 0:
         sizes = [counter.text(artifact.text), *(counter.text(call.arguments) for call in calls)]
-        level = _water_level(sizes, sum(sizes) - excess)
+        level = water_level(sizes, sum(sizes) - excess)
         calls = tuple(_shorter_call(call, level, draft) for call in calls)
         excess -= sum(sizes[1:]) - sum(counter.text(call.arguments) for call in calls)
     if isinstance(artifact.content, str):
@@ -204,7 +204,7 @@ def shortened(
     return artifact.revised(content=tuple(parts), calls=calls)
 
 
-def _water_level(sizes: Sequence[int], available: int) -> int:
+def water_level(sizes: Sequence[int], available: int) -> int:
     """Return the largest common limit for sizes such that the limited sizes add up to at most `available`."""
     ordered = sorted(sizes)
     for number, size in enumerate(ordered):
