@@ -11,6 +11,7 @@ import warnings
 
 import pytest
 from markdown_pages import ROOT
+from patience import PATIENCE
 
 nbformat = pytest.importorskip("nbformat", reason="notebooks: nbformat is not installed")
 nbclient = pytest.importorskip("nbclient", reason="notebooks: nbclient is not installed")
@@ -56,7 +57,7 @@ def test_it_runs_from_top_to_bottom(path, kernel):
             pytest.importorskip(module, reason=f"{path.name}: {module} is not installed")
     notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))  # no name of another notebook is left
     manager, client = kernel
-    runner = nbclient.NotebookClient(notebook, km=manager, timeout=120)
+    runner = nbclient.NotebookClient(notebook, km=manager, timeout=PATIENCE)
     runner.kc = client
     runner.execute()
     complaints = [

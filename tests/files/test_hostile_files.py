@@ -25,8 +25,6 @@ count = find_counter("estimate").count
 CONFIG = ContextConfig()
 LIMIT = 300
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def read(path, **settings):
     return read_file(path, CONFIG, max_tokens=LIMIT, counter="estimate", cache_dir=None, **settings)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
+from patience import PATIENCE
 from test_cli import cli
 
 from ctxguard.artifacts import Artifact, ToolCall
@@ -184,7 +185,7 @@ def test_a_session_is_told_as_soon_as_it_and_those_before_it_were_played(monkeyp
     taken = Event()
 
     def played(source, peers, budgets, counter):
-        return [source.line == 1 or taken.wait(10)]
+        return [source.line == 1 or taken.wait(PATIENCE)]
 
     monkeypatch.setattr("ctxguard.harness.bench.ProcessPoolExecutor", lambda n, **_: ThreadPoolExecutor(n))
     monkeypatch.setattr("ctxguard.harness.bench._play", played)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 import pytest
+from patience import PATIENCE
 from wire_server import WireProvider, provider_at, proxy_at
 
 from ctxguard import Stabilizer
@@ -44,7 +45,7 @@ class Chat:
     ]
 
     def __init__(self, address, transport, *, stream):
-        http = httpx.Client(transport=transport, timeout=60)
+        http = httpx.Client(transport=transport, timeout=PATIENCE)
         self.client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, http_client=http)
         self.stream = stream
         self.history = [{"role": "system", "content": f"You are the clerk of boss{PLANTED}."}]
@@ -111,7 +112,7 @@ class Messages(Chat):
     tools: ClassVar = [{"name": "look_up", "description": f"Ask help{PLANTED}", "input_schema": SCHEMA}]
 
     def __init__(self, address, transport, *, stream):
-        http = httpx.Client(transport=transport, timeout=60)
+        http = httpx.Client(transport=transport, timeout=PATIENCE)
         self.client = anthropic.Anthropic(base_url=address, api_key="none", max_retries=0, http_client=http)
         self.stream, self.history = stream, []
 

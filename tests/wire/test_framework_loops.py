@@ -10,6 +10,7 @@ from importlib import import_module
 from itertools import pairwise
 
 import pytest
+from patience import PATIENCE
 from wire_server import WireProvider, provider_at, proxy_at
 
 from ctxguard import Stabilizer
@@ -93,7 +94,7 @@ class LangChain(Loop):
             vars(model)["_async_client"] = client
             return model
         settings = {"model": "m", "api_key": "none", "streaming": self.stream, "base_url": str(client.base_url)}
-        http = {"http_async_client": client._client, "http_client": httpx.Client()}
+        http = {"http_async_client": client._client, "http_client": httpx.Client(timeout=PATIENCE)}
         return ChatOpenAI(**settings, **http, max_retries=0, use_responses_api=self.api == "responses")
 
     def tools(self):
@@ -208,7 +209,7 @@ def served(door, upstream, guard):
 
 @asynccontextmanager
 async def client_of(api, address, transport):
-    http = httpx.AsyncClient(transport=transport, timeout=60)
+    http = httpx.AsyncClient(transport=transport, timeout=PATIENCE)
     if api == "messages":
         client = anthropic.AsyncAnthropic(base_url=address, api_key="none", max_retries=0, http_client=http)
     else:

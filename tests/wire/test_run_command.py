@@ -9,9 +9,9 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
+from patience import PATIENCE
 from wire_server import WireProvider, provider_at
 
 from ctxguard.report.telemetry import Metrics
@@ -26,7 +26,7 @@ ASK = """
 
     def ask(url, body):
         request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return answer.read().decode()
 """
 
@@ -52,7 +52,7 @@ def run(tmp_path):
         if "wait" in source:  # it says when it is ready to be told to end
             assert started.stdout.readline() == "ready\n"
             started.send_signal(signal.SIGTERM)
-        out, told = started.communicate(timeout=120)
+        out, told = started.communicate(timeout=PATIENCE)
         return out, told, started.returncode
 
     return run
@@ -146,9 +146,7 @@ def test_the_way_to_the_guard_leads_through_no_other_proxy(run):
     ],
 )
 def test_signals_reach_the_client_and_its_exit_code_is_ours(run, source, status):
-    began = time.monotonic()
     assert run(source)[2] == status
-    assert time.monotonic() - began < 100
 
 
 def test_a_client_that_is_not_there_is_one_line(tmp_path):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 from cloud_server import PLANTED, output, serving
 from converse_server import PIXEL, Converse
+from patience import PATIENCE
 from wire_server import proxy_at
 
 from ctxguard import Stabilizer
@@ -218,7 +219,7 @@ def proxied(server):
     with (
         serving(server) as upstream,
         proxy_at(proxy_app(Guard(Stabilizer(BUDGET)), upstream)) as address,
-        httpx.Client(base_url=address, trust_env=False, headers=key) as client,
+        httpx.Client(base_url=address, trust_env=False, headers=key, timeout=PATIENCE) as client,
     ):
         yield address, client
 
