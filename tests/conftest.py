@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from recordings import RECORDINGS
 
-EXAMPLES = int(os.environ.get("CTXGUARD_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("CTXGUARD_EXAMPLES", "8"))
 """Examples that a property is tried with where it does not say itself; `make hunt` tries many."""
 settings.register_profile(
     "default",

@@ -17,6 +17,7 @@ nbformat = pytest.importorskip("nbformat", reason="notebooks: nbformat is not in
 nbclient = pytest.importorskip("nbclient", reason="notebooks: nbclient is not installed")
 start_new_kernel = pytest.importorskip("jupyter_client.manager", reason="notebooks: no kernel").start_new_kernel
 
+pytestmark = pytest.mark.slow
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SHOWN = ("01_chat", "02_agent", "03_rag", "04_compliance")
 NEEDED = ("langchain_core", "langchain", "pydantic_ai", "matplotlib", "cryptography")

@@ -79,7 +79,7 @@ def judge(history, out, report, budget):
     return faults
 
 
-@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("budget", [b if b == 8_000 else pytest.param(b, marks=pytest.mark.slow) for b in BUDGETS])
 def test_the_laws_hold_at_every_model_call(transcripts, budget):
     stabilizer = Stabilizer(budget)
     calls = refused = extended = successors = 0
@@ -129,6 +129,7 @@ def test_the_laws_hold_at_every_model_call(transcripts, budget):
         assert share > 0.9
 
 
+@pytest.mark.slow
 def test_without_pressure_real_messages_come_back_as_the_same_objects(transcripts):
     stabilizer = Stabilizer(10_000_000)
     same = total = 0
@@ -145,6 +146,7 @@ def test_without_pressure_real_messages_come_back_as_the_same_objects(transcript
     assert same / total > 0.8
 
 
+@pytest.mark.slow
 def test_stabilising_the_result_again_changes_nothing(transcripts):
     for budget in (2_000, 8_000):
         stabilizer, judged, refused = Stabilizer(budget), 0, 0

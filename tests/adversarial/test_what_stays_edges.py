@@ -67,10 +67,10 @@ def test_digests_hold_their_limit(name):
 
 
 def test_thousands_of_parallel_calls_in_an_old_step_leave():
-    calls = tuple(ToolCall("look", f'{{"n": {n}}}', f"p{n}") for n in range(10_000))
+    calls = tuple(ToolCall("look", f'{{"n": {n}}}', f"p{n}") for n in range(2_000))
     wide = [
         Artifact("assistant", "All at once.", calls=calls),
-        *(Artifact("tool", f"page {n}: ok", answers=f"p{n}") for n in range(10_000)),
+        *(Artifact("tool", f"page {n}: ok", answers=f"p{n}") for n in range(2_000)),
     ]
     history = history_with()
     stabilized([*history[:2], *wide, *history[2:]], budget=4_000, counter="estimate")

@@ -318,6 +318,7 @@ with SQLiteStore(folder / "store.db") as store:
 """
 
 
+@pytest.mark.slow
 def test_two_processes_that_compact_the_same_session_at_once_pay_once_and_agree(tmp_path):
     run = [sys.executable, "-c", WORKER, str(tmp_path)]
     workers = [subprocess.Popen([*run, name], stdout=subprocess.PIPE, text=True) for name in ("one", "two")]
@@ -478,6 +479,7 @@ def test_in_a_chain_a_smaller_budget_rules_and_every_law_holds():
 CHAIN = [RepairExchanges(), MaskPII(), BoundToolOutput()]
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(history=histories(max_turns=8))
 def test_laws_hold_in_a_chain(history):

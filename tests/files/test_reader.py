@@ -218,6 +218,7 @@ def pdf(path, *, before=b""):
     return path
 
 
+@pytest.mark.slow
 def test_document_of_printable_bytes_is_a_document_whatever_its_name(tmp_path):
     pytest.importorskip("markitdown", reason="the extra `files` is not installed")
     for name in ("a.pdf", "a.txt", "a"):
@@ -307,6 +308,7 @@ def test_range_of_rows_of_an_old_workbook():
     assert shown[1:4] == [whole[1], *whole[3:5]]
 
 
+@pytest.mark.slow
 def test_workbook_that_is_larger_than_what_is_passed_on_is_shown(tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
     book = openpyxl.Workbook()

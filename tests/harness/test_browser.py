@@ -41,8 +41,18 @@ def seen(page, profile, *flags):
     return title_of(probed, profile, *flags)
 
 
-@pytest.fixture(scope="module", params=["invented", pytest.param("recorded", marks=pytest.mark.recordings)])
-def page(request, tmp_path_factory):
+@pytest.fixture(scope="module", autouse=True)
+def without_gain():
+    """Measure no gain, which takes most of the time of a replay, and which no test here looks at."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gain, "is_installed", lambda: False)
+        yield
+
+
+@pytest.fixture(
+    scope="module", params=["invented", pytest.param("recorded", marks=[pytest.mark.recordings, pytest.mark.slow])]
+)
+def page(request, tmp_path_factory, without_gain):
     """The page of one session of about 150 calls, with personal data in it."""
     folder = tmp_path_factory.mktemp("page")
     if request.param == "recorded":
@@ -69,10 +79,8 @@ def test_it_is_small_and_holds_nothing_that_was_masked(page):
     assert "[REDACTED_EMAIL]" in page.read_text()
 
 
-def test_what_was_masked_is_there_where_it_is_asked_for(page, monkeypatch):
-    monkeypatch.setattr(
-        gain, "is_installed", lambda: False
-    )  # the fixture had it measured, which takes most of the time
+@pytest.mark.slow
+def test_what_was_masked_is_there_where_it_is_asked_for(page):
     shown = page.with_name("shown.html")
     session = page.with_name("session.json")
     assert cli("replay", session, "--budget", 8_000, "-o", shown, "--show-originals").returncode == 0

@@ -288,6 +288,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(json_values.filter(lambda value: not isinstance(value, int)))  # a number alone is a text like any other
 def test_json_stays_json_and_holds_no_name(value):

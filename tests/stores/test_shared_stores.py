@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from forked import processes as workers
 from patience import PATIENCE
 
 from ctxguard.stores import SQLiteStore, open_store
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
     from pathlib import Path
 
-workers = multiprocessing.get_context("forkserver")  # of a clean process that has imported what all of them need
-workers.set_forkserver_preload(["pytest", "ctxguard.stores", "sqlalchemy.dialects.postgresql.psycopg", "psycopg"])
 PROCESSES = 4
 
 

@@ -406,6 +406,7 @@ def test_the_laws_hold_for_every_strategy_and_every_two(history, names, budget):
     assert [d.position for d in mine] == list(range(len(history)))
 
 
+@pytest.mark.slow
 @settings(max_examples=3 * settings.default.max_examples)  # there are many pairs
 @given(history=histories(max_turns=12), names=st.sampled_from(PAIRS), budget=st.sampled_from([250, 2_000]))
 def test_stabilizing_the_result_again_stays_within_the_laws(names, history, budget):
@@ -419,6 +420,7 @@ def test_stabilizing_the_result_again_stays_within_the_laws(names, history, budg
     assert again.report.ok, str(again.report)
 
 
+@pytest.mark.slow
 @given(history=histories(max_turns=9), names=st.sampled_from(PAIRS), budget=st.sampled_from([250, 2_000]))
 def test_what_is_remembered_between_calls_never_changes_a_result(history, names, budget):
     store = MemoryStore()  # summaries are state: what one chain has paid for, the other finds
@@ -460,6 +462,7 @@ def test_prompts_only_grow_but_where_the_report_says_so(history, names, budget):
     assume(served)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [2_000, 8_000])
 def test_the_laws_hold_on_recorded_sessions(transcripts, budget):
     sessions = [s for path in sorted(transcripts.glob("*.jsonl.gz")) for s in islice(read_sessions(path), 0, 30, 15)]

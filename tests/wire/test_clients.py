@@ -22,7 +22,7 @@ MAIL = "ann@example.com"
 ROWS = "\n".join(f"row {number}: the order left the warehouse, mail bob{number}@example.com" for number in range(12))
 PLANTED = "@example.com"
 SCHEMA = {"type": "object", "properties": {"query": {"type": "string", "examples": [f"owner{PLANTED}"]}}}
-STEPS = 40
+STEPS = 16
 
 
 def guarded(budget, **settings):

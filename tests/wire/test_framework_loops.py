@@ -61,7 +61,7 @@ PLANTED = "@example.com"
 ROWS = "\n".join(f"row {number}: the order left the warehouse, mail bob{number}@example.com" for number in range(12))
 QUESTION = f"Find {MAIL}."
 RULES = f"You are the clerk of boss{PLANTED}."
-STEPS = 40
+STEPS = 16
 DESCRIPTION = f"Look an order up; ask help{PLANTED} where it fails."
 APIS = ("chat", "responses", "messages")
 
@@ -229,7 +229,7 @@ def guarded(budget):
 
 
 def steps_of(parallel):
-    """Return how many steps a loop has: 40 calls of tools at least; the work of the clients grows with its square."""
+    """Return how many steps a loop has: 16 calls of tools at least; the work of the clients grows with its square."""
     return STEPS if parallel == 1 else STEPS // 2
 
 
@@ -238,7 +238,11 @@ def history_of(body):
 
 
 ALL = [(door, *way) for door in ("transport", "proxy") for way in ((False, 1), (True, 3), (True, 1), (False, 3))]
-WAYS = ALL if os.environ.get("CTXGUARD_REPLAY_ALL") else [("transport", False, 1), ("proxy", True, 3)]
+WAYS = (
+    ALL
+    if os.environ.get("CTXGUARD_REPLAY_ALL")
+    else [("transport", False, 1), pytest.param("proxy", True, 3, marks=pytest.mark.slow)]
+)
 """Doors, streamed or not, with one call or several in a step: two of the eight stand for the rest in `make test`."""
 
 

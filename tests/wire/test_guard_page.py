@@ -215,6 +215,7 @@ frame.srcdoc = PAGE;
 </script>"""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 def test_its_tables_are_there_without_scripts(tmp_path):
     with used() as (client, _):
@@ -236,6 +237,7 @@ addEventListener('load', () => setTimeout(() => {
 }, 0))</script>""".replace("LOOKS", LOOKS)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("width", [1_280, 390])
 @pytest.mark.parametrize("scheme", ["dark", "light"])

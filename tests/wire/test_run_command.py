@@ -11,7 +11,7 @@ import sys
 import textwrap
 
 import pytest
-from patience import PATIENCE
+from forked import Command
 from wire_server import WireProvider, provider_at
 
 from ctxguard.report.telemetry import Metrics
@@ -26,7 +26,7 @@ ASK = """
 
     def ask(url, body):
         request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(request, timeout=240) as answer:
             return answer.read().decode()
 """
 
@@ -41,19 +41,12 @@ def run(tmp_path):
         program.write_text(f"#!{sys.executable}\n{textwrap.dedent(ASK)}{textwrap.dedent(source)}", encoding="utf-8")
         program.chmod(0o755)
         unset = {key: value for key, value in os.environ.items() if not key.upper().endswith(("_PROXY", "_BASE_URL"))}
-        started = subprocess.Popen(
-            [sys.executable, "-m", "ctxguard", "run", *options, "--", name, *arguments],
-            cwd=tmp_path,
-            env={**unset, "PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(tmp_path), **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        given = {**unset, "PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(tmp_path), **environment}
+        started = Command("run", *options, "--", name, *arguments, cwd=tmp_path, env=given)
         if "wait" in source:  # it says when it is ready to be told to end
-            assert started.stdout.readline() == "ready\n"
+            started.wait_for("ready\n")
             started.send_signal(signal.SIGTERM)
-        out, told = started.communicate(timeout=PATIENCE)
-        return out, told, started.returncode
+        return started.ended()
 
     return run
 

@@ -30,7 +30,7 @@ TOOL = {
     }
 }
 BUDGET = 8_000
-STEPS = 40
+STEPS = 16
 MODEL = "anthropic.claude-sonnet-4-5-20250929-v1:0"
 
 
@@ -131,6 +131,7 @@ def test_a_guarded_client(send, parallel, client_at):
     assert server.bodies[-1]["messages"][0]["content"][1]["image"]["source"]["bytes"].startswith("iVBOR")
 
 
+@pytest.mark.slow
 def test_prompts_extend_the_one_before(client_at):
     server = Converse(STEPS, budget=40_000)  # by a count of its own
     with serving(server) as address:

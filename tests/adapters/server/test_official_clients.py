@@ -15,7 +15,7 @@ openai = pytest.importorskip("openai", reason="openai is not installed")
 anthropic = pytest.importorskip("anthropic", reason="anthropic is not installed")
 
 WINDOW = 24_000  # characters; framing takes most of it where a cut leaves many short digests
-TURNS = 25
+TURNS = 14
 SYSTEM = "You are a clerk."
 
 
