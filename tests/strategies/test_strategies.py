@@ -6,6 +6,7 @@ import copy
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice, permutations
+from types import SimpleNamespace
 
 import builders
 import pytest
@@ -16,7 +17,8 @@ from prefix_law import grown
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall, guard
 from ctxguard.artifacts import Part
 from ctxguard.compaction import CompactionConfig, HistoryCompactor
-from ctxguard.errors import ConfigError
+from ctxguard.compat import MessageCompressor
+from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.harness import read_sessions
 from ctxguard.history import CHECKPOINT, SUMMARY, write_record
 from ctxguard.pii import STANDARD, Masker
@@ -517,3 +519,26 @@ def test_the_media_of_a_verbose_output_stay_and_are_counted():
     assert "left out" in context[2]["content"][0]["text"]
     again = Stabilizer(4_000, stages=[]).stabilize(OpenAIAdapter().read(context)).report.tokens_after
     assert again <= context.report.tokens_after
+
+
+def natives():
+    yield [{"role": "user", "content": "Hi."}]
+    yield ["Hi."]
+    yield [SimpleNamespace(type="human", content="Hi.")]
+
+
+@pytest.mark.parametrize("messages", natives())
+@pytest.mark.parametrize(
+    "given",
+    [
+        SlidingWindow(3).apply,
+        IntelligentPruner().prune,
+        IntelligentPruner().apply,
+        MessageCompressor().compress,
+        lambda messages: ImportanceScorer().score(messages[0], messages),
+    ],
+)
+def test_native_messages_get_an_error_that_says_how_they_are_read(given, messages):
+    with pytest.raises(HistoryError, match=r"message \d: expected an Artifact, got .*process_messages") as caught:
+        given([Artifact("user", "Hello."), *messages])
+    assert caught.value.position == 1
