@@ -527,7 +527,7 @@ def natives():
     yield [SimpleNamespace(type="human", content="Hi.")]
 
 
-@pytest.mark.parametrize("messages", natives())
+@pytest.mark.parametrize("messages", list(natives()))
 @pytest.mark.parametrize(
     "given",
     [
