@@ -158,18 +158,16 @@ def history_processor(
     per_run: PerRun[RunContext[Any]] = PerRun(stabilizer, options=options)
 
     async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage] | None = None) -> list[ModelMessage]:
-        if messages is None and not isinstance(
-            ctx, list
-        ):  # PydanticAI calls a function in `capabilities` with only the context
-            raise ConfigError(
-                "a history processor is not a capability; write capabilities=[ProcessHistory(history_processor(…))]",
-                setting="capabilities",
-            )
         if isinstance(ctx, list):
             raise ConfigError(
                 "a history processor takes the RunContext and the messages; give your own processor that calls it a "
                 "first parameter that is annotated as RunContext, and pass it on: await processor(ctx, messages)",
                 setting="history_processors",
+            )
+        if messages is None:  # PydanticAI calls a function in `capabilities` with only the context
+            raise ConfigError(
+                "a history processor is not a capability; write capabilities=[ProcessHistory(history_processor(…))]",
+                setting="capabilities",
             )
         request = Request(messages, latest_instructions(messages), _tools_of(ctx))
         # a history processor only returns messages, and PydanticAI adds its own instructions and tools
