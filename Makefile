@@ -36,9 +36,9 @@ test: $(VENV)/.test ## every gate, and every test but the slow ones
 	$(MAKE) --no-print-directory -j2 types layers
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
-test-all: $(VENV)/.test ## every gate and every test
+test-all: $(VENV)/.test ## every gate and every test, with more generated examples
 	$(MAKE) --no-print-directory -j2 types layers
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	CTXGUARD_EXAMPLES=12 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 QUICK := $(addprefix tests/,test_artifacts.py test_drivers.py test_public_face.py test_structure.py test_contributing.py checks history stages report/test_report.py pii/test_standard_rules.py adapters/openai adapters/anthropic)
 quick: $(VENV)/.test ## lint, and the tests of the core without generated histories: under a minute

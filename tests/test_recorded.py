@@ -79,7 +79,8 @@ def judge(history, out, report, budget):
     return faults
 
 
-@pytest.mark.parametrize("budget", [b if b == 8_000 else pytest.param(b, marks=pytest.mark.slow) for b in BUDGETS])
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", BUDGETS)
 def test_the_laws_hold_at_every_model_call(transcripts, budget):
     stabilizer = Stabilizer(budget)
     calls = refused = extended = successors = 0

@@ -20,7 +20,7 @@ def outcome(call):
 
 
 @pytest.mark.slow
-@settings(max_examples=settings.default.max_examples // 2)  # each example is three chains for each message
+@settings(max_examples=settings.default.max_examples)  # each example is three chains for each message
 @given(history=histories(), budget=st.integers(60, 700), large=st.integers(0, 12))
 def test_what_follows_a_refused_call_is_what_a_new_session_gives(history, budget, large):
     history.insert(min(large, len(history)), Artifact("user", "a very long question " * 120))

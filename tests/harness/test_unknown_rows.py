@@ -25,7 +25,7 @@ VALUES = st.recursive(
 ROWS = st.lists(st.dictionaries(NAMES, VALUES, min_size=1, max_size=4), min_size=1, max_size=4)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=3 * settings.default.max_examples)
 @given(rows=ROWS)
 def test_no_value_of_a_row_is_passed_over_and_no_clean_file_is_refused(rows, tmp_path):
     path = tmp_path / "rows.jsonl"

@@ -103,6 +103,7 @@ def converse(session, fit):
         session.ask(f"Question {turn} of ann@example.com", fit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SESSIONS)
 def test_no_request_is_refused_and_no_personal_data_leaves(kind, provider, address):
     session = kind(address)
