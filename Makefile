@@ -32,15 +32,19 @@ $(VENV)/.docs: $(VENV)/.test
 demo: $(VENV)/.demo ## run the main job on a session that ships with the package
 	$(BIN)/ctxguard demo
 
-test: $(VENV)/.test ## every gate and every test
+test: $(VENV)/.test ## every gate, and every test but the slow ones
 	$(MAKE) --no-print-directory -j2 types layers
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+
+test-all: $(VENV)/.test ## every gate and every test, with more generated examples
+	$(MAKE) --no-print-directory -j2 types layers
+	CTXGUARD_EXAMPLES=12 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 QUICK := $(addprefix tests/,test_artifacts.py test_drivers.py test_public_face.py test_structure.py test_contributing.py checks history stages report/test_report.py pii/test_standard_rules.py adapters/openai adapters/anthropic)
 quick: $(VENV)/.test ## lint, and the tests of the core without generated histories: under a minute
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -q -n 2 -m "not hypothesis" $(QUICK)
+	$(BIN)/python -m pytest -q -n 2 -m "not hypothesis and not slow" $(QUICK)
 
 test-without-recordings: $(VENV)/.test ## the tests that read recordings, as they run for someone who has none
 	CTXGUARD_RECORDINGS= $(BIN)/python -m pytest -n 2 --dist loadfile -m recordings $(READERS)
@@ -162,4 +166,4 @@ format: $(VENV)/.test ## rewrite the sources in the house style
 clean: ## remove what was built, .venv too
 	rm -rf $(VENV) .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help demo clients test quick test-without-recordings cover types layers test-oldest test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks outputs format clean
+.PHONY: help demo clients test test-all quick test-without-recordings cover types layers test-oldest test-newest matrix wheel-test release-check replay-all hunt bench goldens derived quality docs notebooks outputs format clean

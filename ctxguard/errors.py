@@ -92,7 +92,7 @@ _REMEDIES: Final = {
     "task": f"shorten the first user message, set keep_task=False, or {_BOUNDED}",
     "last user message": f"shorten the last user message, or {_BOUNDED}",
     "user": f"shorten the last user message, or {_BOUNDED}",
-    "recent messages": "shorten the latest messages, or lower keep_recent",
+    "recent messages": "shorten the latest messages, or lower keep_recent (the last exchange stays in any case)",
     BESIDE: "shorten the instructions, or send fewer or shorter tool schemas",
 }
 """The remedy that an error names, by the mandatory part that takes the most tokens."""

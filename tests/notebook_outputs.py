@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import nbclient
 import nbformat
+from patience import PATIENCE
 from test_notebooks import ROOT, SHOWN, code_of
 
 KERNEL = {
@@ -17,7 +18,7 @@ def main():
         path = ROOT / "notebooks" / f"{name}.ipynb"
         notebook = nbformat.read(path, as_version=4)
         resources = {"metadata": {"path": str(path.parent)}}
-        nbclient.NotebookClient(notebook, timeout=120, resources=resources).execute()
+        nbclient.NotebookClient(notebook, timeout=PATIENCE, resources=resources).execute()
         for cell in code_of(notebook):
             cell.metadata.pop("execution", None)  # when it ran
         notebook.metadata = KERNEL  # no version of this machine

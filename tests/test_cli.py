@@ -562,6 +562,7 @@ def test_people_alone_is_said_to_find_no_addresses_of_mail():
         assert len(run.stderr.splitlines()) == warns
 
 
+@pytest.mark.slow
 def test_reports_fit_a_narrow_terminal_and_files_get_whole_lines(session, tmp_path):
     usage = tmp_path / "usage.jsonl"
     body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]}
@@ -624,6 +625,7 @@ def test_every_command_that_reads_what_may_be_large_shows_that_it_works(words, s
     assert shown
 
 
+@pytest.mark.slow
 def test_replay_shows_on_a_terminal_alone_how_far_it_is(session):
     assert "session," not in cli("replay", session, "--budget", 600).stderr
     pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
@@ -741,6 +743,7 @@ def test_a_share_as_budget_needs_the_window(configured, tmp_path):
         assert "a budget of '80%' needs the model's window; give --window N, or the budget in tokens" in run.stderr
 
 
+@pytest.mark.slow
 def test_any_text_is_written_whatever_the_locale_and_half_a_surrogate_as_json_spells_it(tmp_path):
     path, output = tmp_path / "odd.json", tmp_path / "out.json"
     path.write_text('{"messages": [{"role": "user", "content": "K\\u00e4se \\ud83e\\uddc0 \\ud800"}]}')
@@ -756,6 +759,7 @@ def test_any_text_is_written_whatever_the_locale_and_half_a_surrogate_as_json_sp
 FULL = Path("/dev/full")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL.exists(), reason="no device that is always full here")
 def test_a_full_disk_is_one_line(session):
     words = [sys.executable, "-m", "ctxguard.cli", "stabilize", session]

@@ -31,6 +31,9 @@ def programs_of(page):
     return blocks if page.name == "README.md" else ["\n\n".join(blocks)] if blocks else []
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """Write the programs into files."""

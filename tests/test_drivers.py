@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from patience import PATIENCE
 
 from ctxguard.draft import Ask, adrive, drive
 from ctxguard.errors import SummarizerError
@@ -38,7 +39,9 @@ print(ways[sys.argv[1]]())
 
 @pytest.mark.parametrize("way", ["sync", "async", "cancelled"])
 def test_what_hangs_keeps_neither_the_event_loop_nor_the_process_from_ending(way):
-    ended = subprocess.run([sys.executable, "-c", HANGS, way], capture_output=True, text=True, timeout=50, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGS, way], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert ended.stdout.split("\n")[0] == "given up", ended.stderr
 
 
@@ -123,7 +126,7 @@ def test_the_event_loop_goes_on_while_a_function_works():
     gate = threading.Event()
 
     async def run():
-        task = asyncio.create_task(adrive(told(lambda: gate.wait(30))))
+        task = asyncio.create_task(adrive(told(lambda: gate.wait(PATIENCE))))
         await asyncio.sleep(0.01)
         gate.set()
         return await task

@@ -11,11 +11,13 @@ import warnings
 
 import pytest
 from markdown_pages import ROOT
+from patience import PATIENCE
 
 nbformat = pytest.importorskip("nbformat", reason="notebooks: nbformat is not installed")
 nbclient = pytest.importorskip("nbclient", reason="notebooks: nbclient is not installed")
 start_new_kernel = pytest.importorskip("jupyter_client.manager", reason="notebooks: no kernel").start_new_kernel
 
+pytestmark = pytest.mark.slow
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SHOWN = ("01_chat", "02_agent", "03_rag", "04_compliance")
 NEEDED = ("langchain_core", "langchain", "pydantic_ai", "matplotlib", "cryptography")
@@ -56,7 +58,7 @@ def test_it_runs_from_top_to_bottom(path, kernel):
             pytest.importorskip(module, reason=f"{path.name}: {module} is not installed")
     notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))  # no name of another notebook is left
     manager, client = kernel
-    runner = nbclient.NotebookClient(notebook, km=manager, timeout=120)
+    runner = nbclient.NotebookClient(notebook, km=manager, timeout=PATIENCE)
     runner.kc = client
     runner.execute()
     complaints = [

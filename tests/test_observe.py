@@ -81,6 +81,7 @@ def test_the_wire_sends_the_very_bytes(path, body):
     assert all(report.observed for report in reports)
 
 
+@pytest.mark.slow
 def test_langchain_and_pydantic_ai():
     langchain = pytest.importorskip("langchain_core.messages", reason="langchain-core is not installed")
     pytest.importorskip("langchain", reason="langchain is not installed (extra langchain)")
@@ -131,6 +132,7 @@ def test_langchain_and_pydantic_ai():
     assert all(report.observed for report in reports)
 
 
+@pytest.mark.slow
 async def test_the_agents_sdk():
     agents = pytest.importorskip("agents", reason="the Agents SDK (openai-agents) is not installed")
     pytest.importorskip("agents.testing", reason="this version of the Agents SDK has no scripted model")

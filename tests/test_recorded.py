@@ -79,6 +79,7 @@ def judge(history, out, report, budget):
     return faults
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_the_laws_hold_at_every_model_call(transcripts, budget):
     stabilizer = Stabilizer(budget)
@@ -129,6 +130,7 @@ def test_the_laws_hold_at_every_model_call(transcripts, budget):
         assert share > 0.9
 
 
+@pytest.mark.slow
 def test_without_pressure_real_messages_come_back_as_the_same_objects(transcripts):
     stabilizer = Stabilizer(10_000_000)
     same = total = 0
@@ -145,6 +147,7 @@ def test_without_pressure_real_messages_come_back_as_the_same_objects(transcript
     assert same / total > 0.8
 
 
+@pytest.mark.slow
 def test_stabilising_the_result_again_changes_nothing(transcripts):
     for budget in (2_000, 8_000):
         stabilizer, judged, refused = Stabilizer(budget), 0, 0

@@ -51,7 +51,7 @@ def replaced_ends(draw):
     ],
     ids=["default", "pseudonyms", "names", "agent", "recall", "browser", "long_session"],
 )
-@settings(max_examples=max(25, settings().max_examples // 4))  # each example is up to twelve calls
+@settings(max_examples=settings().max_examples)  # each example is up to twelve calls
 @given(calls=replaced_ends(), budget=st.sampled_from([120, 250, 500, 1_000]))
 def test_a_replaced_end_never_changes_a_result(chain, calls, budget):
     chain = {"policy": "default", "budget": budget, "counter": "estimate", **chain}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, BudgetExceededError, Stabilizer
@@ -18,6 +19,8 @@ def outcome(call):
     return result.artifacts, result.report.tokens_after, result.report.cut
 
 
+@pytest.mark.slow
+@settings(max_examples=settings.default.max_examples)  # each example is three chains for each message
 @given(history=histories(), budget=st.integers(60, 700), large=st.integers(0, 12))
 def test_what_follows_a_refused_call_is_what_a_new_session_gives(history, budget, large):
     history.insert(min(large, len(history)), Artifact("user", "a very long question " * 120))

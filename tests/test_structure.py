@@ -66,7 +66,9 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_each_room_has_a_purpose_in_the_table():
     table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Rooms")[2]
     named = re.findall(r"^\| `((?:ctxguard|adapters)/[^`]+)` \| .+ \|$", table, re.MULTILINE)
-    rooms = [path for top in ("ctxguard", "adapters") for path in (ROOT / top).iterdir() if (path / "__init__.py").exists()]
+    rooms = [
+        path for top in ("ctxguard", "adapters") for path in (ROOT / top).iterdir() if (path / "__init__.py").exists()
+    ]
     assert sorted(named) == sorted(["ctxguard/*.py", *(str(path.relative_to(ROOT)) for path in rooms)])
 
 

@@ -88,6 +88,7 @@ assert names == {"ctxguard.stabilizations", "ctxguard.cuts", "ctxguard.tokens", 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_every_sum_of_the_guard_also_goes_to_opentelemetry_and_a_cut_once():
     pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
     pytest.importorskip("httpx")

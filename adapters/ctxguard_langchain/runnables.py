@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from functools import partial
+import json
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, SystemMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
+from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
@@ -143,6 +144,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
             )
         self.tools = bound_tools(model) if tools is None else tool_schemas(tools)
         self.model = model
+        self.session_keys: tuple[str, ...] = ()
 
     def invoke(
         self,
@@ -167,9 +169,25 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         """Asynchronous version of `invoke`, for summarizers or stores that are asynchronous."""
         return await self._acall_with_config(self._aguarded, input, config, **kwargs)  # type: ignore[arg-type]  # the same
 
+    def __or__(self, other: Any) -> RunnableSequence[Any, Any]:  # noqa: ANN401 - LangChain's signature
+        """Return the chain of the guard and a model. Arguments of a call, such as `stop=`, reach the model."""
+        return GuardedSequence(self, coerce_to_runnable(other))
+
+    def pipe(self, *others: Any, name: str | None = None) -> RunnableSequence[Any, Any]:  # noqa: ANN401 - the same
+        """Return the chain of the guard and the steps that follow it."""
+        return GuardedSequence(self, *map(coerce_to_runnable, others), name=name)
+
     @synchronous
-    def _guarded(self, given: LanguageModelInput, config: RunnableConfig) -> Generator[Ask, object, list[BaseMessage]]:
-        session = _session(config)
+    def _guarded(
+        self, given: LanguageModelInput, config: RunnableConfig, **arguments: object
+    ) -> Generator[Ask, object, list[BaseMessage]]:
+        if arguments:
+            raise ConfigError(
+                f"the guard takes no {', '.join(arguments)}, and cannot hand them on to a step behind it; write "
+                "ContextGuard(stabilizer) | model, whose calls do, or model.bind(…)",
+                setting=next(iter(arguments)),
+            )
+        session = _session(config, self.session_keys)
         done = yield from self.per_run.of(session).flow(
             ADAPTER,
             Request(as_messages(given), tools=self.tools),
@@ -183,8 +201,86 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
     _aguarded = asynchronous(_guarded)
 
 
-def _session(config: RunnableConfig) -> str | None:
+class GuardedSequence(RunnableSequence[Any, Any]):
+    """A chain that begins with the guard: arguments of a call reach the model behind it, as if it were called itself.
+
+    A `RunnableSequence` gives them to its first step.
+    """
+
+    def __init__(self, *steps: Any, name: str | None = None) -> None:  # noqa: ANN401 - whatever LangChain takes as a step
+        super().__init__(*steps, name=name)
+
+    def __or__(self, other: Any) -> RunnableSequence[Any, Any]:  # noqa: ANN401 - LangChain's signature
+        """Return this chain with one more step, or with the steps of another one."""
+        return self.pipe(other)
+
+    def pipe(self, *others: Any, name: str | None = None) -> RunnableSequence[Any, Any]:  # noqa: ANN401 - the same
+        """Return this chain with more steps."""
+        return GuardedSequence(*self.steps, *map(coerce_to_runnable, others), name=name or self.name)
+
+    def _with(self, arguments: Mapping[str, Any]) -> RunnableSequence[Any, Any]:
+        """Return a plain chain whose model has these arguments; without a model, the step behind the guard has them."""
+        models = (n for n, step in enumerate(self.steps) if any(isinstance(x, BaseChatModel) for x in layers(step)))
+        place = next(models, 1)
+        steps = [step.bind(**arguments) if arguments and n == place else step for n, step in enumerate(self.steps)]
+        return RunnableSequence(*steps, name=self.name)
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401 - LangChain's signature, here and below
+        """Call the chain once."""
+        return self._with(kwargs).invoke(input, config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002, ANN401
+        """Asynchronous version of `invoke`."""
+        return await self._with(kwargs).ainvoke(input, config)
+
+    def batch(
+        self,
+        inputs: list[Any],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> list[Any]:
+        """Call the chain with each input."""
+        return self._with(kwargs).batch(inputs, config, return_exceptions=return_exceptions)
+
+    async def abatch(
+        self,
+        inputs: list[Any],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> list[Any]:
+        """Asynchronous version of `batch`."""
+        return await self._with(kwargs).abatch(inputs, config, return_exceptions=return_exceptions)
+
+    def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002, ANN401
+        """Stream the chain's output; `stream` calls it."""
+        yield from self._with(kwargs).transform(input, config)
+
+    async def atransform(
+        self,
+        input: AsyncIterator[Any],  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> AsyncIterator[Any]:
+        """Asynchronous version of `transform`; `astream` calls it."""
+        async for chunk in self._with(kwargs).atransform(input, config):
+            yield chunk
+
+
+def _session(config: RunnableConfig, keys: Sequence[str] = ()) -> str | None:
+    """Return the id of the session: by `keys`, those of a stored history, else `session_id` or `thread_id`.
+
+    Several keys make one id, which names each of their values, so that no two sessions share it.
+    """
     configurable = config.get("configurable") or {}
+    if keys:
+        values = [configurable.get(key) for key in keys]
+        if None in values:
+            return None
+        return str(values[0]) if len(values) == 1 else json.dumps(list(map(str, values)), ensure_ascii=False)
     session = configurable.get("session_id", configurable.get("thread_id"))
     return None if session is None else str(session)
 
@@ -224,7 +320,9 @@ def with_message_history(
         stabilizer: See `ContextGuard`.
         keep_thinking: See `ContextGuard`.
         on_report: See `ContextGuard`.
-        **settings: The settings of `RunnableWithMessageHistory` (`input_messages_key`, `history_messages_key`, …).
+        **settings: The settings of `RunnableWithMessageHistory` (`input_messages_key`, `history_messages_key`, …). If
+            `history_factory_config` names the session by other keys than `session_id`, the id that the function
+            `stabilizer` gets is the value of the key, or a JSON list of the values of several keys, in order.
 
     Raises:
         AdapterError: If no step of the chain is a chat model.
@@ -232,7 +330,11 @@ def with_message_history(
     """
     from langchain_core.runnables.history import RunnableWithMessageHistory
 
-    guard = partial(ContextGuard, stabilizer, keep_thinking=keep_thinking, on_report=on_report)
+    def guard(model: object) -> ContextGuard:
+        made = ContextGuard(stabilizer, model=model, keep_thinking=keep_thinking, on_report=on_report)
+        made.session_keys = tuple(field.id for field in settings.get("history_factory_config") or ())
+        return made
+
     guarded = _guarded_chain(chain, guard)
     return RunnableWithMessageHistory(guarded, get_session_history, **settings)
 
@@ -246,7 +348,8 @@ def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]
             "RunnableWithMessageHistory"
         )
     place = has_model.index(True)
-    return RunnableSequence(*steps[:place], guard(model=steps[place]), *steps[place:], name=chain.name)
+    guarded = [*steps[:place], guard(model=steps[place]), *steps[place:]]
+    return GuardedSequence(*guarded, name=chain.name) if place == 0 else RunnableSequence(*guarded, name=chain.name)
 
 
 def pre_model_hook(

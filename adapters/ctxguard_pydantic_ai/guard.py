@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pydantic_ai import RunContext, Tool, exceptions
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturn, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturn, ToolReturnPart, UserPromptPart
 
-from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
+from ctxguard.adapting.adapter import window_for
+from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.per_run import ForRun, OnReport, PerRun, RunOptions
+from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.tools import RecallToolFactory, unmask_arguments
 from ctxguard.artifacts import Artifact, Kind
@@ -120,6 +123,10 @@ Call it as `recall_tool(store, max_tokens=2_000)`. The parameters are those of `
 
 FULL_RESULT: Final = "ctxguard_full_result"
 """Key of `ToolReturnPart.metadata` for the complete, unmasked value of a shortened result. No model receives it."""
+FULL_CONTENT: Final = "ctxguard_full_content"
+"""The same for the complete content that a tool returned for the model beside its result, as `ToolReturn.content`."""
+_REMEMBERED: Final = 256
+"""Maximum number of messages whose bounded form is kept."""
 Processor = Callable[["RunContext[Any]", "list[ModelMessage]"], Awaitable["list[ModelMessage]"]]
 _ADAPTER: Final = PydanticAIAdapter()
 
@@ -151,6 +158,12 @@ def history_processor(
     per_run: PerRun[RunContext[Any]] = PerRun(stabilizer, options=options)
 
     async def stabilize_history(ctx: RunContext[Any], messages: list[ModelMessage] | None = None) -> list[ModelMessage]:
+        if isinstance(ctx, list):
+            raise ConfigError(
+                "a history processor takes the RunContext and the messages; give your own processor that calls it a "
+                "first parameter that is annotated as RunContext, and pass it on: await processor(ctx, messages)",
+                setting="history_processors",
+            )
         if messages is None:  # PydanticAI calls a function in `capabilities` with only the context
             raise ConfigError(
                 "a history processor is not a capability; write capabilities=[ProcessHistory(history_processor(…))]",
@@ -213,6 +226,9 @@ class ContextGuard(AbstractCapability[Any]):
     _per_run: PerRun[RunContext[Any]] = field(init=False, repr=False, compare=False)
     _overflowed: bool = field(default=False, init=False, repr=False, compare=False)
     _answered_step: int | None = field(default=None, init=False, repr=False, compare=False)
+    _bounded: Recent[tuple[int, int], tuple[ModelMessage, ModelMessage]] = field(
+        default_factory=lambda: Recent(_REMEMBERED), init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         options = RunOptions(
@@ -243,10 +259,42 @@ class ContextGuard(AbstractCapability[Any]):
 
     async def _stabilize(self, ctx: RunContext[Any], request: ModelRequestContext) -> ModelRequestContext:
         model, sent = getattr(request, "model", None) or ctx.model, sent_content(request)
-        run, session = self._per_run.of(ctx), _conversation(ctx)
-        done = await adrive(run.flow(_ADAPTER, sent, session=session, overflowed=self._overflowed, **_model_of(model)))
+        run, session, known = self._per_run.of(ctx), _conversation(ctx), _model_of(model)
+        if run.stabilizer.mode == "enforce" and any(map(_second_returns, sent.messages)):
+            window = window_for(run.stabilizer, self.window, known["model"], known["known"])
+            room = run.stabilizer.budget_for(window) // 2
+            bounded = [await self._with_bounded_returns(message, run, room, session) for message in sent.messages]
+            sent = replace(sent, messages=bounded)
+        done = await adrive(run.flow(_ADAPTER, sent, session=session, overflowed=self._overflowed, **known))
         messages = _ending_as(request.messages, done.messages)
         return with_content(request, sent, replace(done, messages=messages))
+
+    async def _with_bounded_returns(
+        self, message: ModelMessage, run: ForRun, limit: int, session: object
+    ) -> ModelMessage:
+        """Return a message in which the pictures of its tools, and what they returned beside results, keep a limit.
+
+        PydanticAI writes what a tool returns for the model beside its result as a prompt of the user into the request
+        with the results. Unbounded, it would be mandatory as the last message of the user, and could end a run. The
+        bounded message is made once.
+        """
+
+        async def bound() -> ModelMessage:
+            changed: dict[int, Any] = {}
+            parts: list[Any] = list(message.parts)
+            for number in _second_returns(message):
+                content = await _bounded_content(run, parts[number], _tool_before(parts, number), limit, session)
+                if content is not None:
+                    changed[number] = replace(parts[number], content=content)
+            if not changed:
+                return message
+            return copy_with(message, {("parts",): [changed.get(n, part) for n, part in enumerate(parts)]})
+
+        known = self._bounded.get((id(message), limit))
+        if known is None:
+            known = (message, await bound())
+            self._bounded.put((id(message), limit), known)
+        return known[1]
 
     if hasattr(AbstractCapability, "prepare_model_request"):
 
@@ -328,6 +376,13 @@ class ContextGuard(AbstractCapability[Any]):
             result = await adrive(run.recalled(result, tool_def.name, args))
         if not run.bounds_outputs:
             return result
+        limit = self.max_result_tokens
+        if isinstance(result, ToolReturn) and result.content is not None and limit is not None:
+            given = UserPromptPart(result.content)
+            content = await _bounded_content(run, given, tool_def.name, limit, _conversation(ctx))
+            if content is not None:
+                metadata = _metadata(result.metadata, result.content, FULL_CONTENT)
+                result = replace(result, content=content, metadata=metadata)
         value = result.return_value if isinstance(result, ToolReturn) else result
         part = ToolReturnPart(tool_def.name, value, "")
         found = read_part(part)
@@ -337,8 +392,8 @@ class ContextGuard(AbstractCapability[Any]):
         bounded = await adrive(run.bounded(output, tool_def.name, session=_conversation(ctx)))
         if bounded is None:
             return result
-        given = result if isinstance(result, ToolReturn) else ToolReturn(value)
-        return replace(given, return_value=bounded.text, metadata=_metadata(given.metadata, value))
+        returned = result if isinstance(result, ToolReturn) else ToolReturn(value)
+        return replace(returned, return_value=bounded.text, metadata=_metadata(returned.metadata, value))
 
 
 def _ending_as(messages: Sequence[ModelMessage], view: Sequence[ModelMessage]) -> list[ModelMessage]:
@@ -364,5 +419,53 @@ def _model_of(model: object) -> dict[str, Any]:
     return {"model": None if is_stated else name, "known": known}
 
 
-def _metadata(metadata: Any, value: object) -> Any:  # noqa: ANN401 - the application's own
-    return {**metadata, FULL_RESULT: value} if isinstance(metadata, dict) else metadata or {FULL_RESULT: value}
+def _metadata(metadata: Any, value: object, key: str = FULL_RESULT) -> Any:  # noqa: ANN401 - the application's own
+    return {**metadata, key: value} if isinstance(metadata, dict) else metadata or {key: value}
+
+
+def _second_returns(message: ModelMessage) -> list[int]:
+    """Return the positions of results with pictures, and of the prompts behind a result, which tools returned, too."""
+    kinds = [part.part_kind for part in message.parts]
+    if "tool-return" not in kinds:
+        return []
+    first = kinds.index("tool-return")
+    found = [number for number, kind in enumerate(kinds) if kind == "user-prompt" and number > first]
+    results = (number for number, kind in enumerate(kinds) if kind == "tool-return")
+    return [*(number for number in results if _has_media(message.parts[number])), *found]
+
+
+def _has_media(part: Any) -> bool:  # noqa: ANN401 - a result, whose class differs between versions
+    is_list = isinstance(part.content, list | tuple) and not is_fixed(part)
+    return is_list and any(one.text is None for _, one in read_part(part))
+
+
+def _tool_before(parts: Sequence[Any], number: int) -> str:
+    return next(str(part.tool_name) for part in reversed(parts[: number + 1]) if part.part_kind == "tool-return")
+
+
+async def _bounded_content(run: ForRun, part: Any, tool: str, limit: int, session: object) -> Any:  # noqa: ANN401 - the framework's
+    """Return the content of a part that a tool returned, within a limit; None if it is within the limit already.
+
+    Texts are shortened, each to its share. Of pictures and other media, the latest that fit stay.
+    """
+    is_text = isinstance(part.content, str)
+    items = [part.content] if is_text else list(part.content)
+    read = [one for _, one in read_part(replace(part, content=items))]
+    sizes = [run.stabilizer.counter.artifact(Artifact(Kind.TOOL, (one,), answers="1")) for one in read]
+    if sum(sizes) <= limit:
+        return None
+    kept, media = {number for number, one in enumerate(read) if one.text is not None}, 0
+    share = max(1, limit // 2 // max(1, len(kept)))
+    for number in reversed(range(len(items))):
+        if number not in kept and media + sizes[number] <= limit // 2:
+            kept.add(number)
+            media += sizes[number]
+    shown: list[Any] = []
+    for number in sorted(kept):
+        text = read[number].text
+        artifact = None if text is None else Artifact(Kind.TOOL, text, answers="1")
+        bounded = artifact and await adrive(run.bounded(artifact, tool, session=session, limit=share))
+        shown.append(items[number] if bounded is None else bounded.text)
+    if len(kept) < len(items):
+        shown.append(f"[{len(items) - len(kept)} pictures or files left out: over the limit of {limit} tokens]")
+    return shown[0] if is_text else shown

@@ -17,6 +17,7 @@ from ctxguard.adapting.adapter import request_flow, require_stabilizer, window_f
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, require_clean_schemas
 from ctxguard.adapting.tools import recalled, require_vault, stores_of, tool_exchange, tool_output_stabilizer
+from ctxguard.artifacts import Artifact
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
 from ctxguard.settings import whole_number
@@ -25,7 +26,6 @@ from ctxguard.stages import MaskPII
 
 if TYPE_CHECKING:
     from ctxguard.adapting.registry import Adapter
-    from ctxguard.artifacts import Artifact
     from ctxguard.pii import SessionVault
     from ctxguard.report import Report
 
@@ -129,17 +129,24 @@ class ForRun:
         return done
 
     def bounded(
-        self, output: Artifact, tool: str, *, session: object = None
+        self, output: Artifact, tool: str, *, session: object = None, limit: int | None = None
     ) -> Generator[Ask, object, Artifact | None]:
         """Return the shortened output of a tool; None if the output does not have to be shortened.
 
-        The output is masked as it is shortened. If there is a vault, masked values are restored afterwards, so that the
-        stored history stays unmasked.
+        `limit` is the limit in tokens; None means `max_result_tokens`, and nothing is shortened if that is None, too.
+
+        The limit applies to its text; pictures and other media stay. The output is masked as it is shortened. If there
+        is a vault, masked values are restored afterwards, so that the stored history stays unmasked.
         """
-        limit = self.options.max_result_tokens
-        if limit is None or not self.bounds_outputs or self.stabilizer.counter.artifact(output) <= limit:
+        limit, count = limit or self.options.max_result_tokens, self.stabilizer.counter
+        if limit is None or self.stabilizer.mode != "enforce":
             return None
-        result = yield from tool_output_stabilizer(self.stabilizer, max_tokens=limit).flow(tool_exchange(output, tool))
+        text = count.artifact(Artifact(output.kind, output.text, answers=output.answers))
+        if text <= limit:
+            return None
+        media = max(0, count.artifact(output) - text)
+        bounding = tool_output_stabilizer(self.stabilizer, max_tokens=limit + media)
+        result = yield from bounding.flow(tool_exchange(output, tool))
         if not any(step.action == "bounded" for step in result.report.decisions[-1].steps):
             return None
         tell(self.options.on_report, result.report, session, tool=tool)

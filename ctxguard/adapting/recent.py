@@ -12,12 +12,18 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """A cache of at most `size` values, which evicts the least recently used value first. Thread-safe."""
+    """A cache of at most `size` values, which evicts the least recently used value first. Thread-safe.
+
+    A copy, or a cache that was pickled, starts empty.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._kept: OrderedDict[Key, Value] = OrderedDict()
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[Recent[Key, Value]], tuple[int]]:
+        return type(self), (self._size,)
 
     def get(self, key: Key) -> Value | None:
         """Return the value for a key, or None if the key is missing."""

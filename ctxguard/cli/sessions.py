@@ -6,17 +6,19 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import typer
 
 from ctxguard.cli.options import CountingOptions, StabilizerOptions, settings_of, spread
 from ctxguard.errors import BudgetExceededError, HistoryError, SessionFileError
-from ctxguard.report.printing import ReportFormat, fitted, out, refuse_overwriting, reports_as, working
+from ctxguard.report.printing import ReportFormat, fitted, note, out, refuse_overwriting, reports_as, working
 
 if TYPE_CHECKING:
     from ctxguard.config import StabilizerConfig
     from ctxguard.harness import RecordedSession
+    from ctxguard.harness.recordings import Unread
+    from ctxguard.pii import Detector
     from ctxguard.report import CheckResult
 
 
@@ -114,15 +116,23 @@ def check(
     """
     from ctxguard.config import load_context_config
     from ctxguard.harness.checking import judge_session
+    from ctxguard.harness.recordings import Unread, read_rows
+    from ctxguard.harness.sessions import key_name
 
     known = settings_of(counting.config)
     tokens = _budget(counting, known)
     rules = load_context_config(counting.config).rule_set() if pii else None
     judged: list[tuple[str, Sequence[CheckResult]]] = []
     with working("checking") as told:
-        for one in sessions_of(session, adapter):
+        for one in list(read_rows(session, adapter=adapter)):
+            if isinstance(one, Unread):
+                judged.append((one.place, _searched(one, rules) if pii else _refuse(one)))
+                continue
             told(f"checking session {one.id}")
-            with naming(session, one):
+            if pii and isinstance(one.native, list) and one.wrap is not None and isinstance(one.wrap[one.key], str):
+                others = ", ".join(sorted(map(key_name, one.unread))) or "nothing"
+                note(f"session {one.id}: its {one.key!r} was read as one message, {others} searched as text")
+            try:
                 results = judge_session(
                     one,
                     budget=tokens,
@@ -132,11 +142,28 @@ def check(
                     pii=pii,
                     rules=rules,
                 )
+            except HistoryError as error:
+                if not pii:
+                    raise SessionFileError(session, f"session {one.id}: {error}") from error
+                results = _searched(Unread(session, None, one.id, str(error), one.wrap or one.native), rules)
             judged.append((one.id, results))
     ok = not any(result.findings for _, results in judged for result in results)
     out(_as_json(session, judged, ok=ok) if report == "json" else _as_text(judged))
     if not ok:
         raise typer.Exit(1)
+
+
+def _searched(row: Unread, rules: Detector | None) -> tuple[CheckResult, ...]:
+    """Search a row that is no session as text, and say so."""
+    from ctxguard.harness.checking import search
+
+    place = f"session {row.place}" if row.line is None else f"{row.path}:{row.line}"
+    note(f"{place}: not understood, and searched as text: {row.reason}")
+    return (search(row.value, rules),)
+
+
+def _refuse(row: Unread) -> NoReturn:
+    raise SessionFileError(row.path, row.reason, line=row.line)
 
 
 def _budget(counting: CountingOptions, known: StabilizerConfig) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ctxguard.errors import HistoryError, TokenizerError
 from ctxguard.settings import whole_number
@@ -15,31 +15,49 @@ MESSAGE_TOKENS = 4  # framing of each message (from OpenAI's cookbook)
 CONVERSATION_TOKENS = 2  # framing of the whole conversation
 CHARS_PER_TOKEN = 4  # a common estimate for English text
 
-Message = TypeVar("Message", bound=Mapping[str, object])
+_UNBILLED: Final = frozenset({"id", "tool_call_id", "type"})
+"""Keys whose strings a provider does not show the model: ids, and the names of kinds of parts and calls."""
 
 
-def estimate_tokens(messages: Sequence[Mapping[str, object]], model: str = "gpt-3.5-turbo") -> int:
+class MessageObject(Protocol):
+    """A message of the openai SDK, as answers hold it."""
+
+    @property
+    def role(self) -> str:
+        """Who says it."""
+        ...
+
+    def model_dump(self) -> dict[str, object]:
+        """Return the message as a dict."""
+        ...
+
+
+Message = TypeVar("Message", bound=Mapping[str, object] | MessageObject)
+
+
+def estimate_tokens(messages: Sequence[Mapping[str, object] | MessageObject], model: str = "gpt-3.5-turbo") -> int:
     """Return the approximate number of tokens in a list of OpenAI messages.
 
     If the model's tokenizer is installed, the estimate is 4 tokens for each message, 1 for its role, the tokens of
-    every string in it (including those in content parts and tool calls), and 2 for the conversation. Otherwise, it is
-    one token for every 4 characters. Leave a margin of 10% to 20% when you compare the estimate with a limit, because
-    other model families count differently.
+    every string in it (including those in content parts and tool calls, except ids and types), and 2 for the
+    conversation. Otherwise, it is one token for every 4 characters. Leave a margin of 10% to 20% when you compare the
+    estimate with a limit, because other model families count differently: a count of a plain chat by the tokenizer is
+    about 90% to 95% accurate for GPT models, and 70% to 85% for Llama, Qwen, and Mistral.
 
     Args:
-        messages: Dicts with `role`, `content`, and any other keys. They are not changed.
+        messages: Dicts with `role`, `content`, and any other keys, or messages of the openai SDK. They are not changed.
         model: Name of the model, which determines the tokenizer.
 
     Raises:
         HistoryError: If `messages` is not a list of dicts.
         ConfigError: If `model` is not a string.
     """
-    _require_messages(messages)
+    dicts = _as_dicts(messages)
     counter = _counter(model)
     if counter is None:
-        return sum(len(text) for message in messages for text in _texts(message)) // CHARS_PER_TOKEN
+        return sum(len(text) for message in dicts for text in _texts(message)) // CHARS_PER_TOKEN
     total = CONVERSATION_TOKENS
-    for message in messages:
+    for message in dicts:
         total += MESSAGE_TOKENS + isinstance(message.get("role"), str)
         total += sum(map(counter.count, _texts(message)))
     return total
@@ -53,16 +71,22 @@ def _counter(model: str) -> TokenCounter | None:
     return None
 
 
-def _require_messages(messages: object) -> None:
+def _as_dicts(messages: object) -> list[Mapping[str, object]]:
     if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
         raise HistoryError(f"expected a list of messages, got {type(messages).__name__}")
+    dicts = []
     for position, message in enumerate(messages):
-        if not isinstance(message, Mapping):
+        if hasattr(message, "role") and hasattr(message, "model_dump"):
+            dicts.append(message.model_dump())
+        elif isinstance(message, Mapping):
+            dicts.append(message)
+        else:
             raise HistoryError(f"expected a dict, got {type(message).__name__}", position=position)
+    return dicts
 
 
 def _texts(message: object) -> Iterator[str]:
-    """Yield every string in a message, however deeply it is nested, without recursion.
+    """Yield every string in a message that is billed, however deeply it is nested, without recursion.
 
     A container that contains itself is not entered again.
     """
@@ -73,12 +97,16 @@ def _texts(message: object) -> Iterator[str]:
             if isinstance(value, str):
                 yield value
             elif isinstance(value, Mapping | list | tuple) and id(value) not in entered:
-                stack.append(iter(value.values() if isinstance(value, Mapping) else value))
+                stack.append(iter(_billed(value) if isinstance(value, Mapping) else value))
                 entered.append(id(value))
                 break
         else:
             stack.pop()
             entered.pop()
+
+
+def _billed(fields: Mapping[object, object]) -> list[object]:
+    return [value for key, value in fields.items() if key not in _UNBILLED]
 
 
 def truncate_messages(messages: Sequence[Message], keep: int = 10, preserve_system: bool = True) -> list[Message]:  # noqa: FBT001, FBT002 - the documented signature
@@ -87,7 +115,7 @@ def truncate_messages(messages: Sequence[Message], keep: int = 10, preserve_syst
     Tool calls are not considered, so a tool result may lose its call. `Stabilizer` keeps calls and results together.
 
     Args:
-        messages: Dicts with the key `role`. They are not changed.
+        messages: Dicts with the key `role`, or messages of the openai SDK. They are not changed.
         keep: Number of latest messages to keep, at least 0.
         preserve_system: Whether to keep the first message as well if it is a system message.
 
@@ -95,10 +123,10 @@ def truncate_messages(messages: Sequence[Message], keep: int = 10, preserve_syst
         HistoryError: If `messages` is not a list of dicts.
         ConfigError: If `keep` is not a whole number of at least 0.
     """
-    _require_messages(messages)
+    dicts = _as_dicts(messages)
     whole_number(keep, "keep", unit="messages")
     if len(messages) <= keep:
         return list(messages)
     recent = list(messages[len(messages) - keep :])
-    has_system = preserve_system and messages[0].get("role") == "system"
+    has_system = preserve_system and dicts[0].get("role") == "system"
     return [messages[0], *recent] if has_system else recent

@@ -308,7 +308,7 @@ class ContextConfig(_ViewLimits):
         max_checkpoint_size: Maximum number of tokens in a checkpoint.
         importance_threshold: Score from 0 to 1 below which a message may be pruned.
         merge_similar: Whether consecutive similar messages are merged.
-        keep_error_context: Number of messages kept before and after an error.
+        keep_error_context: Number of exchanges kept before and after an error, by the strategy `hybrid`.
         prompts_dir: Folder of the prompt templates; None means `prompts` in the working directory.
         truncation: Presets of `context_result` by name. `default`, `sql_query`, and `log_search` always exist; settings
             given for them change only the named fields.

@@ -20,7 +20,7 @@ from typing import BinaryIO, Final, cast
 
 from ctxguard.content.processors.table import Table, TableProcessor, TableRecord, write_row
 from ctxguard.content.processors.tree import share_out
-from ctxguard.content.views import Limits, TruncationInfo, View
+from ctxguard.content.views import Count, Limits, TruncationInfo, View
 from ctxguard.files.opening import RefusedError
 from ctxguard.files.text_files import describe_range
 from ctxguard.settings import extra, install_command
@@ -30,12 +30,23 @@ _TITLE = 40  # characters that are reserved for the heading of a sheet
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One sheet. `rows` is the number of rows without the header; `extent` says in words which of them are shown."""
+    """One sheet.
+
+    Attributes:
+        name: Its title.
+        processor: Shows its table.
+        rows: Number of rows without the header.
+        extent: Says in words which rows are shown.
+        text: The rows that the worker returned, as CSV: all of them, or those from both ends.
+        share: The share of the sheet that `text` is, by its rows; 1.0 means all of it.
+    """
 
     name: str
     processor: TableProcessor
     rows: int
     extent: str
+    text: str
+    share: float
 
 
 class SheetsProcessor:
@@ -47,9 +58,12 @@ class SheetsProcessor:
     def view(self, available: int) -> View:
         """Return each sheet in its share of the available characters. If there are many, only the first are shown."""
         shown = self._sheets[: max(1, available // 80)]
-        sizes = [len(sheet.processor.view(available).text) for sheet in shown]
-        shares = share_out(sizes, available - len(shown) * _TITLE)
-        views = [sheet.processor.view(share) for sheet, share in zip(shown, shares, strict=True)]
+        whole = [sheet.processor.view(available) for sheet in shown]
+        shares = share_out([len(view.text) for view in whole], available - len(shown) * _TITLE)
+        views = [
+            view if len(view.text) <= share else sheet.processor.view(share)
+            for sheet, view, share in zip(shown, whole, shares, strict=True)
+        ]
         parts = [
             f"## Sheet {sheet.name}: {sheet.extent}\n{view.text}" for sheet, view in zip(shown, views, strict=True)
         ]
@@ -57,6 +71,16 @@ class SheetsProcessor:
         if missing:
             parts.append(f"[{len(shown)} of {len(self._sheets)} sheets shown]")
         return View("\n".join(parts), cut=bool(missing) or any(view.cut for view in views), info=self._info(views))
+
+    def measured(self, count: Count) -> tuple[int, bool]:
+        """Return the number of tokens of all sheets, as CSV below their headings, and whether all rows were counted.
+
+        If only the rows from both ends of a sheet were read, its tokens are extrapolated by the number of its rows.
+        """
+        total = 0.0
+        for sheet in self._sheets:
+            total += count(f"## Sheet {sheet.name}: {sheet.extent}\n") + count(sheet.text) / sheet.share
+        return round(total), all(sheet.share == 1 for sheet in self._sheets)
 
     def fallbacks(self) -> tuple[str, ...]:
         """Return the names of the sheets, then the number of sheets, then `…`."""
@@ -100,12 +124,14 @@ def _sheet(entry: Mapping[str, object], limits: Limits, requested: tuple[int, in
     if len(head) + len(tail) - 1 == rows:
         head, tail = head + tail, []
     whole = "\n".join(row.raw for row in head) + "\n"
+    read = whole + "".join(row.raw + "\n" for row in tail)
+    share = (len(head) + len(tail)) / (rows + 1) if requested is None else 1.0
     table, extent = Table(head[0], head[1:], tail, rows), f"{rows} rows"
     if requested is not None:
         first, last = requested[0], min(requested[1], rows)
         table = replace(table, tail=[], total=max(0, last - first + 1), first=first)
         extent = f"rows {first}-{last} of {rows}" if first <= last else f"{rows} rows, none of {first}-{requested[1]}"
-    return Sheet(name, TableProcessor(table, limits, text=whole), rows, extent)
+    return Sheet(name, TableProcessor(table, limits, text=whole), rows, extent, read, share)
 
 
 def _record(cells: list[str]) -> TableRecord:

@@ -251,7 +251,9 @@ def _read_spreadsheet(
         return _result(Bounded("[holds no filled cells]\n", TruncationInfo(rows_total=0), file_type), metadata)
     tokens = request.count(whole.text)
     view = whole if tokens <= request.max_tokens else fit(processor, request.max_tokens, request.count, 2.5)
-    info = replace(view.info, truncated=view.cut, tokens_shown=request.count(view.text), tokens_total=tokens)
+    shown = tokens if view is whole else request.count(view.text)
+    total, is_exact = processor.measured(request.count) if view.cut else (shown, True)
+    info = replace(view.info, truncated=view.cut, tokens_shown=shown, tokens_total=total, tokens_exact=is_exact)
     return _result(Bounded(view.text, info, file_type), metadata)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ctxguard.checks import AuthorityFirst, CallsArePaired, Check, NoPII, WithinBudget, provider_profile
 from ctxguard.draft import CallSettings, Draft
-from ctxguard.harness.sessions import RecordedSession
+from ctxguard.harness.sessions import RecordedSession, key_name
 from ctxguard.report import CheckResult, Finding
 from ctxguard.tokens import ArtifactCounter, find_counter
 
@@ -50,7 +50,44 @@ def judge_session(
         from ctxguard.pii import STANDARD
 
         checks.append(NoPII(STANDARD if rules is None else rules))
-    return tuple(CheckResult(check.name, tuple(check(draft))) for check in checks)
+    results = tuple(CheckResult(check.name, tuple(check(draft))) for check in checks)
+    if not pii:
+        return results
+    *others, last = results
+    return (*others, CheckResult(last.name, (*last.findings, *search(session.unread, rules, "record").findings)))
+
+
+def search(value: object, rules: Detector | None = None, path: str = "row") -> CheckResult:
+    """Return the personal data in all texts of a parsed JSON value, whatever it means.
+
+    Args:
+        value: The value. Keys of objects are searched, too.
+        rules: Rules that define personal data; None means `ctxguard.pii.STANDARD`.
+        path: How findings name the value.
+    """
+    from ctxguard.pii import STANDARD
+
+    chosen = STANDARD if rules is None else rules
+    found = (
+        Finding(f"{span.label} was found", f"{place}[{span.start}:{span.end}]")
+        for place, text in _texts(value, path)
+        for span in chosen.find(text)
+    )
+    return CheckResult(NoPII.name, tuple(found))
+
+
+def _texts(value: object, path: str) -> Iterator[tuple[str, str]]:
+    """Yield each text in a value, the keys of its objects included, with its place."""
+    waiting = [(path, value)]
+    while waiting:
+        place, one = waiting.pop()
+        if isinstance(one, str):
+            yield place, one
+        elif isinstance(one, Mapping):
+            yield from ((f"{place}, a key", str(key)) for key in one)
+            waiting += [(f"{place}.{key_name(key)}", each) for key, each in reversed(list(one.items()))]
+        elif isinstance(one, list):
+            waiting += [(f"{place}[{n}]", each) for n, each in reversed(list(enumerate(one)))]
 
 
 def check_session(

@@ -292,24 +292,77 @@ def read_sessions(path: str | Path, *, adapter: str | None = None) -> Iterator[R
     `id` and `tools`.
 
     Args:
-        path: Path of the file; `-` is standard input.
+        path: Path of the file; `-` is standard input. As for a replay, a folder, a glob, and a Parquet file will do.
         adapter: Name of the adapter; None detects it.
 
     Raises:
         SessionFileError: If the file cannot be read or contains no session. The error names the line.
         AdapterError: If the adapter is unknown, or reads message objects, which a file cannot contain.
     """
-    yield from sessions_in(read_text(str(path)), str(path), adapter=adapter)
+    for found in read_rows(path, adapter=adapter):
+        if isinstance(found, Unread):
+            raise SessionFileError(found.path, found.reason, line=found.line)
+        yield found
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A row of a file that is JSON, but no session that anybody here knows.
+
+    Attributes:
+        path: File that contains the row.
+        line: Line number of the row, from 1; None if it is not known.
+        place: Position of the row in its file, from 0, as a name.
+        reason: Why it is no session.
+        value: The row.
+    """
+
+    path: str
+    line: int | None
+    place: str
+    reason: str
+    value: object
+
+
+def read_rows(path: str | Path, *, adapter: str | None = None) -> Iterator[RecordedSession | Unread]:
+    """Yield the sessions in a file as `read_sessions` does, and the rows that are no session instead of an error."""
+    name = str(path)
+    if _is_one_text(name):
+        yield from _rows(_of_lines(name, _lines(BytesIO(read_text(name).encode()), MAX_BYTES)), adapter)
+    else:
+        yield from _rows(recordings([name]), adapter)
+
+
+def _is_one_text(name: str) -> bool:
+    """Return whether a name is that of a file with text, rather than of a folder, a glob, or a Parquet file."""
+    place = Path(name)
+    if is_url(name) or name == "-" or not place.is_file():
+        return not place.is_dir() and (is_url(name) or not glob.has_magic(name))
+    with suppress(OSError), place.open("rb") as file:
+        return not _begins_with(file, _PARQUET)
+    return True
 
 
 def sessions_in(text: str, name: str = "-", *, adapter: str | None = None) -> Iterator[RecordedSession]:
     """Yield the sessions in the content of a file, in the formats that `read_sessions` accepts."""
+    for found in _rows(_of_lines(name, _lines(BytesIO(text.encode()), MAX_BYTES)), adapter):
+        if isinstance(found, Unread):
+            raise SessionFileError(name, found.reason, line=found.line)
+        yield found
+
+
+def _rows(sources: Iterable[Source], adapter: str | None) -> Iterator[RecordedSession | Unread]:
     if adapter in OBJECT_ADAPTERS:
         raise AdapterError(f"adapter {adapter!r} reads message objects, which a file cannot contain; {AS_DATA}")
-    for source in _of_lines(name, _lines(BytesIO(text.encode()), MAX_BYTES)):
-        found = source if isinstance(source, Skipped) else open_session(source, adapter=adapter, translate=False)
+    for source in sources:
+        found = source if isinstance(source, Skipped) else open_session(source, adapter=adapter)
+        if isinstance(source, Recording) and isinstance(found, Skipped):
+            value = _value(source.data)
+            if value is not None:
+                yield Unread(source.path, source.line, str(source.place), found.reason, value)
+                continue
         if isinstance(found, Skipped):
-            raise SessionFileError(name, found.reason, line=found.line)
+            raise SessionFileError(found.path, found.reason, line=found.line)
         yield found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -58,6 +59,15 @@ class RecordedSession:
     def overhead(self, count: ArtifactCounter) -> int:
         """Return the number of tokens that a request takes besides messages and tools: instructions and framing."""
         return count.beside(self.instructions)
+
+    @property
+    def unread(self) -> dict[str, object]:
+        """The fields of the record that are no part of the history: what no adapter reads."""
+        if self.wrap is not None:
+            return {key: value for key, value in self.wrap.items() if key != self.key}
+        if not isinstance(self.native, Mapping):
+            return {}
+        return {key: value for key, value in self.native.items() if key not in (*HISTORIES, *_REQUESTS)}
 
     def with_native(self, native: object) -> object:
         """Return the record with `native` as its history."""
@@ -194,8 +204,13 @@ def _history(record: Mapping[str, object]) -> tuple[str, object]:
         return "input", [{"role": "user", "content": text}]
     raise ConfigError(
         "expected an object with a list of 'messages', 'input', 'contents', or 'artifacts'; it has "
-        + (", ".join(map(str, record)) or "no keys")
+        + (", ".join(map(key_name, record)) or "no keys")
     )
+
+
+def key_name(key: object) -> str:
+    """Return how a message names a key of a record: `…` for what is no plain name, which may be a value."""
+    return str(key) if re.fullmatch(r"[A-Za-z_][A-Za-z_-]{0,39}", str(key)) else "…"
 
 
 def _of_requests(record: Mapping[str, object], adapter: str | None) -> Adapter[object] | None:
@@ -221,6 +236,6 @@ def _of_roles(native: object) -> Adapter[object]:
     """Return OpenAI's adapter for messages that no adapter recognizes. It reports errors in single messages."""
     listed = native if isinstance(native, list) else []
     if listed and all(isinstance(m, Mapping) and not {"role", "content"} & m.keys() for m in listed):
-        has = ", ".join(map(str, listed[0])) or "no keys"
+        has = ", ".join(map(key_name, listed[0])) or "no keys"
         raise ConfigError(f"messages have a 'role', and these have {has}; {AS_DATA}")
     return find_adapter("openai")

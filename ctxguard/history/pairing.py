@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.errors import HistoryError
@@ -246,6 +246,24 @@ def holds_all_results(artifact: Artifact) -> bool:
     return artifact.kind is Kind.TOOL and getattr(artifact.source, "holds_all_results", False)
 
 
+def require_artifacts(messages: Iterable[object]) -> tuple[Artifact, ...]:
+    """Return the messages of a history, which must be artifacts.
+
+    Raises:
+        HistoryError: If an item is not an `Artifact`, such as a message of a framework. The error says how to read it.
+    """
+    history = tuple(messages)
+    for position, message in enumerate(history):
+        if not isinstance(message, Artifact):
+            raise HistoryError(
+                f"expected an Artifact, got {type(message).__name__}; for messages of a provider or a framework, use "
+                "ContextManager(…).process_messages, or read and write them: adapter = ctxguard."
+                "adapting.detect_adapter(messages), adapter.read(messages), adapter.write(messages, artifacts)",
+                position=position,
+            )
+    return cast("tuple[Artifact, ...]", history)
+
+
 def exchanges(artifacts: Iterable[Artifact]) -> tuple[Exchange, ...]:
     """Split a history into exchanges, ordered by where they begin.
 
@@ -254,10 +272,7 @@ def exchanges(artifacts: Iterable[Artifact]) -> tuple[Exchange, ...]:
     Raises:
         HistoryError: If an item is not an `Artifact`.
     """
-    history = tuple(artifacts)
-    for position, artifact in enumerate(history):
-        if not isinstance(artifact, Artifact):
-            raise HistoryError(f"expected an Artifact, got {type(artifact).__name__}", position=position)
+    history = require_artifacts(artifacts)
     found = pair(history)
     members: dict[int, list[int]] = {}
     for position in range(len(history)):

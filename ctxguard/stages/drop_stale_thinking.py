@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ctxguard.draft import Change, Draft
 
 _WINDOW: Final = "StableWindow"
+_CUT: Final = "its thinking belongs to a prompt from before a cut"
 _BLANK: Final = Part("reasoning", "", signed=True)
 _MENDS: Final = ("RepairExchanges", "OrderByAuthority", "StartWithUser")
 """Stages that change an artifact only when it arrives. When later thinking was signed, the prompt already had these
@@ -42,12 +43,18 @@ class DropStaleThinking:
         """Return the draft with stale thinking dropped; the draft itself if there is none."""
         if not any(_is_signed(artifact) for artifact in draft.artifacts):
             return draft
-        stale = {key for change in draft.changes for key in _stale(draft, change)}
-        stale |= _before_late_task(draft) | _before_overflow(draft)
+        reasons = {key: _reason(change) for change in draft.changes for key in _stale(draft, change)}
+        stale = reasons.keys() | _before_late_task(draft) | _before_overflow(draft)
         if self.everything:
             stale = {id(artifact.root) for artifact in draft.artifacts}
         artifacts = [_without_thinking(a) if id(a.root) in stale else a for a in draft.artifacts]
-        return draft.revise(artifacts, action="bounded", reason="its thinking belongs to a prompt from before a cut")
+        named = {id(a): reasons[id(a.root)] for a in draft.artifacts if id(a.root) in reasons}
+        return draft.revise(artifacts, action="bounded", reason=named, otherwise=_CUT)
+
+
+def _reason(change: Change) -> str:
+    """Return why thinking is dropped because of a change, which names the stage that changed the prompt."""
+    return _CUT if change.stage == _WINDOW else f"its thinking was signed for a prompt that {change.stage} changed"
 
 
 def _stale(draft: Draft, change: Change) -> set[int]:

@@ -15,6 +15,7 @@ from ctxguard.content.processors.console import compress_console
 from ctxguard.content.processors.snapshot import compress_snapshot
 from ctxguard.content.views import Count, FileType
 from ctxguard.draft import Draft, FollowedStage, Follower
+from ctxguard.history.pairing import require_artifacts
 from ctxguard.stages.each import EachFollower
 from ctxguard.tokens import find_counter
 
@@ -142,8 +143,12 @@ class MessageCompressor(FollowedStage):
         return EachFollower(self._compressor(draft.counter.counter), action="bounded", reason=reason)
 
     def compress(self, artifacts: Sequence[Artifact]) -> Compressed:
-        """Return the artifacts with long ones compressed and the others unchanged. The result can also be awaited."""
-        return Compressed(map(self._compressor(self._own_counter), artifacts))
+        """Return the artifacts with long ones compressed and the others unchanged. The result can also be awaited.
+
+        Raises:
+            HistoryError: If an item is not an artifact, such as a message of a framework.
+        """
+        return Compressed(map(self._compressor(self._own_counter), require_artifacts(artifacts)))
 
     @cached_property
     def _own_counter(self) -> TokenCounter:

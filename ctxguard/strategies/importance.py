@@ -10,6 +10,7 @@ from typing import Final
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import ConfigError
 from ctxguard.history import is_asked
+from ctxguard.history.pairing import require_artifacts
 from ctxguard.stages.error_reports import reports_error
 from ctxguard.stages.lexical import LexicalIndex
 
@@ -66,7 +67,9 @@ class ImportanceScorer:
 
         Raises:
             ConfigError: If `message` is not one of `messages`.
+            HistoryError: If an item is not an artifact, such as a message of a framework.
         """
+        require_artifacts(messages)
         place = next((n for n, a in enumerate(messages) if a is message), None)
         if place is None:
             raise ConfigError("the message is not one of the messages", setting="message")

@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar, cast
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import CallSettings, Draft, FollowedStage
 from ctxguard.history import History
+from ctxguard.history.pairing import require_artifacts
 from ctxguard.settings import whole_number
 from ctxguard.stages.repair_exchanges import RepairExchanges
 from ctxguard.tokens import ArtifactCounter, find_counter
@@ -138,8 +139,11 @@ class Keep(FollowedStage, Generic[Note]):
 
         First, calls without a result and results without a call are repaired (see `RepairExchanges`). The input is not
         changed.
+
+        Raises:
+            HistoryError: If an item is not an artifact, such as a message of a framework.
         """
-        history = tuple(messages)
+        history = require_artifacts(messages)
         settings = CallSettings(UNLIMITED, ArtifactCounter(find_counter("auto")), keep_recent=1)
         draft = cast("Draft", RepairExchanges()(Draft(history, settings, history=history)))
         past = self.begin(draft)

@@ -121,7 +121,7 @@ def _load_tiktoken(encoding: str) -> Callable[[str], Sequence[int]]:
         import tiktoken
         from tiktoken_ext import openai_public
     except ImportError as error:
-        raise TokenizerError("tiktoken is not installed; pip install tiktoken") from error
+        raise TokenizerError(f"tiktoken is not installed; {install_command('context')}") from error
     data = path.read_bytes()
     if encoding == TEKKEN:
         return _load_tekken(data)

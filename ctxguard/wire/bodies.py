@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,24 @@ class UnreadableError(WireError):
     def __init__(self, message: str, *, cause: str = "upstream_unreadable") -> None:
         super().__init__(message, status=502)
         self.cause = cause
+
+
+def json_lines_error() -> UnreadableError:
+    """Return the error for a response in JSON lines, in which nobody knows which lines continue a text."""
+    return UnreadableError(
+        "the provider answers in JSON lines, in which no values are restored; ask it for an answer as a whole or as "
+        "server-sent events, or have values redacted",
+        cause="json_lines",
+    )
+
+
+def is_json_lines(body: bytes) -> bool:
+    """Return whether a body consists of JSON lines: its first two lines are objects of their own."""
+    lines = [line.strip(b"\x1e\r ") for line in body.lstrip(b"\x1e\r\n ").split(b"\n", 2)[:2]]
+    try:
+        return len(lines) > 1 and all(isinstance(json.loads(line), dict) for line in lines)
+    except (ValueError, RecursionError):
+        return False
 
 
 def encoding_of(answer: Any) -> str:  # noqa: ANN401 - of either library

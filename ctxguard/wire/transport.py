@@ -19,7 +19,16 @@ from ctxguard.errors import CtxguardError
 from ctxguard.formats.registry import format_of
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.wire.asked import WireRequest
-from ctxguard.wire.bodies import UnreadableError, apieces, awhole, encoding_of, pieces, whole
+from ctxguard.wire.bodies import (
+    UnreadableError,
+    apieces,
+    awhole,
+    encoding_of,
+    is_json_lines,
+    json_lines_error,
+    pieces,
+    whole,
+)
 from ctxguard.wire.decoding import can_decode
 from ctxguard.wire.guard import HEADERS, SESSION_HEADER, Guard, GuardSettings, Prepared
 from ctxguard.wire.metering import Billed
@@ -49,6 +58,10 @@ _BILLED: Final = "ctxguard.billed"
 """The response extension with the object that reads the reported token counts."""
 _FRAMES: Final = "application/vnd.amazon.eventstream"
 _OF_THE_BODY: Final = ("content-length", "content-encoding", "transfer-encoding")
+_JSON_LINES: Final = frozenset(
+    f"application/{name}" for name in ("x-ndjson", "ndjson", "jsonl", "x-jsonl", "jsonlines", "x-jsonlines")
+) | {"application/json-seq", "application/stream+json", "text/x-ndjson", "text/jsonl"}
+"""Media types of JSON lines, in lower case."""
 
 
 class Transport(_Transport):
@@ -211,16 +224,19 @@ def _exchange(
             prepared, answer = yield from sender.exchange(asked)
             told = prepared.headers if told is None else told  # of the client's own request, not of follow-up requests
             _without_ours(answer).headers.update(told)
+            _refuse_json_lines(answer, prepared)
             if not _is_read(answer, prepared, guard, path):
                 return answer
             if _is_stream(answer):
                 return _with_body(library, answer, stream=_stream_of(library, _GuardedStream)(answer, prepared, sender))
             said: Any = yield Ask(sender.read, (answer, guard.max_answer))
+            if prepared.reply is not None and is_json_lines(said):
+                raise json_lines_error()
             billed.update(answer.extensions[_BILLED].reported)
             asked = prepared.follow(said)
+        done = _with_body(library, answer, content=prepared.whole(said))
     except CtxguardError as error:
         return _refusal(library, guard, error, path)
-    done = _with_body(library, answer, content=prepared.whole(said))
     done.headers.update({f"{HEADERS}-billed-{kind}": str(count) for kind, count in billed.items()})
     return done
 
@@ -333,6 +349,16 @@ def _is_read(answer: Any, prepared: Prepared, guard: Guard, path: str) -> bool: 
     guard.metrics.add("unrestored", int(not is_read and prepared.reply is not None))
     # if there is nothing to restore, a response is still read for its token counts, unless it is streamed
     return is_read and (prepared.is_read or not (_is_stream(answer) or "stream" in path))
+
+
+def _refuse_json_lines(answer: Any, prepared: Prepared) -> None:  # noqa: ANN401
+    """Raise `UnreadableError` for a response in JSON lines that may hold placeholders.
+
+    No API that the guard reads streams like this, so nobody knows which lines continue a text.
+    """
+    kind = str(answer.headers.get("content-type", "")).lower().partition(";")[0].strip()
+    if kind in _JSON_LINES and prepared.reply is not None and 200 <= answer.status_code < 300:
+        raise json_lines_error()
 
 
 def _is_stream(answer: Any) -> bool:  # noqa: ANN401

@@ -7,13 +7,15 @@ as Anthropic's models of 2026 do.
 from __future__ import annotations
 
 import hashlib
+import json
 
 import pytest
 
-from ctxguard import Stabilizer
+from ctxguard import Artifact, Stabilizer
 from ctxguard.adapting.adapter import stabilize_native
 from ctxguard.artifacts import Kind
 from ctxguard.compaction import CompactionConfig, HistoryCompactor
+from ctxguard.policies import default_stages
 from ctxguard_anthropic import AnthropicAdapter, stabilize_request
 
 TURNS = 22
@@ -176,3 +178,30 @@ async def test_a_summary_leaves_no_thinking_behind_it():
     assert len(compacted) < len(history)
     assert "They asked for the log." in str(compacted)
     assert "thinking" not in str(compacted)
+
+
+@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("adds", [False, True])
+def test_a_stage_of_ones_own_is_named_where_it_takes_later_thinking_with_it(place, adds):
+    def changes_the_middle(draft):
+        kept = [a for a in draft.artifacts if a.text != "Thanks."]
+        if adds:
+            kept.insert(2, Artifact("user", "Be quick."))
+        return draft.revise(kept, reason="to be brief")
+
+    stages = list(default_stages())
+    stabilizer = Stabilizer(4_000, stages=[*stages[:place], changes_the_middle, *stages[place:]])
+    call = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2lnbmVk"}
+    history = [
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "Thanks."},
+        {"role": "user", "content": "Count."},
+        {"role": "assistant", "content": [thought, call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "17"}]},
+    ]
+    sent, report = stabilize_native(stabilizer, AnthropicAdapter(), history)
+    assert "thinking" not in json.dumps(sent)
+    reasons = [step.reason for one in report.decisions for step in one.steps if step.stage == "DropStaleThinking"]
+    assert reasons == ["its thinking was signed for a prompt that changes_the_middle changed"]

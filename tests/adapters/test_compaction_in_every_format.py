@@ -47,6 +47,7 @@ def adapter_for(name):
         pytest.skip(str(missing))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_200_turns_with_compaction(name):
     adapter, prompts, native, before, said = adapter_for(name), [], [], [], []

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 from test_cli import MESSAGES
 
 TESTS = """
@@ -25,6 +26,7 @@ def test_nothing(assert_stable):
 """
 
 
+@pytest.mark.slow
 def test_sessions_become_tests_and_a_broken_law_a_failure(tmp_path):
     (tmp_path / "good.json").write_text(json.dumps(MESSAGES))
     (tmp_path / "bad.json").write_text("{")
@@ -43,6 +45,7 @@ def test_sessions_become_tests_and_a_broken_law_a_failure(tmp_path):
     assert "bad.json:1: not valid JSON" in run.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_use_the_plugin_loads_nothing_else_of_ours(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "import sys\n\n"

@@ -81,6 +81,7 @@ def test_generated_conversations_are_decided_alike(format_name, history, budget)
     assert decisions(adapter, convert(messages), budget) == decisions(chat_for(adapter), messages, budget)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [2_000, 8_000])
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_recorded_conversations_are_decided_alike(transcripts, format_name, budget):
@@ -98,6 +99,7 @@ def test_recorded_conversations_are_decided_alike(transcripts, format_name, budg
     assert acted >= {"kept", "masked", "bounded", "dropped"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [2_000, 8_000])
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_recorded_conversations_break_no_law(transcripts, format_name, budget):

@@ -26,6 +26,7 @@ def test_the_worked_example_runs(example, monkeypatch):
     assert f"{len(code)} lines of code" in PAGE.read_text(encoding="utf-8"), "the page says how many lines it takes"
 
 
+@pytest.mark.slow
 def test_its_adapter_passes_the_suite(example):
     Reader(PAGE).follow()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_magpie.py"]

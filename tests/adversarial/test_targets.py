@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE
 from targets import TARGETS, seeds
 
 EXAMPLES = max(150, 60 * int(os.environ.get("CTXGUARD_EXAMPLES", "2")))
@@ -75,7 +76,7 @@ def test_the_fuzzer_runs_a_target(tmp_path):
         check=False,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
     )
     assert run.returncode == 0, run.stderr[-2_000:]
     assert "events: " in run.stdout
@@ -86,7 +87,7 @@ def test_without_the_fuzzer_every_target_is_named_as_skipped(tmp_path):
     script = Path(__file__).with_name("fuzz.py")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     run = subprocess.run(
-        [sys.executable, script], env=environment, check=False, capture_output=True, text=True, timeout=240
+        [sys.executable, script], env=environment, check=False, capture_output=True, text=True, timeout=PATIENCE
     )
     assert run.returncode == 0
     assert [line.split(":")[0] for line in run.stdout.splitlines()] == list(TARGETS)

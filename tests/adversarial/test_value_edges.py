@@ -119,6 +119,7 @@ def assert_hidden(value, frame, name):
         assert masked.endswith(after), (text, masked)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(samples, frames, st.sampled_from(sorted(ENCODINGS)))
 def test_a_value_is_hidden_in_every_frame_and_encoding_and_the_frame_stays(sample, frame, name):
@@ -136,6 +137,7 @@ def test_a_key_of_every_provider_is_hidden_in_every_frame(rule, data, frame):
     assert value not in mask_pii(f"{NOTES[0]}{frame[0]}{value}{frame[1]}{NOTES[1]}")
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES // 4)
 @given(
     samples,

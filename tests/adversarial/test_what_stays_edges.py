@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 from builders import step
+from patience import is_linear
 
 from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.content.digests import digest
 from ctxguard.history import TRAIL, write_record
 from ctxguard.stages import CheckpointManager, RepairExchanges, StableWindow
 from ctxguard.tokens import find_counter
-
-_SECONDS = 60  # far above what any of them takes on an idle machine
 
 RUBBISH = random.Random(7).randbytes(200_000).decode("latin-1")
 OUTPUTS = {
@@ -44,9 +42,7 @@ def history_with(output="done", arguments="{}"):
 
 
 def stabilized(history, budget=2_000, **settings):
-    began = time.process_time()
     result = Stabilizer(budget, **settings).stabilize(history)
-    assert time.process_time() - began < _SECONDS
     assert result.report.ok, str(result.report)
     assert result.report.tokens_after <= budget
     return result
@@ -70,11 +66,11 @@ def test_digests_hold_their_limit(name):
         assert count(digest(text, limit, count=count)) <= limit
 
 
-def test_thousands_of_parallel_calls_in_an_old_step_leave():
-    calls = tuple(ToolCall("look", f'{{"n": {n}}}', f"p{n}") for n in range(10_000))
+def test_a_thousand_parallel_calls_in_an_old_step_leave():
+    calls = tuple(ToolCall("look", f'{{"n": {n}}}', f"p{n}") for n in range(1_000))
     wide = [
         Artifact("assistant", "All at once.", calls=calls),
-        *(Artifact("tool", f"page {n}: ok", answers=f"p{n}") for n in range(10_000)),
+        *(Artifact("tool", f"page {n}: ok", answers=f"p{n}") for n in range(1_000)),
     ]
     history = history_with()
     stabilized([*history[:2], *wide, *history[2:]], budget=4_000, counter="estimate")
@@ -83,9 +79,11 @@ def test_thousands_of_parallel_calls_in_an_old_step_leave():
 @pytest.mark.parametrize("length", ["zzzzz", "aaaqa"])
 def test_a_message_full_of_headings_of_records_takes_linear_time(length):
     heading = write_record(TRAIL, "").partition("\n")[0][:-6] + length + "]\n"
-    history = [Artifact("user", "Hi."), Artifact("assistant", "Yes?"), Artifact("user", "See:\n\n" + heading * 20_000)]
+    talk = [Artifact("user", "Hi."), Artifact("assistant", "Yes?")]
     for settings in ({"provider": "strict"}, {"stages": [RepairExchanges(), CheckpointManager(), StableWindow()]}):
-        began = time.process_time()
-        result = Stabilizer(10_000_000, counter="estimate", **settings).stabilize(history)
-        assert time.process_time() - began < 8
-        assert result.artifacts == history
+
+        def stabilize(headings, settings=settings):
+            history = [*talk, Artifact("user", "See:\n\n" + heading * headings)]
+            assert Stabilizer(10_000_000, counter="estimate", **settings).stabilize(history).artifacts == history
+
+        assert is_linear(stabilize, 5_000)

@@ -29,6 +29,7 @@ class Summarizer:
         return f"Up to request {len(self.prompts)} all went well."
 
 
+@pytest.mark.slow
 def test_pydantic_ai_compacts_over_200_turns():
     pydantic_ai = pytest.importorskip("pydantic_ai", reason="PydanticAI is not installed")
     from pydantic_ai.messages import ModelResponse, TextPart

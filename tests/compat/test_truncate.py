@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 
 import pytest
 
@@ -33,6 +35,46 @@ def test_estimate_tokens_fallback(monkeypatch):
 
 def test_estimate_tokens_of_a_model_without_a_public_tokenizer_falls_back():
     assert estimate_tokens([{"role": "user", "content": "x" * 36}], model="qwen2.5-32b") == 10
+
+
+def test_ids_and_types_are_not_billed():
+    call = {
+        "id": "call_" + "9" * 40,
+        "type": "function",
+        "function": {"name": "look_up", "arguments": '{"city": "Rome"}'},
+    }
+    calling = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": call["id"], "content": "Sunny."}
+    bare = [{"role": "assistant", "content": 'look_up{"city": "Rome"}'}, {"role": "tool", "content": "Sunny."}]
+    assert abs(estimate_tokens([calling, result]) - estimate_tokens(bare)) <= 2
+
+
+def test_messages_of_the_openai_sdk_are_taken_and_come_back_as_they_are():
+    chat = pytest.importorskip("openai.types.chat")
+    message = chat.ChatCompletionMessage(role="assistant", content="All is well, as far as I know.")
+    history = [MESSAGES[0], *[message] * 12]
+    as_dicts = [MESSAGES[0], *[message.model_dump()] * 12]
+    assert estimate_tokens(history) == estimate_tokens(as_dicts)
+    kept = truncate_messages(history, keep=3)
+    assert [id(one) for one in kept] == [id(MESSAGES[0])] + [id(message)] * 3
+
+
+def test_without_tiktoken_everything_but_its_counter_works():
+    script = (
+        "import sys; sys.modules['tiktoken'] = sys.modules['toktok'] = None\n"
+        "import ctxguard, ctxguard.tokens\n"
+        "from ctxguard.errors import TokenizerError\n"
+        "assert ctxguard.estimate_tokens([{'role': 'user', 'content': 'x' * 396}]) == 100\n"
+        "print(ctxguard.guard([{'role': 'user', 'content': 'Hello.'}], budget=900).report.counter)\n"
+        "from ctxguard.tokens import counters\n"
+        "counters.find_vocabulary = lambda encoding: sys.executable\n"
+        "try: ctxguard.tokens.find_counter('o200k_base')\n"
+        "except TokenizerError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("estimate\ntiktoken is not installed")
+    assert "[context]" in done.stdout
 
 
 def test_estimate_tokens_counts_parts_and_tool_calls():

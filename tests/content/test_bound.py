@@ -176,6 +176,7 @@ def test_lines_shown_and_lines_counted_in_gaps_are_all_lines_of_a_log(lines, tim
         assert f"[{view.info.lines_shown} of {total} lines shown" in view.content
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(containers, st.integers(60, 400))
 def test_signs_inside_of_json_count_what_is_missing(tree, limit):

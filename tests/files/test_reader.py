@@ -218,6 +218,7 @@ def pdf(path, *, before=b""):
     return path
 
 
+@pytest.mark.slow
 def test_document_of_printable_bytes_is_a_document_whatever_its_name(tmp_path):
     pytest.importorskip("markitdown", reason="the extra `files` is not installed")
     for name in ("a.pdf", "a.txt", "a"):
@@ -307,6 +308,7 @@ def test_range_of_rows_of_an_old_workbook():
     assert shown[1:4] == [whole[1], *whole[3:5]]
 
 
+@pytest.mark.slow
 def test_workbook_that_is_larger_than_what_is_passed_on_is_shown(tmp_path):
     openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
     book = openpyxl.Workbook()
@@ -532,3 +534,18 @@ def test_workbook_with_styles_that_nobody_understands_is_read_without_them(tmp_p
             data = whole.read(name)
             broken.writestr(name, data.replace(b'<cellStyle name="Normal"', b"<cellStyle"))
     assert "1,Ann" in read(tmp_path / "b.xlsx").content
+
+
+@pytest.mark.parametrize("rows", [3, 31, 399, 1_000])
+def test_a_sheet_is_shown_and_counted_as_its_csv_is(write, tmp_path, rows):
+    path, heading = workbook(tmp_path / "a.xlsx", One=rows), 20
+    csv_path = write("a.csv", "id,name\n" + "".join(f"{n},name {n}\n" for n in range(1, rows + 1)))
+    for max_tokens in (60, 200, 5_000):
+        sheet = read_file(path, CONFIG, max_tokens=max_tokens, cache_dir=tmp_path).truncation_info
+        table = read_file(csv_path, CONFIG, max_tokens=max_tokens).truncation_info
+        assert table.rows_total == sheet.rows_total == rows
+        assert 0 <= table.rows_shown - sheet.rows_shown <= (5 if max_tokens < 5_000 else 0)
+        assert sheet.tokens_exact is (rows <= 399)
+        margin = 0.02 if sheet.tokens_exact and table.tokens_exact else 0.1
+        assert abs(sheet.tokens_total - table.tokens_total) <= heading + margin * table.tokens_total
+        assert (sheet.tokens_total == sheet.tokens_shown) is not sheet.truncated

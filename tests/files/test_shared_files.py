@@ -36,6 +36,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(FILES)))
 def test_view_of_a_file_is_within_the_limit_and_keeps_its_shape(path, convert_here):
     documents = convert_here(path)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
+from patience import PATIENCE
 from test_cli import cli
 
 from ctxguard.artifacts import Artifact, ToolCall
@@ -58,6 +59,7 @@ def fewer(monkeypatch):
     monkeypatch.setattr("ctxguard.harness.bench_cli.synthetic_recordings", lambda: synthetic_recordings(2, turns=25))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fewer")
 def test_it_runs_with_nothing_given_and_fits_sixty_columns():
     run = cli("bench", "--budgets", "3k", "--only", "ctxguard", "--only", "whole history")
@@ -72,6 +74,7 @@ def test_it_runs_with_nothing_given_and_fits_sixty_columns():
         assert f"\n{column}" in run.stdout, "every column is in the legend"
 
 
+@pytest.mark.slow
 def test_the_reports_say_the_same_as_data_and_as_markdown(tmp_path):
     path = tmp_path / "one.json"
     path.write_text(json.dumps(synthetic_session(3, turns=20)["messages"]))
@@ -146,6 +149,7 @@ def test_absent_libraries_are_named_and_unknown_names_refused(monkeypatch):
     assert cli("bench", "--budget", "much").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_module_in_the_working_directory_adds_contestants(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -184,7 +188,7 @@ def test_a_session_is_told_as_soon_as_it_and_those_before_it_were_played(monkeyp
     taken = Event()
 
     def played(source, peers, budgets, counter):
-        return [source.line == 1 or taken.wait(10)]
+        return [source.line == 1 or taken.wait(PATIENCE)]
 
     monkeypatch.setattr("ctxguard.harness.bench.ProcessPoolExecutor", lambda n, **_: ThreadPoolExecutor(n))
     monkeypatch.setattr("ctxguard.harness.bench._play", played)
@@ -208,6 +212,7 @@ def test_where_no_session_could_be_played_the_reasons_are_told(tmp_path):
     assert run.stderr.endswith("nothing was compared: no session could be played\n")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fewer")
 def test_it_runs_where_no_vocabulary_is_installed(tmp_path, monkeypatch):
     def missing(encoding):

@@ -30,7 +30,7 @@ WORDS = ("--sweep", "budget=1500,3000", "--report", "json")
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory):
     path = tmp_path_factory.mktemp("engines") / "sessions.jsonl"
-    made = [recording.data for recording in synthetic_recordings(12, turns=10)]
+    made = [recording.data for recording in synthetic_recordings(12, turns=6)]
     made[4:4] = [b"{half"]
     path.write_bytes(b"\n".join(made))
     return path
@@ -69,6 +69,7 @@ def killed(sessions, progress):
     process.stdout.close()
 
 
+@pytest.mark.slow
 def test_a_replay_that_is_killed_goes_on_with_the_same_report(sessions, undisturbed, tmp_path):
     progress = tmp_path / "progress.json"
     killed(sessions, progress)

@@ -165,6 +165,7 @@ def test_only_what_fits_into_half_of_the_free_room_counts():
     assert sums == {large + small: (both, both), large: (len(OUTPUT),) * 2, small: (len(NOTE),) * 2, 0: (0, 0)}
 
 
+@pytest.mark.slow
 def test_a_replay_adds_both_up():
     figures = replay(parse_session(synthetic_session(1, turns=40)["messages"]), Stabilizer(2_500)).figures
     assert figures.weighed == figures.pressed > 20

@@ -42,6 +42,7 @@ def lines(*records):
     return "\n".join(r if isinstance(r, str) else json.dumps(r) for r in records).encode()
 
 
+@pytest.mark.slow
 def test_files_folders_globs_gzip_and_every_layout_are_read(tmp_path):
     (tmp_path / "deep").mkdir()
     one, two = {"id": "a", "messages": TALK}, {"id": "b", "messages": TALK}
@@ -127,6 +128,7 @@ def test_a_broken_law_exits_with_1_and_names_the_call(tmp_path):
     assert "ProviderProfile(anthropic) fails at 1 call, first at call 2 of session 0" in run.stderr
 
 
+@pytest.mark.slow
 def test_refused_calls_are_told_and_fail_only_where_asked(tmp_path):
     path = tmp_path / "s.json"
     path.write_text(json.dumps([*MESSAGES[:4], {"role": "user", "content": "long " * 900}, *MESSAGES[4:]]))
@@ -183,6 +185,7 @@ def test_one_budget_or_several_are_replayed_by_either_name(session, words, budge
     assert [run.setting["budget"] for run in report_of(session, *words)[1].runs] == budgets
 
 
+@pytest.mark.slow
 def test_the_same_replay_holds_against_its_baseline_and_a_worse_one_does_not(session, tmp_path):
     base = tmp_path / "base.json"
     assert cli("replay", session, "--budget", 600, "--output", base).returncode == 0
@@ -200,6 +203,7 @@ def test_the_same_replay_holds_against_its_baseline_and_a_worse_one_does_not(ses
         assert f"worse than the baseline: policy default, budget 600: {name} was" in worse.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [["--budget", 2_000], ["--budget", 600, "SESSION"]])
 def test_nothing_to_compare_is_a_failure(session, tmp_path, other):
     base = tmp_path / "base.json"
@@ -233,6 +237,7 @@ def test_only_worse_figures_are_told(session):
     ]
 
 
+@pytest.mark.slow
 def test_processes_change_nothing_but_times(tmp_path):
     for n in range(3):
         (tmp_path / f"{n}.jsonl").write_bytes(
@@ -251,6 +256,7 @@ def test_processes_change_nothing_but_times(tmp_path):
     assert reports[0]["skipped_count"] == 3
 
 
+@pytest.mark.slow
 def test_a_sweep_shows_what_each_setting_costs_and_holds(session):
     run = cli("replay", session, "--sweep", "budget=500,1k target=0.3:0.5:0.2")
     assert run.returncode == 0
@@ -340,6 +346,7 @@ def test_the_opener_of_a_long_turn_stands_before_its_tail():
     assert RollingWindow(artifacts, [a.token_count for a in artifacts], 21).kept(10) == [0, 8, 9]
 
 
+@pytest.mark.slow
 def test_the_page_tells_it_all_and_shows_nothing_that_was_masked(session, tmp_path):
     page = tmp_path / "r.html"
     assert cli("replay", session, "--budget", 600, "-o", page, "--title", "A <b> week").returncode == 0

@@ -159,6 +159,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
         list(read_sessions(written(tmp_path, b"\xff\xfe\x00\xd8")))
 
 
+@pytest.mark.slow
 def test_a_replay_counts_every_model_call_and_adds_up():
     long = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"message {n} " * 30} for n in range(200)]
     told = replay(parse_session(long), Stabilizer(2_400, counter="estimate"))

@@ -240,6 +240,7 @@ def test_detectors_that_take_batches_are_asked_once():
     assert detector.asked == 1
 
 
+@pytest.mark.slow
 def test_threads_share_a_masker():
     masker = Masker(STANDARD)
     samples = [f"{i} jane{i}@site.org {value}" for i in range(50) for value in VALUES]

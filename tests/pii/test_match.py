@@ -1,13 +1,13 @@
 """Time grows with the text and no faster, engines agree, and rules from elsewhere fit in."""
 
 import sys
-import time
 
 import pytest
 from gitleaks import load_gitleaks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import naive
+from patience import is_linear
 from strategies_for_text import texts
 
 from ctxguard.errors import ConfigError
@@ -62,9 +62,7 @@ HOSTILE = [
 def test_expressions_pass_over_signs_without_digits_at_once(piece):
     rules = RuleSet("signs", STANDARD.rules)
     rules.find("warm up")
-    began = time.process_time()
-    rules.find(piece * (100_000 // len(piece)))
-    assert time.process_time() - began < 5
+    assert is_linear(lambda size: rules.find(piece * (size // len(piece))), 25_000)
 
 
 def steps_of(text):
@@ -95,6 +93,7 @@ def test_work_grows_no_faster_than_hostile_text(piece):
     assert steps_of(repeated[:large]) <= 4.6 * steps_of(repeated[:small]) + 2_000
 
 
+@pytest.mark.slow
 def test_what_is_remembered_stays_bounded(monkeypatch):
     monkeypatch.setattr("ctxguard.pii.detect.match.MEMO", 60)
     engine = Engine(STANDARD.rules, frozenset(), ())
@@ -117,7 +116,8 @@ values = st.sampled_from(["4111 1111 1111 1111 ", "212-736-5000 ", "536-22-8741 
 rows = st.lists(st.one_of(groups, groups, groups, values), min_size=20, max_size=60).map("".join)
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None)
 @given(
     st.sampled_from(["", "phone ", "tel: ", "credit card: ", "SSN ", "NIP ", "born ", "no word, ", "电话 "]),
     rows,

@@ -70,6 +70,7 @@ def test_the_grammar_holds_many_spellings_that_restore():
         assert spelled in SPELLED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opening", OPENINGS)
 def test_no_spelling_that_restores_gives_a_value_when_somebody_planted_it(opening):
     shapes = (
@@ -89,6 +90,7 @@ def test_no_spelling_that_restores_gives_a_value_when_somebody_planted_it(openin
         assert planted.unmask(sent) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opening", OPENINGS)
 def test_no_spelling_gives_a_value_out_of_json(opening):
     planted = begun()

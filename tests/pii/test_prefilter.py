@@ -93,6 +93,7 @@ def test_the_best_literals_are_found(pattern, literals):
     assert {*anchor_of(pattern).literals} == literals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.name not in HARD], ids=lambda rule: rule.name)
 @settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), before=st.sampled_from(["", " ", "x = "]), after=st.sampled_from(["", " ", "\n"]))
@@ -170,6 +171,7 @@ def test_the_words_of_an_ascii_text_are_found(pattern, words):
     assert {*anchor_of(pattern, forms=(WORDS,)).literals} == (words or {""})
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_context_of_a_long_text_is_passed_over(data):

@@ -256,6 +256,7 @@ def spelled_links():
         yield from (target.format(url) for target in SPACED)
 
 
+@pytest.mark.slow
 def test_no_spelling_of_a_link_gets_a_value():
     links = list(spelled_links())
     assert len(links) > 2_000

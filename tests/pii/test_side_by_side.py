@@ -165,6 +165,7 @@ def test_two_values_side_by_side_are_masked_in_full():
     assert not rest, rest[:5]
 
 
+@pytest.mark.slow
 def test_pairs_are_given_back_exactly_and_found_by_no_second_look():
     for left, separator, right in random.Random(5).sample([*cases("back", 1)], 300):
         text = left + separator + right

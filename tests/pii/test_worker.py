@@ -6,6 +6,7 @@ import os
 from functools import partial
 
 import pytest
+from patience import PATIENCE
 from worker_models import broken, names
 
 from ctxguard.errors import ConfigError, DetectorError
@@ -14,7 +15,7 @@ from ctxguard.pii import STANDARD, Masker, WorkerDetector
 
 @pytest.fixture
 def worker():
-    detector = WorkerDetector(names, name="names", timeout=60)
+    detector = WorkerDetector(names, name="names", timeout=PATIENCE)
     yield detector
     detector.close()
 
@@ -38,10 +39,10 @@ def test_names_are_found_in_another_process_beside_the_rules(worker):
 )
 def test_no_failure_lets_a_text_pass_and_the_next_text_is_searched(worker, text, reason):
     assert not worker.find("nobody"), "the process is there, so that only the text takes time"
-    worker._timeout = 60 if text == "raise" else 0.5
+    worker._timeout = PATIENCE if text == "raise" else 0.5
     with pytest.raises(DetectorError, match=reason) as error:
         Masker([STANDARD, worker]).mask(f"{text} Zora")
-    worker._timeout = 60
+    worker._timeout = PATIENCE
     assert "Zora" not in str(error.value)
     assert Masker([STANDARD, worker]).mask("Zora is well") == "[REDACTED_PERSON] is well"
 

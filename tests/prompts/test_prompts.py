@@ -439,6 +439,7 @@ def test_the_command_exits_0_1_and_2(prompts: Path) -> None:
 PAGE = Path(__file__).parents[2] / "docs" / "prompts.md"
 
 
+@pytest.mark.slow
 def test_the_page_on_prompts_is_true(prompts: Path) -> None:
     """Its templates are written where it says, and its programs run on them in order."""
     pytest.importorskip("pydantic_ai", reason="docs/prompts.md: pydantic-ai is not installed")

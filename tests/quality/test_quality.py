@@ -60,6 +60,7 @@ def test_the_committed_figures_hold_what_is_compared(quality):
     assert set(quality.TOLERANCES) <= rows["8000/all/default"].keys() | rows["facts"].keys()
 
 
+@pytest.mark.slow
 def test_quality_and_bench_have_one_definition_of_each_figure(quality, tmp_path):
     pytest.importorskip("pyppmd", reason="gain needs pyppmd")
     path, told = tmp_path / "shop.jsonl", tmp_path / "bench.json"
@@ -77,6 +78,7 @@ def test_quality_and_bench_have_one_definition_of_each_figure(quality, tmp_path)
         assert ours["prefix all"] > ours["prefix"], "before the budget is exceeded, every prompt extends the one before"
 
 
+@pytest.mark.slow
 def test_a_comparison_of_halves_adds_up_and_keeps_its_calls(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     compare = importlib.import_module("compare")
@@ -94,6 +96,7 @@ def test_a_comparison_of_halves_adds_up_and_keeps_its_calls(tmp_path, monkeypatc
     assert capsys.readouterr().out == first
 
 
+@pytest.mark.slow
 def test_a_run_judges_every_arm_beside_a_rolling_window(quality, tmp_path, capsys):
     path = tmp_path / "shop.jsonl"
     path.write_text("".join(json.dumps(synthetic_session(seed, turns=16)) + "\n" for seed in range(2)))

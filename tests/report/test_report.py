@@ -142,6 +142,7 @@ def test_neighbors_that_met_the_same_are_told_in_one_line_and_lose_nothing():
     assert len(str(report).splitlines()) < 25
 
 
+@pytest.mark.slow
 def test_a_page_of_a_long_session_stays_small():
     history = [Artifact("user" if n % 2 else "assistant", f"{MAIL} and line {n}" * (n % 3)) for n in range(6_001)]
     page = Stabilizer(200_000, counter="estimate").stabilize(history)._repr_html_()

@@ -70,6 +70,7 @@ def test_file_types():
     assert FileType("xlsx") is FileType.SPREADSHEET
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "data", "file_type"),
     [

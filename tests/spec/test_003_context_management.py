@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import builders
 import pytest
 from blocks import code_blocks, shimmed
+from patience import calls_of
 
 from ctxguard import Artifact, ContextConfig, ToolCall, compat
 from ctxguard.compat.context_manager import ContextManager
@@ -283,13 +283,9 @@ def test_overhead_of_a_call_is_under_100_ms():
     manager = ContextManager(ContextConfig(stabilizer={"counter": "estimate"}))
     history = talk(100)
     asyncio.run(manager.process_messages(history))
-    times = []
-    for n in range(5):
-        history += [Artifact("assistant", f"Looked {n}."), Artifact("user", f"Go on {n}.")]
-        start = time.perf_counter()
-        asyncio.run(manager.process_messages(history))
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.1
+    history += [Artifact("assistant", "Looked."), Artifact("user", "Go on.")]
+    # calls of functions, which no busy machine changes; 100 ms are time for more than a million of them
+    assert calls_of(lambda: asyncio.run(manager.process_messages(history))) < 20_000
 
 
 async def test_the_code_blocks_of_003_run_as_written():

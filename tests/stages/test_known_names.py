@@ -53,6 +53,7 @@ def texts(result):
     return [artifact.text for artifact in result.artifacts]
 
 
+@pytest.mark.slow
 @slow
 @given(st.integers(0, 10_000), st.sampled_from(["redact", "pseudonymize"]), st.sampled_from(POLICIES))
 def test_memory_changes_no_result_and_old_texts_change_at_cuts_alone(seed, strategy, policy):
@@ -86,6 +87,7 @@ def test_what_came_before_is_masked_at_the_next_cut_and_not_sooner():
     assert (decision.action, decision.reason) == ("masked", "contains a name that became known later")
 
 
+@pytest.mark.slow
 def test_a_session_gives_the_same_as_a_whole_list():
     history, guard = history_of(5), stabilizer("pseudonymize")
     session = guard.session()

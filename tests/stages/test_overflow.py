@@ -129,6 +129,7 @@ def parallel_run(guard, *, steps=30, calls=3, words=900):
     return cuts, warned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["agent", "chat"])
 @pytest.mark.parametrize("calls", [1, 2, 3, 5, 10])
 def test_outputs_of_half_the_room_at_every_step_leave_steps_between_cuts(policy, calls):
@@ -137,6 +138,7 @@ def test_outputs_of_half_the_room_at_every_step_leave_steps_between_cuts(policy,
     assert warned <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [8_000, 32_000])
 def test_so_do_other_budgets(budget):
     assert parallel_run(Stabilizer(budget), calls=10, steps=16)[0] <= 13

@@ -282,6 +282,7 @@ def test_a_long_text_that_shares_a_few_words_recalls_nothing():
     assert block_of(Stabilizer(1_500).stabilize([*history[:-1], QUESTION])) is not None
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     history=histories(max_turns=8),
@@ -322,6 +323,7 @@ def test_prompts_only_grow_but_where_the_report_says_so(history, budget, thresho
         previous = result.artifacts
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(
     said=st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=40), min_size=8, max_size=24),

@@ -58,6 +58,7 @@ def test_outputs_that_are_squeezed_keep_the_handles_that_they_named(asked):
     assert [handle for handle in before if "nothing is saved" in recall(handle)] == []
 
 
+@pytest.mark.slow
 def test_a_table_that_is_squeezed_keeps_its_handle():
     store = MemoryStore()
     stabilizer = Stabilizer.from_policy("agent", 3_000, store=store, counter="estimate")

@@ -89,6 +89,7 @@ def test_the_profile_holds_in_every_policy(history, name):
     assert not [message for message in names if message.startswith("the first message")]
 
 
+@pytest.mark.slow
 @given(history=histories(max_turns=9), name=st.sampled_from(STABLE))
 def test_prompts_with_a_greeting_grow_between_cuts(history, name):
     previous, served = None, 0

@@ -6,6 +6,7 @@ import pytest
 from markdown_pages import ROOT, Reader
 
 
+@pytest.mark.slow
 def test_the_chat_recipe_on_postgres(postgres_server, tmp_path, monkeypatch):
     pytest.importorskip("fastapi", reason="docs/recipe_chat.md: fastapi is not installed")
     pytest.importorskip("httpx", reason="docs/recipe_chat.md: httpx is not installed")

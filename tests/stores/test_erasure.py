@@ -61,6 +61,7 @@ def change(store: ManagedStore, old: bytes, **to: object) -> None:
             store._run(connection, statement, new=new, old=old)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(
     whole=st.booleans(),

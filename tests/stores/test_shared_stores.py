@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from forked import processes as workers
+from patience import PATIENCE
 
 from ctxguard.stores import SQLiteStore, open_store
 
@@ -18,21 +19,17 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
     from pathlib import Path
 
-workers = multiprocessing.get_context("forkserver")  # of a clean process that has imported what all of them need
-workers.set_forkserver_preload(["pytest", "ctxguard.stores", "sqlalchemy.dialects.postgresql.psycopg", "psycopg"])
 PROCESSES = 4
-MOST_SECONDS = 240
-"""How long a process is waited for on a busy machine; where all is well, nothing waits."""
 
 
 def race(place: str, start: Barrier, answers: Connection, number: int) -> None:
-    start.wait(MOST_SECONDS)
+    start.wait(PATIENCE)
     with open_store(place) as store:
         answers.send([store.put_new("n", str(key), f"{number}".encode() * 100) for key in range(50)])
 
 
 def write(place: str, start: Barrier, answers: Connection, number: int) -> None:
-    start.wait(MOST_SECONDS)
+    start.wait(PATIENCE)
     with open_store(place, max_bytes=100_000) as store:
         for key in range(60):
             store.put(f"n{number}", str(key), bytes(990), ttl=0.01 if key % 3 == 0 else None)
@@ -46,9 +43,9 @@ def together(work: Callable[..., None], place: str) -> list[object]:
     started = [workers.Process(target=work, args=(place, start, pipes[n][1], n)) for n in range(PROCESSES)]
     for worker in started:
         worker.start()
-    answers = [receiver.recv() for receiver, _ in pipes if receiver.poll(MOST_SECONDS)]
+    answers = [receiver.recv() for receiver, _ in pipes if receiver.poll(PATIENCE)]
     for worker in started:
-        worker.join(MOST_SECONDS)
+        worker.join(PATIENCE)
     assert [worker.exitcode for worker in started] == [0] * PROCESSES
     return answers
 
@@ -83,10 +80,10 @@ def test_a_writer_killed_at_any_time_leaves_whole_values(shared_place: str, dela
     receiver, sender = workers.Pipe(duplex=False)
     writer = workers.Process(target=write_for_ever, args=(shared_place, sender))
     writer.start()
-    assert receiver.poll(MOST_SECONDS)
+    assert receiver.poll(PATIENCE)
     time.sleep(delay)
     os.kill(writer.pid or 0, signal.SIGKILL)
-    writer.join(MOST_SECONDS)
+    writer.join(PATIENCE)
     written = [receiver.recv()]
     sender.close()
     try:
@@ -119,6 +116,6 @@ def test_a_writer_killed_inside_its_transaction_changes_nothing_and_holds_nothin
         writer.start()
         assert receiver.recv() == "inside"
         os.kill(writer.pid or 0, signal.SIGKILL)
-        writer.join(MOST_SECONDS)
+        writer.join(PATIENCE)
         store.put("n", "k2", b"v2")
         assert list(store.keys("n")) == ["k", "k2"]

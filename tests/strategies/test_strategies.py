@@ -6,6 +6,7 @@ import copy
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice, permutations
+from types import SimpleNamespace
 
 import builders
 import pytest
@@ -16,7 +17,8 @@ from prefix_law import grown
 from ctxguard import Artifact, BudgetExceededError, Kind, Stabilizer, ToolCall, guard
 from ctxguard.artifacts import Part
 from ctxguard.compaction import CompactionConfig, HistoryCompactor
-from ctxguard.errors import ConfigError
+from ctxguard.compat import MessageCompressor
+from ctxguard.errors import ConfigError, HistoryError
 from ctxguard.harness import read_sessions
 from ctxguard.history import CHECKPOINT, SUMMARY, write_record
 from ctxguard.pii import STANDARD, Masker
@@ -406,6 +408,7 @@ def test_the_laws_hold_for_every_strategy_and_every_two(history, names, budget):
     assert [d.position for d in mine] == list(range(len(history)))
 
 
+@pytest.mark.slow
 @settings(max_examples=3 * settings.default.max_examples)  # there are many pairs
 @given(history=histories(max_turns=12), names=st.sampled_from(PAIRS), budget=st.sampled_from([250, 2_000]))
 def test_stabilizing_the_result_again_stays_within_the_laws(names, history, budget):
@@ -419,6 +422,7 @@ def test_stabilizing_the_result_again_stays_within_the_laws(names, history, budg
     assert again.report.ok, str(again.report)
 
 
+@pytest.mark.slow
 @given(history=histories(max_turns=9), names=st.sampled_from(PAIRS), budget=st.sampled_from([250, 2_000]))
 def test_what_is_remembered_between_calls_never_changes_a_result(history, names, budget):
     store = MemoryStore()  # summaries are state: what one chain has paid for, the other finds
@@ -460,6 +464,7 @@ def test_prompts_only_grow_but_where_the_report_says_so(history, names, budget):
     assume(served)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [2_000, 8_000])
 def test_the_laws_hold_on_recorded_sessions(transcripts, budget):
     sessions = [s for path in sorted(transcripts.glob("*.jsonl.gz")) for s in islice(read_sessions(path), 0, 30, 15)]
@@ -514,3 +519,26 @@ def test_the_media_of_a_verbose_output_stay_and_are_counted():
     assert "left out" in context[2]["content"][0]["text"]
     again = Stabilizer(4_000, stages=[]).stabilize(OpenAIAdapter().read(context)).report.tokens_after
     assert again <= context.report.tokens_after
+
+
+def natives():
+    yield [{"role": "user", "content": "Hi."}]
+    yield ["Hi."]
+    yield [SimpleNamespace(type="human", content="Hi.")]
+
+
+@pytest.mark.parametrize("messages", list(natives()))
+@pytest.mark.parametrize(
+    "given",
+    [
+        SlidingWindow(3).apply,
+        IntelligentPruner().prune,
+        IntelligentPruner().apply,
+        MessageCompressor().compress,
+        lambda messages: ImportanceScorer().score(messages[0], messages),
+    ],
+)
+def test_native_messages_get_an_error_that_says_how_they_are_read(given, messages):
+    with pytest.raises(HistoryError, match=r"message \d: expected an Artifact, got .*process_messages") as caught:
+        given([Artifact("user", "Hello."), *messages])
+    assert caught.value.position == 1

@@ -77,6 +77,7 @@ def test_reports_quote_what_the_benchmark_measures(rows, monkeypatch):
     assert usage.measured(rows) == MEASURED
 
 
+@pytest.mark.slow
 @recorded
 @pytest.mark.parametrize("kin", ["gpt-4o", "gpt-5", "claude-4"])
 def test_the_table_holds_for_recordings_that_it_was_not_fitted_on(rows, monkeypatch, kin):

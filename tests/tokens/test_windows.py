@@ -80,6 +80,7 @@ KNOWN_DIFFERENCES = {
 }
 
 
+@pytest.mark.slow
 def test_the_installed_libraries_differ_in_nothing_that_is_not_explained():
     compared = 0
     for name, tokens, _, package in recorded():

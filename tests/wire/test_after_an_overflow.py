@@ -16,7 +16,7 @@ from ctxguard.wire import AsyncTransport
 pytest.importorskip("openai", reason="openai is not installed")
 pytest.importorskip("anthropic", reason="anthropic is not installed")
 
-STEPS, BUDGET, WINDOW = 30, 5_000, 3_000
+STEPS, BUDGET, WINDOW = 20, 5_000, 3_000
 TOO_LONG = "prompt is too long: This model's maximum context length is exceeded (context_length_exceeded)"
 
 
@@ -121,6 +121,7 @@ class Restarted(AsyncTransport):
         return await super().handle_async_request(request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["chat", "messages"])
 async def test_where_another_process_answers_the_next_request(api):
     pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 from test_cli import cli
 from test_serve_command import serving
 
@@ -305,13 +306,13 @@ async def test_a_line_that_takes_long_lets_other_requests_go_on():
     def sink(record, body):
         begun.set()
         if "slow" in body.decode():
-            assert may_end.wait(60)
+            assert may_end.wait(PATIENCE)
 
     upstream = httpx.MockTransport(lambda request: sent.append(request.content) or httpx.Response(200))
     guarded = AsyncTransport(Guard(Stabilizer(9_000), audit=sink), transport=upstream)
     async with httpx.AsyncClient(base_url="http://p", transport=guarded) as client:
         slow = asyncio.ensure_future(client.post("/v1/chat/completions", content=chat("slow").body))
-        assert await asyncio.to_thread(begun.wait, 60)
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
         await client.post("/v1/chat/completions", content=chat("quick").body)
         assert [b"slow" in body for body in sent] == [False]  # what is not recorded yet is not sent either
         may_end.set()

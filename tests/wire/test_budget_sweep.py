@@ -206,6 +206,7 @@ def refusals(request):
     return least, tried, refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize(("steps", "lines", "parallel"), [(10, 12, 1), (4, 6, 4)])
 def test_a_made_up_session_is_never_refused_from_what_must_stay_up(api, steps, lines, parallel):
@@ -224,6 +225,7 @@ def test_the_chain_counts_a_session_as_the_body_is_counted(api, steps, lines, pa
     assert abs(chain - count_sent(body, kind, count).tokens) <= 4
 
 
+@pytest.mark.slow
 @pytest.mark.recordings
 @pytest.mark.timeout(2_400 if ALL else 300)
 @pytest.mark.parametrize("api", APIS)

@@ -109,9 +109,9 @@ def judge(provider, budget):
     ("door", "api", "stream"),
     [
         ("model", "chat", False),
-        ("model", "chat", True),
-        ("proxy", "chat", True),
-        ("proxy", "messages", False),
+        pytest.param("model", "chat", True, marks=pytest.mark.slow),
+        pytest.param("proxy", "chat", True, marks=pytest.mark.slow),
+        pytest.param("proxy", "messages", False, marks=pytest.mark.slow),
         ("proxy", "messages", True),
     ],
 )

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 import pytest
+from patience import PATIENCE
 from wire_server import WireProvider, provider_at, proxy_at
 
 from ctxguard import Stabilizer
@@ -21,7 +22,7 @@ MAIL = "ann@example.com"
 ROWS = "\n".join(f"row {number}: the order left the warehouse, mail bob{number}@example.com" for number in range(12))
 PLANTED = "@example.com"
 SCHEMA = {"type": "object", "properties": {"query": {"type": "string", "examples": [f"owner{PLANTED}"]}}}
-STEPS = 40
+STEPS = 16
 
 
 def guarded(budget, **settings):
@@ -44,7 +45,7 @@ class Chat:
     ]
 
     def __init__(self, address, transport, *, stream):
-        http = httpx.Client(transport=transport, timeout=60)
+        http = httpx.Client(transport=transport, timeout=PATIENCE)
         self.client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, http_client=http)
         self.stream = stream
         self.history = [{"role": "system", "content": f"You are the clerk of boss{PLANTED}."}]
@@ -111,7 +112,7 @@ class Messages(Chat):
     tools: ClassVar = [{"name": "look_up", "description": f"Ask help{PLANTED}", "input_schema": SCHEMA}]
 
     def __init__(self, address, transport, *, stream):
-        http = httpx.Client(transport=transport, timeout=60)
+        http = httpx.Client(transport=transport, timeout=PATIENCE)
         self.client = anthropic.Anthropic(base_url=address, api_key="none", max_retries=0, http_client=http)
         self.stream, self.history = stream, []
 

@@ -78,7 +78,7 @@ def as_input(place, stabilizer):
 @pytest.mark.parametrize("sent_by", [on_the_wire, in_a_program, as_input])
 def test_no_budget_is_exceeded_and_the_report_counts_the_body(place, sent_by):
     whole, sent, refused = counted(asked(place).body), 0, 0
-    for percent in range(50, 130, 2):
+    for percent in range(50, 130, 4):
         budget = whole * percent // 100
         try:
             tokens, report = sent_by(place, Stabilizer(budget, model="gpt-5", headroom=0, shorten_tools=False))

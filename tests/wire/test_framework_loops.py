@@ -10,6 +10,7 @@ from importlib import import_module
 from itertools import pairwise
 
 import pytest
+from patience import PATIENCE
 from wire_server import WireProvider, provider_at, proxy_at
 
 from ctxguard import Stabilizer
@@ -60,7 +61,7 @@ PLANTED = "@example.com"
 ROWS = "\n".join(f"row {number}: the order left the warehouse, mail bob{number}@example.com" for number in range(12))
 QUESTION = f"Find {MAIL}."
 RULES = f"You are the clerk of boss{PLANTED}."
-STEPS = 40
+STEPS = 16
 DESCRIPTION = f"Look an order up; ask help{PLANTED} where it fails."
 APIS = ("chat", "responses", "messages")
 
@@ -93,7 +94,7 @@ class LangChain(Loop):
             vars(model)["_async_client"] = client
             return model
         settings = {"model": "m", "api_key": "none", "streaming": self.stream, "base_url": str(client.base_url)}
-        http = {"http_async_client": client._client, "http_client": httpx.Client()}
+        http = {"http_async_client": client._client, "http_client": httpx.Client(timeout=PATIENCE)}
         return ChatOpenAI(**settings, **http, max_retries=0, use_responses_api=self.api == "responses")
 
     def tools(self):
@@ -208,7 +209,7 @@ def served(door, upstream, guard):
 
 @asynccontextmanager
 async def client_of(api, address, transport):
-    http = httpx.AsyncClient(transport=transport, timeout=60)
+    http = httpx.AsyncClient(transport=transport, timeout=PATIENCE)
     if api == "messages":
         client = anthropic.AsyncAnthropic(base_url=address, api_key="none", max_retries=0, http_client=http)
     else:
@@ -228,7 +229,7 @@ def guarded(budget):
 
 
 def steps_of(parallel):
-    """Return how many steps a loop has: 40 calls of tools at least; the work of the clients grows with its square."""
+    """Return how many steps a loop has: 16 calls of tools at least; the work of the clients grows with its square."""
     return STEPS if parallel == 1 else STEPS // 2
 
 
@@ -237,7 +238,11 @@ def history_of(body):
 
 
 ALL = [(door, *way) for door in ("transport", "proxy") for way in ((False, 1), (True, 3), (True, 1), (False, 3))]
-WAYS = ALL if os.environ.get("CTXGUARD_REPLAY_ALL") else [("transport", False, 1), ("proxy", True, 3)]
+WAYS = (
+    ALL
+    if os.environ.get("CTXGUARD_REPLAY_ALL")
+    else [("transport", False, 1), pytest.param("proxy", True, 3, marks=pytest.mark.slow)]
+)
 """Doors, streamed or not, with one call or several in a step: two of the eight stand for the rest in `make test`."""
 
 

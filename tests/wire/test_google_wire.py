@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import pytest
 from cloud_server import serving
 from gemini_server import Gemini
+from patience import PATIENCE
 from wire_server import proxy_at
 
 from ctxguard import Stabilizer
@@ -32,10 +33,10 @@ def test_a_plain_client(door, send, parallel):
     guard = Guard(Stabilizer(clients.BUDGET * parallel, provider="gemini"))
     with serving(server) as upstream, ExitStack() as stack:
         if door == "transport":
-            address, http = upstream, httpx.Client(transport=Transport(guard), timeout=60)
+            address, http = upstream, httpx.Client(transport=Transport(guard), timeout=PATIENCE)
         else:
             address = stack.enter_context(proxy_at(proxy_app(guard, upstream)))
-            http = httpx.Client(trust_env=False, timeout=60)
+            http = httpx.Client(trust_env=False, timeout=PATIENCE)
         stack.enter_context(http)
         options = genai.types.HttpOptions(base_url=address, httpx_client=http)
         contents = clients.loop(genai.Client(api_key="none", http_options=options), send)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from browser import BROWSER, title_of
+from patience import PATIENCE
 
 from ctxguard import Stabilizer
 from ctxguard.wire import Guard, proxy_app
@@ -47,7 +48,7 @@ def used():
     guard = Guard(Stabilizer(2_000), holdout="40%")
     with (
         proxy_at(proxy_app(guard, "http://provider", transport=upstream)) as address,
-        httpx.Client(base_url=address, trust_env=False, timeout=30) as client,
+        httpx.Client(base_url=address, trust_env=False, timeout=PATIENCE) as client,
     ):
         headers = {"authorization": f"Bearer {SECRET}", "x-ctxguard-session": SECRET}
         for talk in range(6):
@@ -150,7 +151,7 @@ def test_the_page_shows_the_sums_of_metrics_and_holds_no_value():
 def test_a_new_proxy_has_a_page_that_says_so():
     with (
         proxy_at(proxy_app(Guard(Stabilizer(2_000)), "http://provider", transport=Upstream())) as address,
-        httpx.Client(base_url=address, trust_env=False) as client,
+        httpx.Client(base_url=address, trust_env=False, timeout=PATIENCE) as client,
     ):
         assert "No request has come in yet." in client.get("/", headers=HTML).text
 
@@ -214,6 +215,7 @@ frame.srcdoc = PAGE;
 </script>"""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 def test_its_tables_are_there_without_scripts(tmp_path):
     with used() as (client, _):
@@ -235,6 +237,7 @@ addEventListener('load', () => setTimeout(() => {
 }, 0))</script>""".replace("LOOKS", LOOKS)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("width", [1_280, 390])
 @pytest.mark.parametrize("scheme", ["dark", "light"])

@@ -7,6 +7,7 @@ import os
 import warnings
 
 import pytest
+from patience import PATIENCE
 from wire_server import WireProvider, provider_at, proxy_at
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # nothing is loaded from elsewhere
@@ -66,7 +67,7 @@ def client(provider, address):
     provider.bodies.clear()
     provider.refusals.clear()
     provider.steps = provider.left = 0
-    with openai.OpenAI(base_url=f"{address}/v1", api_key="sk-1", max_retries=0, timeout=20) as made:
+    with openai.OpenAI(base_url=f"{address}/v1", api_key="sk-1", max_retries=0, timeout=PATIENCE) as made:
         yield made
 
 
@@ -125,7 +126,7 @@ def test_responses(client, provider, stream):
 @pytest.mark.parametrize("stream", [False, True])
 def test_messages(client, provider, address, stream):
     settings = {"model": "claude", "max_tokens": 9, "messages": [{"role": "user", "content": f"Find {MAIL}."}]}
-    with anthropic.Anthropic(base_url=address, api_key="sk-1", max_retries=0, timeout=20) as messages:
+    with anthropic.Anthropic(base_url=address, api_key="sk-1", max_retries=0, timeout=PATIENCE) as messages:
         if stream:
             with messages.messages.stream(**settings) as events:
                 message = events.get_final_message()

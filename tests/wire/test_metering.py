@@ -166,6 +166,7 @@ def test_the_headers_of_an_answer_say_what_its_request_cost_with_its_hidden_roun
     assert tuple(told[kind] for kind in KINDS) == metered(guard.metrics) == reported(model)
 
 
+@pytest.mark.slow
 def test_a_share_of_the_conversations_is_held_out_masked_and_whole():
     guard, model = Guard(Stabilizer(3_000), holdout="30%", recall=True), Model("chat", [["Yes."]])
     model.usage = lambda number: (len(model.raw[number - 1]) // 4, 0, 0, 1)

@@ -12,6 +12,7 @@ import zlib
 from contextlib import contextmanager
 
 import pytest
+from patience import PATIENCE
 from wire_server import Handler, WireProvider, provider_at, proxy_at
 
 from ctxguard import Stabilizer
@@ -52,7 +53,7 @@ def request(body=RAW, *headers, method="POST", path=CHAT, version="1.1"):
 def status_and_answer(address, data):
     """Send bytes as they are; give the status and the body of the answer."""
     host, port = address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(data)
         file = connection.makefile("rb")
         status = int(file.readline().split()[1])
@@ -185,7 +186,7 @@ def answering(*pieces):
     try:
         with (
             proxy_at(proxy_app(guard, upstream)) as proxy,
-            httpx.Client(base_url=proxy, timeout=10, trust_env=False) as client,
+            httpx.Client(base_url=proxy, timeout=PATIENCE, trust_env=False) as client,
         ):
             yield client, guard
     finally:
@@ -329,7 +330,7 @@ def test_a_client_that_does_not_send_its_body_is_refused_after_a_while(sent):
     guard = Guard(Stabilizer(8_000))
     with (
         proxy_at(proxy_app(guard, "http://127.0.0.1:9", body_timeout=0.2)) as proxy,
-        socket.create_connection(("127.0.0.1", int(proxy.rpartition(":")[2])), timeout=20) as connection,
+        socket.create_connection(("127.0.0.1", int(proxy.rpartition(":")[2])), timeout=PATIENCE) as connection,
     ):
         connection.sendall(request(RAW)[: -len(RAW)] + sent)
         told = connection.makefile("rb").read()  # until the proxy closes it

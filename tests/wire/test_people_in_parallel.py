@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 from ctxguard import Stabilizer
 from ctxguard.pii import Vault, new_key
@@ -97,7 +98,7 @@ class World:
         vault = None if self.place is None else Vault(SQLiteStore(self.place), key=self.key)
         guard = Guard(Stabilizer(20_000), vault=vault)
         app = proxy_app(guard, "http://upstream", transport=httpx.MockTransport(self.provider))
-        return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://proxy", timeout=60)
+        return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://proxy", timeout=PATIENCE)
 
     async def talk(self, number, chance, turns):
         """Hold one conversation, each turn with any worker."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from forked import Command
+from patience import PATIENCE, until
 from typer.testing import CliRunner
 from wire_server import WireProvider, provider_at
 
@@ -34,26 +34,37 @@ def free_port():
         return taken.getsockname()[1]
 
 
+def is_there(process, client):
+    """Return whether the command serves by now; each time with a connection of its own, as it may end the first ones."""
+    assert process.poll() is None, "it ended instead of serving"
+    with suppress(httpx.TransportError):
+        return client.get("/healthz", headers={"connection": "close"}).text == "ok\n"
+    return False
+
+
 @contextmanager
 def serving(upstream, *options, cwd):
     """Run the command in a process of its own; give the process, and a client of it that waits until it is there."""
     port = free_port()
-    command = [sys.executable, "-m", "ctxguard", "serve", "--upstream", upstream, "--port", str(port), "--grace", "1"]
-    with (
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30) as client,
-        subprocess.Popen([*command, *options], cwd=cwd, stderr=subprocess.PIPE, text=True) as process,
-    ):
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE) as client:
+        process = Command(
+            "serve",
+            "--upstream",
+            upstream,
+            "--port",
+            port,
+            "--grace",
+            1,
+            *options,
+            cwd=cwd,
+            fresh="--workers" in options,
+        )
         try:
-            for _ in range(1200):
-                assert process.poll() is None, "it ended instead of serving"
-                try:
-                    if client.get("/healthz").text == "ok\n":
-                        break
-                except httpx.TransportError:
-                    time.sleep(0.1)
+            assert until(lambda: is_there(process, client))
             yield process, client
         finally:
             process.send_signal(signal.SIGTERM)
+            process.ended()
 
 
 def test_it_serves_until_it_is_stopped_and_logs_cuts_without_any_content(tmp_path):
@@ -65,7 +76,7 @@ def test_it_serves_until_it_is_stopped_and_logs_cuts_without_any_content(tmp_pat
         for end in range(1, 22, 2):
             client.post("/v1/chat/completions", json={"model": "m", "messages": turns[:end]})
         process.send_signal(signal.SIGTERM)
-        told = process.communicate(timeout=30)[1]
+        told = process.ended()[1]
     assert answer.json()["choices"][0]["message"]["content"] == f"All done, {MAIL}."
     assert MAIL not in json.dumps(provider.bodies)
     assert "INFO ctxguard: cut at artifact" in told
@@ -82,7 +93,7 @@ def test_it_masks_by_the_rules_that_are_named_and_says_so(tmp_path):
     ):
         client.post("/v1/chat/completions", json=body)
         process.send_signal(signal.SIGTERM)
-        told = process.communicate(timeout=30)[1]
+        told = process.ended()[1]
     assert provider.bodies[0]["messages"][0]["content"] == "My name is <PERSON_1>."
     assert "masked by the rules standard, people" in told
 
@@ -115,7 +126,7 @@ def test_without_a_budget_it_is_a_share_of_the_window_of_each_model(tmp_path):
             client.post("/v1/chat/completions", json={**body, "model": model}) for model in ("gpt-4", "gpt-4o", "own")
         ]
         process.send_signal(signal.SIGTERM)
-        told = process.communicate(timeout=30)[1]
+        told = process.ended()[1]
     assert [answer.status_code for answer in answers] == [400, 200, 200]
     assert "80% of the window" in told
 
@@ -134,7 +145,7 @@ def dripping():
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             with suppress(OSError):
-                for _ in range(300):
+                while True:
                     self.wfile.write(event)
                     time.sleep(0.1)
 
@@ -164,10 +175,10 @@ def test_told_to_end_while_it_answers_it_says_what_it_waits_for(tmp_path, interr
         for _ in range(interrupts):
             process.send_signal(signal.SIGINT)
             time.sleep(0.3)
-        told = process.communicate(timeout=30)[1]
+        told = process.ended()[1]
     assert "ctxguard: waiting at most 1 s for 1 open answer; to break off at once, press Ctrl-C again\n" in told
     assert "Traceback" not in told
-    assert process.returncode == 0
+    assert process.poll() == 0
 
 
 def test_it_observes(tmp_path):
@@ -195,6 +206,7 @@ def test_settings_that_cannot_be_used_are_one_typed_error(options):
     assert isinstance(result.exception, ConfigError)
 
 
+@pytest.mark.slow
 def test_workers_and_restarts_share_one_vault(tmp_path):
     (tmp_path / "key").write_text(new_key())
     provider = WireProvider(steps=0)
@@ -214,6 +226,7 @@ def test_workers_and_restarts_share_one_vault(tmp_path):
     assert sorted(people) == sorted(f"Find <EMAIL_{number}>." for number in range(1, 13))
 
 
+@pytest.mark.slow
 def test_several_workers_without_a_store_say_that_they_refuse_sessions(tmp_path):
     body = {"model": "m", "messages": [{"role": "user", "content": f"Find {MAIL}."}]}
     with (
@@ -223,7 +236,7 @@ def test_several_workers_without_a_store_say_that_they_refuse_sessions(tmp_path)
         assert client.post("/v1/chat/completions", json=body).status_code == 200
         refused = client.post("/v1/chat/completions", json=body, headers={"x-ctxguard-session": "s"})
         process.send_signal(signal.SIGTERM)
-        told = process.communicate(timeout=60)[1]
+        told = process.ended()[1]
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "WireError")
     assert "2 workers without --store: requests that name a session are refused" in told
     assert "Traceback" not in told

@@ -143,7 +143,7 @@ def sent(api, body):
 
 
 @pytest.mark.parametrize("api", BODIES)
-@settings(max_examples=150)
+@settings(max_examples=6 * settings.default.max_examples)  # there are many keys and places
 @given(data=st.data(), key=st.sampled_from(KEYS), deep=st.booleans(), value=st.sampled_from([MAIL, CARD]))
 def test_no_key_at_any_place_of_a_body_hides_what_is_below_it(api, data, key, deep, value):
     body = copy.deepcopy(BODIES[api])

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 
 from loopback import RefusedError, listening
+from patience import PATIENCE
 from provider_server import Provider
 
 from ctxguard.tokens import find_counter
@@ -266,5 +267,5 @@ def proxy_at(app, **settings):
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(PATIENCE)
         listening.close()

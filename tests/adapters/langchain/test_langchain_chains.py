@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 
 import pytest
 from langchain_core.chat_history import InMemoryChatMessageHistory
+from langchain_core.language_models.fake_chat_models import FakeListChatModel, GenericFakeChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import ConfigurableFieldSpec, RunnableLambda
 from langchain_core.tools import tool
 from langchain_histories import ScriptedChatModel, needs_profiles
 
@@ -281,3 +284,63 @@ def test_the_import_loads_neither_agents_nor_graphs():
         "assert not {'langchain', 'langgraph'} & set(sys.modules), sorted(m for m in sys.modules if m.startswith('lang'))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Noting(GenericFakeChatModel):
+    """A model that notes the arguments of each call."""
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        NOTED.append({**kwargs, "stop": stop})
+        return super()._generate(messages)
+
+
+NOTED: list[dict[str, object]] = []
+
+
+def chains():
+    guard, model = ContextGuard(Stabilizer(900)), Noting(messages=repeat(AIMessage("Yes.")))
+    yield guard | model
+    yield guard | model | StrOutputParser()
+    yield guard.pipe(model, StrOutputParser())
+    yield (guard | model).with_retry()
+    yield guard | model.with_retry() | StrOutputParser()
+
+
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("arguments", [{"stop": ["\n"]}, {"stop": ["\n"], "temperature": 0.5}, {}])
+async def test_arguments_of_a_call_reach_the_model_as_if_it_were_called_itself(number, arguments):
+    chain = list(chains())[number]
+    NOTED.clear()
+    chain.invoke("Hi.", **arguments)
+    await chain.ainvoke("Hi.", **arguments)
+    chain.batch(["Hi."], **arguments)
+    await chain.abatch(["Hi."], **arguments)
+    assert list(chain.stream("Hi.", **arguments))
+    assert [chunk async for chunk in chain.astream("Hi.", **arguments)]
+    assert [{"stop": None, **arguments}] * 6 == NOTED
+
+
+def test_a_guard_that_is_called_alone_refuses_them_by_name():
+    with pytest.raises(ConfigError, match=r"takes no stop.* \| model"):
+        ContextGuard(Stabilizer(900)).invoke("Hi.", stop=["\n"])
+
+
+@pytest.mark.parametrize("names", [["user_id"], ["user_id", "conversation_id"]])
+def test_sessions_that_are_named_by_other_keys_share_no_vault(names):
+    histories, asked = defaultdict(InMemoryChatMessageHistory), []
+
+    def stabilizer_of(session):
+        asked.append(session)
+        return Stabilizer(900)
+
+    chain = with_message_history(
+        FakeListChatModel(responses=["Yes."]),
+        lambda user_id, conversation_id="": histories[user_id, conversation_id],
+        stabilizer_of,
+        history_factory_config=[ConfigurableFieldSpec(id=name, annotation=str) for name in names],
+    )
+    people = [("ada", "1"), ("bob", "1"), ("ada", "2"), ('ada", "1', "")]
+    for person in people:
+        chain.invoke("Hi.", {"configurable": dict(zip(names, person, strict=False))})
+    assert None not in asked
+    assert len(set(asked)) == len({person[: len(names)] for person in people})

@@ -52,6 +52,7 @@ def outcome(stabilizer, adapter, native):
     return result, (report.ok, report.tokens_before, report.tokens_after, decisions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [2_000, 8_000])
 def test_the_laws_hold_and_the_decisions_are_those_of_the_dicts(recorded, budget):
     stabilizer = Stabilizer(budget, counter="estimate")
@@ -68,6 +69,7 @@ def test_the_laws_hold_and_the_decisions_are_those_of_the_dicts(recorded, budget
             assert again == result, session["id"]
 
 
+@pytest.mark.slow
 def test_the_structural_laws_hold_for_what_is_written(recorded):
     stabilizer, adapter, judged = Stabilizer(2_000, counter="estimate"), LangChainAdapter(), 0
     for session in recorded:

@@ -21,7 +21,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
 
 from ctxguard import Stabilizer
-from ctxguard.errors import BudgetExceededError, CheckFailedError
+from ctxguard.errors import BudgetExceededError, CheckFailedError, ConfigError
 from ctxguard_pydantic_ai import ContextGuard, PydanticAIAdapter, history_processor
 from ctxguard_pydantic_ai.guard import FULL_RESULT
 
@@ -389,3 +389,10 @@ def test_one_guard_serves_many_agents_and_is_not_changed():
     for agent in agents:
         agent.run_sync("Question")
     assert guard == before
+
+
+@pytest.mark.parametrize("arguments", [([],), ([], [])])
+async def test_a_processor_of_ones_own_that_forgets_the_context_is_told_so(arguments):
+    with pytest.raises(ConfigError, match="annotated as RunContext") as caught:
+        await history_processor(Stabilizer(900))(*arguments)
+    assert caught.value.setting == "history_processors"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 from cloud_server import PLANTED, output, serving
 from converse_server import PIXEL, Converse
+from patience import PATIENCE
 from wire_server import proxy_at
 
 from ctxguard import Stabilizer
@@ -29,7 +30,7 @@ TOOL = {
     }
 }
 BUDGET = 8_000
-STEPS = 40
+STEPS = 16
 MODEL = "anthropic.claude-sonnet-4-5-20250929-v1:0"
 
 
@@ -130,6 +131,7 @@ def test_a_guarded_client(send, parallel, client_at):
     assert server.bodies[-1]["messages"][0]["content"][1]["image"]["source"]["bytes"].startswith("iVBOR")
 
 
+@pytest.mark.slow
 def test_prompts_extend_the_one_before(client_at):
     server = Converse(STEPS, budget=40_000)  # by a count of its own
     with serving(server) as address:
@@ -218,7 +220,7 @@ def proxied(server):
     with (
         serving(server) as upstream,
         proxy_at(proxy_app(Guard(Stabilizer(BUDGET)), upstream)) as address,
-        httpx.Client(base_url=address, trust_env=False, headers=key) as client,
+        httpx.Client(base_url=address, trust_env=False, headers=key, timeout=PATIENCE) as client,
     ):
         yield address, client
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 from provider_server import Provider, serving
 
 from ctxguard import BudgetExceededError, Stabilizer
@@ -210,7 +211,7 @@ def langchain_agent(address, stabilizer, *, prompt, tool, output=None):
 
         def _generate(self, messages, stop=None, run_manager=None, **kwargs):
             body = {"model": "m", "messages": convert_to_openai_messages(messages), "tools": kwargs.get("tools")}
-            with httpx.Client(trust_env=False) as http:
+            with httpx.Client(trust_env=False, timeout=PATIENCE) as http:
                 reply = http.post(f"{address}/v1/chat/completions", json=body).raise_for_status().json()
             said = reply["choices"][0]["message"]
             calls = [

@@ -28,7 +28,7 @@ TOOLS = [
     }
 ]
 BUDGET = 8_000
-STEPS = 40
+STEPS = 16
 
 
 @pytest.fixture
@@ -110,6 +110,7 @@ def test_a_guarded_client(send, parallel, ids, client_at):
     assert all(call.args["query"] == "parcels of ann@example.com" for call in calls)
 
 
+@pytest.mark.slow
 def test_prompts_extend_the_one_before(client_at):
     server = Gemini(STEPS, budget=40_000)  # by a count of its own
     with serving(server) as address:
@@ -135,6 +136,7 @@ def test_requests_stabilized_by_hand(send, parallel, ids, client_at):
     assert any(QUESTION in (part.text or "") for part in contents[0].parts), "the history of the caller is unchanged"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("is_stream", "parallel"), [(True, 3), (False, 1)])
 async def test_a_guarded_async_client(is_stream, parallel, client_at):
     server = Gemini(STEPS, parallel=parallel, budget=BUDGET * parallel)

@@ -15,7 +15,7 @@ openai = pytest.importorskip("openai", reason="openai is not installed")
 anthropic = pytest.importorskip("anthropic", reason="anthropic is not installed")
 
 WINDOW = 24_000  # characters; framing takes most of it where a cut leaves many short digests
-TURNS = 25
+TURNS = 14
 SYSTEM = "You are a clerk."
 
 
@@ -103,6 +103,7 @@ def converse(session, fit):
         session.ask(f"Question {turn} of ann@example.com", fit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SESSIONS)
 def test_no_request_is_refused_and_no_personal_data_leaves(kind, provider, address):
     session = kind(address)

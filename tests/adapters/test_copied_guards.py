@@ -1,0 +1,61 @@
+"""A guard can be pickled and copied as a stabilizer can: what it remembers stays behind, what it does is the same."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from ctxguard import Stabilizer
+
+WAYS = {"pickle": lambda guard: pickle.loads(pickle.dumps(guard)), "copy": copy.copy, "deepcopy": copy.deepcopy}
+MAIL = "ann@example.com"
+
+
+@pytest.fixture(params=WAYS)
+def copied(request):
+    return WAYS[request.param]
+
+
+def chosen(_):
+    return Stabilizer(900)
+
+
+@pytest.mark.parametrize("stabilizer", [Stabilizer(900), chosen])
+def test_of_langchain(copied, stabilizer):
+    pytest.importorskip("langchain")
+    from langchain.agents import create_agent
+    from langchain_core.language_models.fake_chat_models import FakeListChatModel
+
+    from ctxguard_langchain import ContextGuard, ContextGuardMiddleware
+
+    guard = ContextGuard(stabilizer)
+    guard.invoke(f"I am {MAIL}.")
+    assert MAIL not in str(copied(guard).invoke(f"I am {MAIL}."))
+    chain = copied(guard | FakeListChatModel(responses=["Yes."]))
+    assert chain.invoke("Hi.").content == "Yes."
+    for persist in (False, True):
+        middleware = copied(ContextGuardMiddleware(stabilizer, persist=persist, max_result_tokens=100))
+        agent = create_agent(FakeListChatModel(responses=["Yes."]), [], middleware=[middleware])
+        assert agent.invoke({"messages": [("user", f"I am {MAIL}.")]})["messages"][-1].content == "Yes."
+
+
+@pytest.mark.parametrize("stabilizer", [Stabilizer(900), chosen])
+def test_of_pydantic_ai(copied, stabilizer):
+    pydantic_ai = pytest.importorskip("pydantic_ai")
+    from pydantic_ai.models.function import FunctionModel
+
+    from ctxguard_pydantic_ai import ContextGuard
+
+    def model(messages, info):
+        seen.append(messages)
+        return pydantic_ai.ModelResponse([pydantic_ai.TextPart("Yes.")])
+
+    seen = []
+    guard = ContextGuard(stabilizer, max_result_tokens=100)
+    for one in (guard, copied(guard)):
+        agent = pydantic_ai.Agent(FunctionModel(model), capabilities=[one])
+        assert agent.run_sync(f"I am {MAIL}.").output == "Yes."
+    assert len(seen) == 2
+    assert MAIL not in str(seen)
