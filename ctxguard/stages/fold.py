@@ -372,7 +372,7 @@ class Fold:
         mandatory = self._mandatory(there, number, keep)
         said = min(int(_SAID * self.draft.budget), int(2 * _SAID * keep)) if self.settings.trail else 0
         trail = max(LEAST_NOTE, int(self.settings.trail * keep)) if self.settings.trail else 0
-        goal = min(self.budget(state), self.budget(state) - room + keep + self._freed_next(state, number)) - trail
+        goal = min(self.budget(state), self.budget(state) - room + keep + min(self._freed_next(state, number), 3 * (room - keep) // 4)) - trail
         leaving = [n for n in there if n not in mandatory]
         old = [n for n in leaving if n <= number - _RECENT]
         for other in old:

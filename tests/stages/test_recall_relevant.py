@@ -42,7 +42,8 @@ def chatter(turns, facts=None):
 
 
 def block_of(result):
-    return next((a for a in result.artifacts if record_title(a) == RECALLED), None)
+    """Return the block of the latest question that recalled something."""
+    return next((a for a in reversed(result.artifacts) if record_title(a) == RECALLED), None)
 
 
 FACT = {3: "My dentist is called Ottoline Quibble and sits in Zwolle."}
