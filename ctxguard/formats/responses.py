@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ctxguard.adapting.content_format import sealed
-from ctxguard.adapting.editing import by_index
+from ctxguard.adapting.editing import REMOVED, by_index
 from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at, require_list, text_of
 from ctxguard.adapting.message_view import fill_nulls
 from ctxguard.adapting.read_cache import ReadCache, read_at
@@ -59,7 +59,7 @@ class ResponsesAdapter(Format):
     Reasoning is kept or dropped together with the next item, as the API requires. Not preserved: the `id` of an edited
     item (the server would use its stored copy), the `status` and `annotations` of an edited assistant message, the
     reasoning before an edited item, and the ids of the other items that followed that reasoning. An item that is there
-    twice, with the same id, is sent once. Items of unknown type,
+    twice, with the same id, is sent once; another item with an id that is used loses its id. Items of unknown type,
     references, compactions, and settings remain unchanged.
 
     Args:
@@ -242,7 +242,12 @@ def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
         if kind is None:
             raise HistoryError(_fault(item), position=position)
         identity = text_of(item, "id") or ""
-        if identity and known.setdefault(identity, item) is not item and known[identity] == item:
+        is_used = identity in known
+        if identity:
+            known.setdefault(identity, item)
+        if is_used and known[identity] != item and kind != "reasoning" and not is_bound(item):
+            item = _WITHOUT_IDS.read([item])[0]  # noqa: PLW2901 - another item, whose id a gateway used again
+        elif is_used and known[identity] == item:
             if run:
                 yield tuple(run)
                 run, mixed = [], False
@@ -261,15 +266,19 @@ def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
         yield tuple(run)
 
 
+_WITHOUT_IDS: Final[ReadCache[Item, Item]] = ReadCache(lambda item: unstored(item, {("id",): REMOVED}))
+
+
 class Repeated(tuple[Item, ...]):
     """An item that is the same, with the same id, as an earlier item of the input. The API refuses both together."""
 
     __slots__ = ()
+    is_repeated: ClassVar[bool] = True
 
 
 def _artifact(items: tuple[Item, ...]) -> Artifact:
-    if isinstance(items, Repeated):  # it is neither counted nor paired, because it is not sent
-        return Artifact(Kind.ASSISTANT, "", 0, source=items)
+    if isinstance(items, Repeated):  # neither counted nor a message of the model: `RepairExchanges` drops it
+        return Artifact(Kind.TOOL, "", 0, source=items)
     return view(items).artifact(items)
 
 

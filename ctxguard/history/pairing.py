@@ -170,7 +170,7 @@ def _pair_results(
             left += results[len(slots) :]
     for place in left:
         # a duplicate for certain only if its call was answered here; otherwise its call may have been trimmed
-        known = answered.result_like(artifacts[place])
+        known = None if is_repeated(artifacts[place]) else answered.result_like(artifacts[place])
         if known is None:
             found.orphans.append(place)
         else:
@@ -261,7 +261,7 @@ _EVIDENCE: Final[tuple[Callable[[Artifact], _Key | None], ...]] = (
     lambda result: ("id", result.answers) if result.answers else None,
     lambda result: ("id", None) if result.answers else None,
     lambda result: None if result.answers or result.name is None else ("tool", result.name),
-    lambda result: None if result.answers or result.name is not None else _ANY_CALL,
+    lambda result: None if result.answers or result.name is not None or is_repeated(result) else _ANY_CALL,
 )
 
 
@@ -269,6 +269,11 @@ def _keys(call: ToolCall) -> tuple[_Key, ...]:
     # a call in OpenAI's older form is only answered by a result in that form
     own = ("id", call.id or None)
     return (own,) if call.id == BY_POSITION else (own, ("tool", call.name), _ANY_CALL)
+
+
+def is_repeated(artifact: Artifact) -> bool:
+    """Return whether an artifact stands for an item that the history has twice, and that is sent once."""
+    return getattr(artifact.source, "is_repeated", False)
 
 
 def holds_all_results(artifact: Artifact) -> bool:

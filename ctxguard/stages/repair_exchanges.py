@@ -10,7 +10,7 @@ from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Draft, FollowedStage, Follower
 from ctxguard.errors import ConfigError, PairingError
 from ctxguard.history import Pairing, pair
-from ctxguard.history.pairing import holds_all_results, whole_until
+from ctxguard.history.pairing import holds_all_results, is_repeated, whole_until
 from ctxguard.history.soundness import make_sound
 
 INTERRUPTED: Final = "[no result: the call was interrupted]"
@@ -285,6 +285,8 @@ class _Repair:
         return lines
 
     def _why_orphan(self, position: int) -> str:
+        if is_repeated(self.artifacts[position]):
+            return "the same item stands before it"
         return "may answer one of several calls" if position in self.found.unclear else "answers no call"
 
     def mend(self) -> list[Artifact]:

@@ -16,6 +16,7 @@ from provider_rules import RefusedError, judge, judge_chat
 
 from ctxguard import Stabilizer, guard
 from ctxguard.adapting.adapter import stabilize_native
+from ctxguard.errors import CtxguardError
 from ctxguard.wire import Guard
 from ctxguard.wire.guard import WireRequest
 from ctxguard_anthropic import AnthropicAdapter
@@ -255,6 +256,64 @@ def test_strict_templates_accept_what_is_sent(history):
 def test_guard_sends_what_the_adapter_sends(history):
     body = chat(history)
     assert [*guard(body["messages"], budget=20_000)] == sent_by_adapter("chat", body)["messages"]
+
+
+REPLY = {"type": "message", "id": "msg_0", "role": "assistant", "content": [{"type": "output_text", "text": "One."}]}
+THOUGHT = {"type": "reasoning", "id": "rs_0", "summary": []}
+CALL = {"type": "function_call", "id": "fc_0", "call_id": "c", "name": "f", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "4217"}
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [THOUGHT, REPLY, THOUGHT, REPLY],
+        [THOUGHT, CALL, CALL, OUTPUT],
+        [THOUGHT, CALL, OUTPUT, THOUGHT, CALL, OUTPUT],
+        [CALL, OUTPUT, {**CALL, "call_id": "d", "arguments": '{"n": 2}'}, {**OUTPUT, "call_id": "d"}],
+        [REPLY, {**REPLY, "content": [{"type": "output_text", "text": "Two."}]}],
+        [{**REPLY, "id": ""}, {**CALL, "id": ""}, OUTPUT],
+    ],
+)
+def test_items_that_repeat_an_id_are_sent_once_or_without_it(items):
+    asked = {"role": "user", "content": "Go."}
+    body = {"model": "gpt-5", "input": [asked, *items, {"role": "user", "content": "So?"}]}
+    sent = sent_by_adapter("responses", body)
+    judge("responses", sent)
+    assert sent_by_guard("responses", body) == sent
+    assert sent_by_adapter("responses", sent) == sent
+    written = json.dumps(sent)
+    assert all(word in written for word in ("One.", "Two.", "4217") if word in json.dumps(items))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [("instructions",), ("tools", 0, "function", "description"), ("metadata", "note"), ("messages", 0, "content")],
+)
+def test_half_an_emoji_anywhere_in_a_body_is_replaced(place):
+    tool = {"type": "function", "function": {"name": "f", "description": "Do.", "parameters": {}}}
+    body = {
+        "model": "gpt-5",
+        "messages": [{"role": "user", "content": "Go."}],
+        "tools": [tool],
+        "metadata": {"note": "x"},
+    }
+    holder = body
+    for key in place[:-1]:
+        holder = holder[key]
+    holder[place[-1]] = HALF
+    sent = sent_by_guard("chat", body)
+    judge("chat", sent)
+    assert "\ufffd" in json.dumps(sent, ensure_ascii=False)
+
+
+def test_half_an_emoji_in_a_name_is_refused_with_its_place():
+    tool = {"type": "function", "function": {"name": HALF, "parameters": {}}}
+    body = {"model": "gpt-5", "messages": [{"role": "user", "content": "Go."}], "tools": [tool]}
+    with pytest.raises(CtxguardError, match="half of a surrogate pair"):
+        sent_by_guard("chat", body)
+    with pytest.raises(CtxguardError, match="half of a surrogate pair"):
+        stabilize_native(Stabilizer(9_000), OpenAIAdapter(), body["messages"], tools=[tool])
 
 
 def test_the_rules_refuse_what_providers_refuse():
