@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from ctxguard.artifacts import BY_POSITION, Artifact, Kind
@@ -97,8 +98,10 @@ def _same_role_twice(body: list[tuple[int, Artifact]]) -> Iterator[Finding]:
 
 
 def _late_system(artifacts: Sequence[Artifact]) -> Iterator[Finding]:
-    for position, artifact in enumerate(artifacts):
-        if artifact.kind is Kind.SYSTEM and position:
+    for position, (before, artifact) in enumerate(pairwise(artifacts), 1):
+        # the texts of a request outside its history are an artifact of their own
+        is_beside = before.kind is Kind.SYSTEM and type(before.source) is not type(artifact.source)
+        if artifact.kind is Kind.SYSTEM and not is_beside:
             yield Finding("a system message is not the first message", f"artifacts[{position}]")
 
 

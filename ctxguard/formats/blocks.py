@@ -212,8 +212,9 @@ class BlockFormat(Format):
         """Return an artifact without empty texts. The blocks decide, because an empty text may stand for no block."""
         content, fragment = artifact.content, artifact.source
         texts = (content,) if isinstance(content, str) else [part.text for part in content if part.text is not None]
-        if all(map(str.strip, texts)):
-            return artifact  # nearly every message
+        is_ours = isinstance(fragment, Fragment)
+        if all(map(str.strip, texts)) or (artifact.kind is Kind.SYSTEM and not is_ours):
+            return artifact  # nearly every message, and the texts of the request outside the history
         said = "" if isinstance(content, str) else tuple(map(_without_blank, content))
         if self.fills_results and artifact.kind is Kind.TOOL and texts and not any(map(str.strip, texts)):
             said = LEFT_OUT

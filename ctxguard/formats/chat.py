@@ -138,7 +138,9 @@ class MessageFormat(Format):
     def last_stage(draft: Draft) -> Draft:
         """Replace what the API refuses as null or empty: texts, contents without calls, and lists of parts or calls."""
         draft = fill_nulls(draft)
-        artifacts = [a.revised() if a.source is not None and _without_empties(a.source) else a for a in draft.artifacts]
+        artifacts = [
+            a.revised() if get(a.source, "role") and _without_empties(a.source) else a for a in draft.artifacts
+        ]
         return draft.revise(artifacts, action="repaired", reason="the API refuses what is null or an empty list")
 
     def view(self, message: Message) -> MessageView:
@@ -206,7 +208,7 @@ def _plain_view(message: Message) -> MessageView | None:
     """Return the `MessageView` of a message that has only a role and a text; None for any other message."""
     if type(message) is not dict or not message.keys() <= _PLAIN:
         return None
-    kind, text = _SPEAKERS.get(message.get("role")), message.get("content")
+    kind, text = _SPEAKERS.get(text_of(message, "role")), message.get("content")
     if kind is None or type(text) is not str or not text:
         return None
     answered = text_of(message, "tool_call_id") if kind is Kind.TOOL else None

@@ -173,7 +173,7 @@ class GoogleAdapter(BlockFormat):
         for path, part in placed:
             call = function_call(part)
             if call is not None:
-                name = get(call, "name")
+                name = str(get(call, "name"))
                 calls.append(place_call(part, path, before[name]))
                 before[name] += 1
         return calls

@@ -137,8 +137,10 @@ def _join(first: Artifact, last: Artifact) -> Artifact | None:
     """Return a copy of the second of two adjacent messages with the text of both; None if they must not be joined."""
     if first.kind is not last.kind or first.kind not in (*MESSAGES, Kind.SYSTEM) or first.calls:
         return None
-    # Messages of different participants stay separate, and so do messages with an unknown native role.
-    if (first.name, first.role) != (last.name, last.role):
+    # Messages of different participants stay separate, and so do messages with an unknown native role, and the texts
+    # of a request outside its history, which are an artifact of their own (see `ctxguard.adapting.request`).
+    is_beside = first.kind is Kind.SYSTEM and type(first.source) is not type(last.source)
+    if is_beside or (first.name, first.role) != (last.name, last.role):
         return None
     text = _text_alone(first)
     if text is None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from provider_rules import RefusedError, judge, judge_chat
 
 from ctxguard import Stabilizer, guard
-from ctxguard.adapting.adapter import stabilize_native
+from ctxguard.adapting.adapter import stabilize_native, stabilize_request
+from ctxguard.adapting.request import Request
 from ctxguard.errors import CtxguardError
 from ctxguard.wire import Guard
 from ctxguard.wire.guard import WireRequest
@@ -305,6 +306,27 @@ def test_half_an_emoji_anywhere_in_a_body_is_replaced(place):
     sent = sent_by_guard("chat", body)
     judge("chat", sent)
     assert "\ufffd" in json.dumps(sent, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("api", DOORS)
+def test_texts_outside_the_history_are_no_message(api):
+    adapter, _, field = DOORS[api]
+    tool = {"type": "function", "function": {"name": "f", "description": "Write to ann@example.com", "parameters": {}}}
+    body = RENDERED[api]([("user", "Go.")])
+    request = Request(body[field], None, [tool])
+    sent, report = stabilize_request(Stabilizer(9_000), adapter, request)
+    assert report.ok, str(report)
+    assert sent.instructions is None
+    assert [d.action for d in report.decisions] == ["masked", "kept"]
+
+
+def test_a_strict_template_gets_one_system_message_beside_masked_tools():
+    tool = {"type": "function", "function": {"name": "f", "description": "Write to ann@example.com", "parameters": {}}}
+    messages = [{"role": "system", "content": text} for text in ("Be brief.", "Be kind.")]
+    request = Request([*messages, {"role": "user", "content": "Go."}], None, [tool])
+    sent, report = stabilize_request(Stabilizer(9_000, provider="strict"), OpenAIAdapter(), request)
+    assert report.ok, str(report)
+    assert [m["content"] for m in sent.messages] == ["Be brief.\n\nBe kind.", "Go."]
 
 
 def test_half_an_emoji_in_a_name_is_refused_with_its_place():
