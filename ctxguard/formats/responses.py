@@ -236,14 +236,14 @@ def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     """
     run: list[Item] = []
     programs, spoke, mixed = 0, False, False
-    known: dict[str, Item] = {}
+    known: dict[tuple[str, str], Item] = {}  # by type, too: an output may have the id of its call
     for position, item in enumerate(native):
         kind = item_type(item)
         if kind is None:
             raise HistoryError(_fault(item), position=position)
-        identity = text_of(item, "id") or ""
-        is_used = identity in known
-        if identity:
+        identity = kind, text_of(item, "id") or ""
+        is_used = identity in known and programs == 0
+        if identity[1]:
             known.setdefault(identity, item)
         if is_used and known[identity] != item and kind != "reasoning" and not is_bound(item):
             item = _WITHOUT_IDS.read([item])[0]  # noqa: PLW2901 - another item, whose id a gateway used again
