@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict, Unpack
 
 from ctxguard.errors import ConfigError
 from ctxguard.settings import nearest, whole_number
 
-__all__ = ["BY_POSITION", "Artifact", "Field", "Kind", "Lifetime", "Media", "Memo", "Part", "ToolCall"]
+__all__ = ["BY_POSITION", "Artifact", "Field", "Half", "Kind", "Lifetime", "Media", "Memo", "Part", "ToolCall"]
 
 
 class Kind(StrEnum):
@@ -76,6 +76,18 @@ class Media:
     seconds: float | None = None
 
 
+class Half(NamedTuple):
+    """One half of a call that the provider itself executes, such as a web search: the call, or its result.
+
+    Attributes:
+        id: The id that both halves share; None if the provider gives none and pairs them by order.
+        is_result: Whether the half is the result.
+    """
+
+    id: str | None
+    is_result: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One content part of a message whose content is not a single string.
@@ -92,6 +104,9 @@ class Part:
             before it changed.
         media: The properties of a part without text. Its tokens are computed from them once the model is known. This
             field is ignored when parts are compared.
+        half: Set if the part is one half of a call that the provider itself executes. Providers refuse a half alone, so
+            `FitCalls` replaces it with an empty text, which the adapter leaves out. This field is ignored when parts
+            are compared.
     """
 
     kind: PartKind
@@ -100,6 +115,7 @@ class Part:
     editable: bool = True
     signed: bool = False
     media: Media | None = field(default=None, compare=False, repr=False)
+    half: Half | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +146,8 @@ class ToolCall:
         name: Name of the tool.
         arguments: The arguments exactly as the model wrote them, usually JSON.
         id: The id to which the result refers; None if the history does not contain it.
+        takes_object: Whether providers refuse `arguments` that are not a JSON object, as for functions. This field is
+            ignored when calls are compared.
 
     Raises:
         ConfigError: If `arguments` or `id` is not a string.
@@ -138,6 +156,7 @@ class ToolCall:
     name: str
     arguments: str = ""
     id: str | None = None
+    takes_object: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.arguments, str):

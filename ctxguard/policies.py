@@ -270,6 +270,7 @@ def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage,
         profile: The role rules of the provider.
     """
     from ctxguard.stages import MergeMessageRuns, SplitMergedRecords, StartWithUser
+    from ctxguard.stages.fit_calls import FitCalls
 
     first: list[Stage] = []
     added: list[Stage] = []
@@ -278,4 +279,6 @@ def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage,
     if profile.alternates and not any(isinstance(stage, MergeMessageRuns) for stage in stages):
         first.append(SplitMergedRecords())
         added.append(MergeMessageRuns())
+    if profile.call_ids.are_unique and not any(isinstance(stage, FitCalls) for stage in stages):
+        added.append(FitCalls(profile.call_ids))
     return (*first, *stages, *added)

@@ -163,9 +163,9 @@ def test_a_chain_that_does_not_fit_is_an_error_and_never_an_overflow():
         Stabilizer(10, stages=[]).stabilize([Artifact("user", "word " * 50)])
 
 
-def test_lone_surrogates_and_zero_bytes_pass():
+def test_zero_bytes_pass_and_halves_of_surrogate_pairs_are_replaced():
     history = [Artifact("user", "a\ud800b\x00c")]
-    assert Stabilizer(100).stabilize(history).artifacts[0].text == "a\ud800b\x00c"
+    assert Stabilizer(100).stabilize(history).artifacts[0].text == "a\ufffdb\x00c"
 
 
 def test_strict_users_can_have_faults_raised():

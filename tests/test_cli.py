@@ -744,14 +744,14 @@ def test_a_share_as_budget_needs_the_window(configured, tmp_path):
 
 
 @pytest.mark.slow
-def test_any_text_is_written_whatever_the_locale_and_half_a_surrogate_as_json_spells_it(tmp_path):
+def test_any_text_is_written_whatever_the_locale_and_half_a_surrogate_is_replaced(tmp_path):
     path, output = tmp_path / "odd.json", tmp_path / "out.json"
     path.write_text('{"messages": [{"role": "user", "content": "K\\u00e4se \\ud83e\\uddc0 \\ud800"}]}')
     words = [sys.executable, "-m", "ctxguard.cli", "stabilize", path]
     ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     run = subprocess.run(words, capture_output=True, check=False, env=ascii_only)
     assert (run.returncode, run.stderr) == (0, b"")
-    assert json.loads(run.stdout)["messages"][0]["content"] == "Käse 🧀 \ud800"
+    assert json.loads(run.stdout)["messages"][0]["content"] == "Käse 🧀 \ufffd"
     assert cli("stabilize", path, "--output", output).returncode == 0
     assert output.read_bytes() == run.stdout
 

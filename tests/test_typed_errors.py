@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pickle
+from contextlib import suppress
 
 import pytest
 from builders import chat_call
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 from ctxguard import Artifact, Stabilizer, errors, estimate_tokens, truncate_messages
 from ctxguard.content import context_result, read_file, recall
 from ctxguard.errors import ConfigError, CtxguardError, HistoryError, TokenizerError
+from ctxguard.wire import Guard
+from ctxguard.wire.guard import WireRequest
 from ctxguard_openai import stabilize_messages
 
 CYCLIC_LIST: list[object] = []
@@ -177,3 +181,24 @@ def test_every_error_survives_pickling(name):
 def test_every_error_of_the_package_is_in_the_tree():
     found = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, CtxguardError)}
     assert found == set(errors.__all__)
+
+
+@pytest.mark.parametrize("value", [None, True, 7, [], {}, ["a"], {"a": 1}])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", lambda v: {"messages": [{"role": v, "content": "x"}]}),
+        ("/v2/chat", lambda v: {"messages": [{"role": v, "content": "x"}]}),
+        ("/v1beta/models/g:generateContent", lambda v: {"contents": [{"role": v, "parts": [{"text": "x"}]}]}),
+        (
+            "/v1beta/models/g:generateContent",
+            lambda v: {"contents": [{"role": "model", "parts": [{"functionCall": {"name": v}}]}]},
+        ),
+    ],
+)
+def test_a_field_that_is_no_text_is_no_untyped_error_and_observing_sends_the_original(path, body, value):
+    written = json.dumps({"model": "m", **body(value)}).encode()
+    with suppress(CtxguardError):
+        Guard(Stabilizer(9_000)).prepare(WireRequest("POST", path, {}, written))
+    observed = Guard(Stabilizer(9_000, mode="observe")).prepare(WireRequest("POST", path, {}, written))
+    assert json.loads(observed.body) == json.loads(written)

@@ -57,7 +57,8 @@ def calls_of(message: AIMessage) -> tuple[ToolCall, ...]:
 
 
 def _call(call: Mapping[str, Any], id_field: str, field: str) -> ToolCall:
-    return ToolCall(str(call.get("name") or ""), arguments_as_text(call.get(field)), call.get(id_field) or None)
+    arguments, takes_object = arguments_as_text(call.get(field)), call.get("type") != "custom_tool_call"
+    return ToolCall(str(call.get("name") or ""), arguments, call.get(id_field) or None, takes_object=takes_object)
 
 
 def call_changes(message: AIMessage, was: Sequence[ToolCall], now: Sequence[ToolCall]) -> Iterator[tuple[Path, object]]:

@@ -234,7 +234,9 @@ def place_call(part: NativePart, number: int) -> PlacedCall:
 
     Changed arguments are written as a dict if the original arguments were a dict and the new ones are a JSON object.
     """
-    call = ToolCall(part.tool_name, "" if is_fixed(part) else _arguments(part), part.tool_call_id)
+    is_sent = not is_fixed(part)
+    arguments = _arguments(part) if is_sent else ""
+    call = ToolCall(part.tool_name, arguments, part.tool_call_id, takes_object=is_sent)
     form = _as_dict if isinstance(part.args, dict) else str
     return PlacedCall(call, (number, "args"), (number, "tool_call_id"), form)
 

@@ -19,7 +19,7 @@ from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_fiel
 from ctxguard.adapting.fields import NULL_TEXT, Path, fields_of, get, is_record, require_text, text_of, walk_content
 from ctxguard.adapting.message_view import PlacedPart
 from ctxguard.adapting.provider_formats import refuse_foreign_part
-from ctxguard.artifacts import Media, Part, PartKind
+from ctxguard.artifacts import Half, Media, Part, PartKind
 from ctxguard.errors import HistoryError
 from ctxguard.tokens import EstimateCounter
 from ctxguard.tokens.media import audio_media, document_part, image_media, inner_media
@@ -157,6 +157,18 @@ class ContentFormat:
             yield from extra_fields(
                 part, path, own=own, billed=billed, taken={at for at, _ in read if at and at != path}
             )
+
+
+def with_half(parts: Sequence[PlacedPart], half: Half | None, path: Path) -> list[PlacedPart]:
+    """Return the parts of a block that is one half of a call that the provider executes.
+
+    The first part stands for the whole block: if a stage replaces it with an empty text, the block is left out.
+    """
+    if half is None:
+        return list(parts)
+    if parts and parts[0][1].kind == "opaque" and not parts[0][0]:
+        return [(path, replace(parts[0][1], half=half)), *parts[1:]]
+    return [(path, Part("opaque", tokens=0, half=half)), *parts]
 
 
 def text_reader(field: str, kind: PartKind = "text") -> PartReader:

@@ -85,54 +85,6 @@ def fill_nulls(draft: Draft, text: str = "") -> Draft:
     return draft.revise(artifacts, action="repaired", reason="the API refuses a text that is null")
 
 
-def fill_emptied(draft: Draft) -> Draft:
-    """Write "…" into messages that a stage emptied. This is the `last_stage` if the API refuses empty messages."""
-    draft = fill_nulls(draft, LEFT_OUT)
-    artifacts = [a.revised(content=LEFT_OUT) if _is_emptied(a) else a for a in draft.artifacts]
-    return draft.revise(artifacts, action="bounded", reason="nothing is left of it, and the API refuses that")
-
-
-def fill_blank(draft: Draft) -> Draft:
-    """Remove texts that consist of white space, and write "…" into messages without any other text.
-
-    This is the `last_stage` of adapters whose API refuses such texts, also in messages of the caller: Anthropic ("text
-    content blocks must contain non-whitespace text") and Bedrock ("The text field in the ContentBlock object is
-    blank").
-    """
-    artifacts = list(map(_without_blanks, draft.artifacts))
-    reason = "the API refuses texts of white space"
-    return fill_emptied(draft.revise(artifacts, action="repaired", reason=reason))
-
-
-def _without_blanks(artifact: Artifact) -> Artifact:
-    """Return an artifact without blank texts. A message or result that has no other text gets the text "…"."""
-    content = artifact.content
-    if artifact.kind is Kind.SYSTEM:  # system prompts are never changed
-        return artifact
-    texts = (content,) if isinstance(content, str) else tuple(p.text if p.kind == "text" else None for p in content)
-    blank = [text is not None and not text.strip() for text in texts]
-    # Empty results and calls are allowed, and `fill_emptied` reports artifacts that a stage emptied.
-    may_be_empty = artifact.kind is Kind.TOOL or bool(artifact.calls) or _is_emptied(artifact)
-    if not any(blank) or (may_be_empty and not any(texts)):
-        return artifact
-    if all(blank) and not artifact.calls:
-        return artifact.revised(content=LEFT_OUT)
-    return artifact.revised(content="" if isinstance(content, str) else tuple(map(_emptied, content, blank)))
-
-
-def _emptied(part: Part, is_blank: bool) -> Part:  # noqa: FBT001 - for `map`
-    return replace(part, text="") if is_blank else part
-
-
-def _is_emptied(artifact: Artifact) -> bool:
-    """Return whether an artifact represents a whole message that a stage has emptied."""
-    fragment, content = artifact.source, artifact.content
-    if artifact.kind is Kind.TOOL or artifact.calls or (artifact.origin is None and fragment is not None):
-        return False
-    nothing = not content if isinstance(content, str) else all(part.text == "" for part in content)
-    return nothing and (fragment is None or (isinstance(fragment, Fragment) and fragment.is_whole))
-
-
 PlacedPart: TypeAlias = tuple[Path, Part]
 """A part of a message's content and the place of its text. The place is `()` for a part without a text that can be
 changed."""

@@ -25,7 +25,8 @@ class Adapter(Protocol[Native]):
 
     An adapter may also have a `last_stage`, for a provider that refuses something that stages may produce, such as an
     empty message. This stage runs after all others, so that its changes are counted and reported. If the adapter's
-    `starts_with_user` is True, the provider refuses histories that begin with a message of the assistant.
+    `starts_with_user` is True, the provider refuses histories that begin with a message of the assistant. If the
+    provider refuses certain ids of calls, `call_ids` says which it accepts (see `FitCalls`).
 
     Attributes:
         name: The adapter's name, for `--adapter` and in reports.
@@ -62,16 +63,20 @@ def chain_for(
 ) -> tuple[Stage, ...]:
     """Return the stages of a stabilizer, extended by the final stages that a native history needs.
 
-    The final stages are `StartWithUser` if the provider requires it, `DropStaleThinking` for signed thinking, and the
-    adapter's own `last_stage`.
+    The final stages are `StartWithUser` if the provider requires it, `DropStaleThinking` for signed thinking,
+    `FitCalls` for the ids of calls, and the adapter's own `last_stage`.
     """
+    from ctxguard.history.pairing import CallIds
     from ctxguard.stages.drop_stale_thinking import DropStaleThinking
+    from ctxguard.stages.fit_calls import FitCalls
     from ctxguard.stages.start_with_user import StartWithUser
 
     last: Stage | None = getattr(adapter, "last_stage", None)
     starts = _starts_with_user(adapter) and not any(isinstance(stage, StartWithUser) for stage in stages)
     first: list[Stage] = [StartWithUser()] if starts else []
-    return (*stages, *first, *([] if keep_thinking else [DropStaleThinking()]), *([] if last is None else [last]))
+    thinking: list[Stage] = [] if keep_thinking else [DropStaleThinking()]
+    calls = FitCalls(getattr(adapter, "call_ids", CallIds()))
+    return (*stages, *first, *thinking, calls, *([] if last is None else [last]))
 
 
 def require_messages(adapter: Adapter[Native], given: Sequence[Artifact], left: Sequence[Artifact]) -> None:

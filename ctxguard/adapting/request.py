@@ -1,7 +1,8 @@
 """The parts of a model call outside the history: instructions, tool schemas, output schemas.
 
 Frameworks and request bodies keep instructions, tools, schemas, and settings apart from the messages, where no stage
-would see them. The texts among these in which a rule matches are therefore added to the history as one system artifact:
+would see them. The texts among these in which a rule matches, or that no client can encode, are therefore added to the
+history as one system artifact:
 stages mask them, each value has the same placeholder in the whole request, and the checks cover them. Afterwards, the
 masked texts are put back in their places. Texts in which no rule matches are only counted.
 """
@@ -22,6 +23,7 @@ from ctxguard.adapting.tool_schemas import tools_of_call
 from ctxguard.artifacts import Artifact, Field, Kind
 from ctxguard.checks.no_pii import NoPII
 from ctxguard.errors import CheckFailedError, ConfigError
+from ctxguard.history.soundness import is_well_formed
 from ctxguard.pii import Detector
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Report
@@ -214,9 +216,9 @@ class RequestTexts(Generic[Native]):
             fields = list(_schema_fields(request, is_editable=is_editable))
         except (RecursionError, TypeError) as error:  # cyclic, nested too deeply, or with keys that are not strings
             raise ConfigError(f"tools and schemas cannot be read: {error}; send plain JSON", setting="tools") from None
-        placed = [one for one in fields if _matches(detectors, one[1])]
+        placed = [one for one in fields if not is_well_formed(one[1].text) or _matches(detectors, one[1])]
         prompt = Field(_INSTRUCTIONS, text or "", is_editable, is_identifier=False, tokens=0)
-        is_dirty = bool(text) and _matches(detectors, prompt)
+        is_dirty = bool(text) and (not is_well_formed(prompt.text) or _matches(detectors, prompt))
         if is_dirty and not is_editable:
             placed.append((None, prompt))
         joins = is_dirty and is_editable

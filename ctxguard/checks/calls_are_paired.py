@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
-from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind, ToolCall
 from ctxguard.draft import Draft
 from ctxguard.report import Finding
 
@@ -43,16 +43,39 @@ class CallsArePaired:
                     calls.add(((position, n), call) for n, call in enumerate(artifact.calls))
             elif calls.take(artifact):
                 continue
-            elif artifact.answers is not None and abandoned.take(artifact):
+            elif artifact.answers and abandoned.take(artifact):
                 yield Finding("a tool result does not follow its call", f"artifacts[{position}]")
-            elif not (self.allow_bare and artifact.answers is None and _is_of_transcript(artifact)):
+            elif not (self.allow_bare and not artifact.answers and _is_of_transcript(artifact)):
                 yield Finding("a tool result answers no open call", f"artifacts[{position}]")
         for (position, n), _ in abandoned.unanswered():
             yield Finding("a tool call has no result", f"artifacts[{position}].calls[{n}]")
+        yield from _halves(draft.artifacts)
 
 
+_NO_RESULT: Final = "a call of the provider's own tool has no result"
 _Placed: TypeAlias = tuple[tuple[int, int], ToolCall]
 """The position of an artifact and the index of a call in it, and then the call itself."""
+
+
+def _halves(artifacts: Sequence[Artifact]) -> Iterator[Finding]:
+    """Yield a finding for each half of a call that the provider executes without its other half.
+
+    Anthropic: "`web_search` tool use with id … was found without a corresponding `web_search_tool_result` block". A
+    call may wait for its result until the user speaks again.
+    """
+    open_calls: dict[str | None, str] = {}
+    for position, artifact in enumerate(artifacts):
+        if artifact.kind is Kind.USER:
+            yield from (Finding(_NO_RESULT, place) for place in open_calls.values())
+            open_calls = {}
+        for number, part in enumerate(artifact.content if isinstance(artifact.content, tuple) else ()):
+            place = f"artifacts[{position}].content[{number}]"
+            if part.half is None:
+                continue
+            if part.half.is_result and open_calls.pop(part.half.id, None) is None and part.half.id is not None:
+                yield Finding("a result of the provider's own tool has no call before it", place)
+            elif not part.half.is_result:
+                open_calls[part.half.id] = place
 
 
 class _Calls:
@@ -63,7 +86,7 @@ class _Calls:
 
     def add(self, placed: Iterable[_Placed]) -> None:
         for place, call in placed:
-            self.by_id.setdefault(call.id, deque()).append((place, call))
+            self.by_id.setdefault(call.id or None, deque()).append((place, call))
 
     def unanswered(self) -> list[_Placed]:
         return [one for calls in self.by_id.values() for one in calls]
@@ -73,13 +96,14 @@ class _Calls:
 
         The call is found by its id, or by the name of its tool if the call or the result has no id.
         """
-        calls = self.by_id.get(result.answers) if result.answers is not None else None
+        calls = self.by_id.get(result.answers) if result.answers else None
         if calls:
             calls.popleft()
             return True
-        for calls in self.by_id.values() if result.answers is None else [self.by_id.get(None, deque())]:
+        for calls in [self.by_id.get(None, deque())] if result.answers else self.by_id.values():
             for one in calls:
-                if result.name in (None, one[1].name):
+                # a call in OpenAI's older form is only answered by a result in that form
+                if one[1].id != BY_POSITION and result.name in (None, one[1].name):
                     calls.remove(one)
                     return True
         return False

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
-from ctxguard.artifacts import Artifact, Kind
+from ctxguard.artifacts import BY_POSITION, Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
+from ctxguard.history.pairing import STRICT_IDS, CallIds
 from ctxguard.report import Finding
 
 
@@ -21,9 +24,11 @@ class ProviderProfile:
         starts_with_user: Whether the first message after the system prompt must be the user's, as Anthropic, Gemini,
             Bedrock, and strict chat templates require.
         alternates: Whether user and assistant messages must alternate, as strict templates of local models require.
-            Other APIs accept several messages of one role in a row.
+            They also require that only an assistant message follows tool results, and that the only system message is
+            the first message. Other APIs accept several messages of one role in a row.
         ids: Whether every call and every result must have an id, as at OpenAI and Anthropic. Gemini pairs them by
             order.
+        call_ids: The ids of calls that the provider accepts.
         ends_with_input: Whether the last message must not be the assistant's. Anthropic's recent models and strict
             templates reject a prefilled reply.
     """
@@ -32,6 +37,7 @@ class ProviderProfile:
     starts_with_user: bool = False
     alternates: bool = False
     ids: bool = False
+    call_ids: CallIds = CallIds()  # noqa: RUF009 - frozen
     ends_with_input: bool = False
 
     def __call__(self, draft: Draft, /) -> Iterator[Finding]:
@@ -51,17 +57,33 @@ class ProviderProfile:
             yield Finding("the last message is the assistant's", f"artifacts[{last[0]}]")
         if self.ids:
             yield from _missing_ids(body)
+        yield from _refused_ids(body, self.call_ids)
         if self.alternates:
             yield from _same_role_twice(body)
+            yield from _late_system(draft.artifacts)
 
 
 def _missing_ids(body: list[tuple[int, Artifact]]) -> Iterator[Finding]:
     for position, artifact in body:
         for number, call in enumerate(artifact.calls):
-            if call.id is None:
+            if not call.id:
                 yield Finding("a tool call has no id", f"artifacts[{position}].calls[{number}]")
-        if artifact.kind is Kind.TOOL and artifact.answers is None:
+        if artifact.kind is Kind.TOOL and not artifact.answers:
             yield Finding("a tool result has no id of its call", f"artifacts[{position}]")
+
+
+def _refused_ids(body: list[tuple[int, Artifact]], ids: CallIds) -> Iterator[Finding]:
+    known: set[str] = set()
+    for position, artifact in body:
+        for number, call in enumerate(artifact.calls):
+            if not call.id or call.id == BY_POSITION:
+                continue
+            place = f"artifacts[{position}].calls[{number}].id"
+            if ids.pattern is not None and re.fullmatch(ids.pattern, call.id) is None:
+                yield Finding("the id of a tool call has characters or a length that the provider refuses", place)
+            if ids.are_unique and call.id in known:
+                yield Finding("the id of a tool call repeats that of an earlier call", place)
+            known.add(call.id)
 
 
 def _same_role_twice(body: list[tuple[int, Artifact]]) -> Iterator[Finding]:
@@ -70,12 +92,24 @@ def _same_role_twice(body: list[tuple[int, Artifact]]) -> Iterator[Finding]:
         role = Kind.USER if artifact.kind is Kind.TASK else artifact.kind
         if role is previous and role is not Kind.TOOL:
             yield Finding(f"two {role} messages in a row", f"artifacts[{position}]")
+        if role is Kind.USER and previous is Kind.TOOL:
+            yield Finding("a user message follows a tool result", f"artifacts[{position}]")
         previous = role
+
+
+def _late_system(artifacts: Sequence[Artifact]) -> Iterator[Finding]:
+    for position, (before, artifact) in enumerate(pairwise(artifacts), 1):
+        # the texts of a request outside its history are an artifact of their own
+        is_beside = before.kind is Kind.SYSTEM and type(before.source) is not type(artifact.source)
+        if artifact.kind is Kind.SYSTEM and not is_beside:
+            yield Finding("a system message is not the first message", f"artifacts[{position}]")
 
 
 PROVIDERS: Final = {
     "openai": ProviderProfile("ProviderProfile(openai)", ids=True),
-    "anthropic": ProviderProfile("ProviderProfile(anthropic)", starts_with_user=True, ids=True, ends_with_input=True),
+    "anthropic": ProviderProfile(
+        "ProviderProfile(anthropic)", starts_with_user=True, ids=True, call_ids=STRICT_IDS, ends_with_input=True
+    ),
     "gemini": ProviderProfile("ProviderProfile(gemini)", starts_with_user=True),
     "strict": ProviderProfile(
         "ProviderProfile(strict)", starts_with_user=True, alternates=True, ids=True, ends_with_input=True

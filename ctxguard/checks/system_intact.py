@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
@@ -13,8 +13,10 @@ from ctxguard.report import Finding
 class SystemIntact:
     """Holds if the system prompt and all task artifacts of the history are in the result, in order, only masked.
 
-    An artifact that has a lifetime may be missing, because it may have expired. A system message that arrived after the
-    conversation had begun may be shortened or evicted, if such messages take more than their share of the budget.
+    An artifact that has a lifetime may be missing, because it may have expired. Texts of white space and halves of
+    surrogate pairs may be missing, because providers refuse them. An artifact may be part of another one, because chat
+    templates accept a single system message. A system message that arrived after the conversation had begun may be
+    shortened or evicted, if such messages take more than their share of the budget.
     """
 
     name = "SystemIntact"
@@ -28,6 +30,8 @@ class SystemIntact:
                 continue
             path = f"history[{position}]"
             if id(artifact.root) not in there:
+                if _is_repeated(draft, artifact):
+                    continue
                 yield Finding(f"a {artifact.kind} artifact is missing", path)
                 continue
             place, now = there[id(artifact.root)]
@@ -56,6 +60,30 @@ def _only_masked(draft: Draft, was: Artifact) -> bool:
         for change in draft.changes
         for before in change.before
         for after in change.after
-        if id(before.root) == id(after.root) == root and before is not after
+        if id(before.root) == id(after.root) == root and before is not after and not _is_joined(change.before, after)
     }
     return actions <= {"masked", "kept"}
+
+
+def _is_repeated(draft: Draft, artifact: Artifact) -> bool:
+    """Return whether the texts of an artifact, as they were masked, are part of another artifact of the result."""
+    latest = artifact
+    for change in draft.changes:
+        latest = next((after for after in change.after if after.root is artifact.root), latest)
+    return any(all(text in other.text for text in _said(latest)) for other in draft.artifacts)
+
+
+def _is_joined(before: Iterable[Artifact], after: Artifact) -> bool:
+    """Return whether an artifact says nothing but what artifacts of its kind said, which includes its own texts."""
+    rest = "\n".join(_said(after))
+    own = [artifact for artifact in before if artifact.kind is after.kind]
+    kept = all(text in rest for artifact in own if artifact.root is after.root for text in _said(artifact))
+    for text in (text for artifact in own for text in _said(artifact)):
+        rest = rest.replace(text, "", 1)
+    return kept and not rest.strip()
+
+
+def _said(artifact: Artifact) -> list[str]:
+    """Return what a prompt says: without blank texts and "…", and with U+FFFD in place of half of a surrogate pair."""
+    texts = (text for slot, text in artifact.texts() if slot == "content" and text.strip() not in ("", "…"))
+    return [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]

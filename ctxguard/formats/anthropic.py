@@ -11,8 +11,17 @@ from collections.abc import Set as AbstractSet
 from functools import partial, reduce
 from typing import Any, Final, TypeAlias
 
-from ctxguard.adapting.content_format import ContentFormat, read_file, read_image, sealed, text_reader, with_titles
-from ctxguard.adapting.editing import REMOVED, copy_with
+from ctxguard.adapting.content_format import (
+    ContentFormat,
+    read_file,
+    read_image,
+    read_unknown,
+    sealed,
+    text_reader,
+    with_half,
+    with_titles,
+)
+from ctxguard.adapting.editing import REMOVED, are_same_objects, copy_with
 from ctxguard.adapting.extra_fields import PlacedField
 from ctxguard.adapting.fields import (
     Path,
@@ -27,10 +36,10 @@ from ctxguard.adapting.fields import (
     text_of,
     walk_content,
 )
-from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart, fill_blank
+from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart
 from ctxguard.adapting.provider_formats import ANTHROPIC, is_converse, require_role
-from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
-from ctxguard.formats.blocks import BlockFormat, PlacedBlock
+from ctxguard.artifacts import Artifact, Half, Kind, Part, ToolCall
+from ctxguard.formats.blocks import BlockFormat, PlacedBlock, open_halves
 from ctxguard.formats.format import (
     Body,
     Delta,
@@ -42,6 +51,7 @@ from ctxguard.formats.format import (
     with_text,
     without_old_reasoning,
 )
+from ctxguard.history.pairing import STRICT_IDS
 from ctxguard.tokens.schemas import is_any_deferred
 
 Message: TypeAlias = Mapping[str, object]
@@ -104,6 +114,23 @@ def _document(block: object, path: Path) -> list[PlacedPart]:
     return _holder(source, path) if get(source, "type") == "content" else read_file(block, path)
 
 
+def half_of(block: object) -> Half | None:
+    """Return the half of a server tool's call that a block is; None for any other block.
+
+    A call is a `server_tool_use` or `mcp_tool_use`, and a result is of a type such as `web_search_tool_result`.
+    """
+    kind = _kind_of(block)
+    if kind.endswith("_tool_use"):
+        return Half(text_of(block, "id") or "")
+    if kind.endswith("_tool_result"):
+        return Half(text_of(block, "tool_use_id") or "", is_result=True)
+    return None
+
+
+def _unknown(block: object, path: Path) -> list[PlacedPart]:
+    return with_half(read_unknown(block, path), half_of(block), path)
+
+
 _BLOCKS: Final = ContentFormat(
     {
         "text": text_reader("text"),
@@ -115,6 +142,7 @@ _BLOCKS: Final = ContentFormat(
         "document": with_titles(_document),
     },
     noun="block",
+    unknown=_unknown,
 )
 
 
@@ -122,8 +150,9 @@ def _place_call(block: object, path: Path) -> PlacedCall:
     """Return the call in a `tool_use` block, and the paths of its fields. The arguments are the input as JSON."""
     call = ToolCall(
         str(get(block, "name") or ""),
-        arguments_as_text(require_field(block, "input", path) or {}),
+        arguments_as_text(require_field(block, "input", path)),
         text_of(block, "id"),
+        takes_object=True,
     )
     return PlacedCall(call, (*path, "input"), (*path, "id"), arguments_as_object)
 
@@ -132,7 +161,8 @@ class AnthropicAdapter(BlockFormat):
     """Reads messages of Anthropic's API as artifacts: one for each `tool_result` block, one for the rest of a message.
 
     Not preserved: the `citations` of an edited text; all thinking in a message if a stage changed any of it; and
-    texts, documents, and search results that became empty. As the API requires, `tool_result` blocks move before
+    texts, documents, and search results that are empty. If a message ends with a call of a server tool, the following
+    message of the assistant becomes part of it. As the API requires, `tool_result` blocks move before
     the text of their message, and into one message directly after their calls. Blocks of unknown type and blocks of
     server tools are opaque: counted and searched, but never changed. Messages of unknown role are kept and pinned, and
     the report names the role.
@@ -151,7 +181,7 @@ class AnthropicAdapter(BlockFormat):
     servers = ("mcp_servers", "url", frozenset({"authorization_token"}))
     blocks = _BLOCKS
     exact = frozenset({"input"})
-    last_stage = staticmethod(fill_blank)
+    call_ids = STRICT_IDS
 
     def detects(self, native: object) -> bool:
         """Return whether `native` is a request or list with fields that only Anthropic's messages have."""
@@ -170,6 +200,19 @@ class AnthropicAdapter(BlockFormat):
         content = native.get("system")
         _BLOCKS.read(content, ("system",))  # read without the cache, whose errors would name a message
         return content
+
+    def continues(self, message: object, run: Sequence[object]) -> bool:
+        """Return whether both are the assistant's and a server tool's call in the `run` still waits for its result.
+
+        Programs append what comes after `pause_turn` as a message of its own.
+        """
+        are_replies = get(message, "role") == "assistant" == get(run[-1], "role")
+        return are_replies and bool(open_halves(half_of(b) for m in run for b in records_of(get(m, "content"))))
+
+    def join(self, run: Sequence[object]) -> object:
+        """Return one message with the blocks of several messages."""
+        blocks = [block for message in run for _, block in self.placed(message)]
+        return self.with_blocks(run[0], [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks])
 
     def placed(self, message: object) -> list[PlacedBlock]:
         """Return the blocks of a message with their paths."""
@@ -218,15 +261,19 @@ class AnthropicAdapter(BlockFormat):
         return {"role": role, "content": text or blocks}
 
     def left_of(self, block: object) -> object:
-        """Return a changed block without its empty parts, which the API rejects; `REMOVED` if nothing is left."""
-        path = _inner_path(block)
+        """Return a block without its empty parts, which the API rejects; `REMOVED` if nothing is left."""
+        if block is REMOVED:
+            return block
+        path, is_result = _inner_path(block), _kind_of(block) == "tool_result"
         held = reduce(get, path, block)
         if not isinstance(held, (list, tuple)):
-            return block if held != "" or _kind_of(block) == "tool_result" else REMOVED
+            if not isinstance(held, str) or held.strip() or (is_result and not held):
+                return block
+            return copy_with(block, {path: REMOVED}) if is_result else REMOVED
         left = [inner for inner in map(self.left_of, held) if inner is not REMOVED]
-        if left or _kind_of(block) == "tool_result":
-            return copy_with(block, {path: left or REMOVED})
-        return REMOVED
+        if are_same_objects(left, held) and (left or is_result):
+            return block
+        return copy_with(block, {path: left or REMOVED}) if left or is_result else REMOVED
 
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]

@@ -9,20 +9,40 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
-from typing import Any, ClassVar, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ctxguard.adapting.content_format import ContentFormat
 from ctxguard.adapting.editing import REMOVED, are_same_objects, by_index, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import Path, get, messages_of
-from ctxguard.adapting.message_view import LEFT_OUT, Fragment, MessageView, PlacedCall, PlacedPart, split_message
+from ctxguard.adapting.message_view import (
+    LEFT_OUT,
+    Fragment,
+    MessageView,
+    PlacedCall,
+    PlacedPart,
+    fill_nulls,
+    split_message,
+)
 from ctxguard.adapting.read_cache import ReadCache
-from ctxguard.artifacts import Artifact, Kind
+from ctxguard.artifacts import Artifact, Half, Kind, Part
 from ctxguard.formats.format import Format
+
+if TYPE_CHECKING:
+    from ctxguard.draft import Draft
 
 PlacedBlock = tuple[Path, object]
 """The path of a block in its message, and the block."""
+
+
+def open_halves(halves: Iterable[Half | None]) -> set[str | None]:
+    """Return the ids of the calls that the provider executes and whose results are not among these halves."""
+    waiting: set[str | None] = set()
+    for half in halves:
+        if half is not None:
+            (waiting.discard if half.is_result else waiting.add)(half.id)
+    return waiting
 
 
 class BlockFormat(Format):
@@ -36,6 +56,7 @@ class BlockFormat(Format):
         exact: Keys whose values are compared exactly, including the order of keys and the types of numbers (see
             `ReadCache`).
         result_roles: Roles whose messages may contain tool results.
+        fills_results: Whether a result without text is written as "…", because the API refuses it empty.
     """
 
     starts_with_user = True
@@ -45,11 +66,14 @@ class BlockFormat(Format):
     blocks: ClassVar[ContentFormat]
     exact: ClassVar[frozenset[str]]
     result_roles: ClassVar[tuple[str, ...]] = ("user",)
+    fills_results: ClassVar[bool] = False
     _prompts: ClassVar[ReadCache[Any, Any]]
+    _joined: ClassVar[ReadCache[tuple[object, ...], object]]
     _messages: ClassVar[ReadCache[Any, tuple[Artifact, ...]]]
 
     def __init_subclass__(cls) -> None:
         cls._prompts = ReadCache(lambda content: {"role": "system", cls.field: content})
+        cls._joined = ReadCache(cls().join, key=lambda run: tuple(map(id, run)), exact=cls.exact)
         cls._messages = ReadCache(cls().read_message, exact=cls.exact)
 
     def read(self, native: Any) -> list[Artifact]:  # noqa: ANN401 - each format has its own
@@ -58,26 +82,26 @@ class BlockFormat(Format):
         Raises:
             HistoryError: If `native` is neither, or a message cannot be read or is in another format.
         """
-        read = (self._messages.read(one) for one in (self._prompt(native), self.messages(native)))
+        read = (self._messages.read(one) for one in (self._prompt(native), self._turns(native)))
         return list(self.paired(chain.from_iterable(chain.from_iterable(read))))
 
     def write(self, native: Any, artifacts: Iterable[Artifact]) -> Any:  # noqa: ANN401 - each format has its own
         """Return the request or the list of messages that consists of these artifacts.
 
-        Messages whose artifacts are unchanged remain the same objects.
+        Messages whose artifacts are unchanged remain the same objects, except for those that the provider only accepts
+        as one (see `continues` and `joins`).
         """
         prompts = set(map(id, self._prompt(native)))
-        neighbors = set(pairwise(map(id, self.messages(native))))
         system: object = None
         groups: list[list[Artifact]] = []
         for artifact in artifacts:
             if isinstance(artifact.source, Fragment) and id(artifact.source.message) in prompts:
                 system = get(self._message([artifact]), self.field)
-            elif groups and self.belongs(artifact, groups[-1][-1], neighbors):
+            elif groups and self.belongs(artifact, groups[-1][-1]):
                 groups[-1].append(artifact)
             else:
                 groups.append([artifact])
-        messages = list(map(self._message, groups))
+        messages = list(map(self._message, self.merged(groups)))
         return self.with_history(native, system, messages) if isinstance(native, Mapping) else messages
 
     def messages(self, native: Any) -> Sequence[object]:  # noqa: ANN401 - each format has its own
@@ -132,22 +156,34 @@ class BlockFormat(Format):
         """Return whether a block must never be dropped."""
         return False
 
-    def belongs(self, artifact: Artifact, last: Artifact, neighbors: set[tuple[int, int]]) -> bool:
+    def continues(self, message: object, run: Sequence[object]) -> bool:  # noqa: ARG002 - the signature of all formats
+        """Return whether a message continues the message that the `run` of messages before it forms.
+
+        The messages are then read and sent as one, so that no cut separates them.
+        """
+        return False
+
+    def belongs(self, artifact: Artifact, last: Artifact) -> bool:
         """Return whether an artifact is written into the same message as the previous artifact."""
         fragment, before = artifact.source, last.source
-        if not isinstance(fragment, Fragment) or not isinstance(before, Fragment):
-            return self.joins(artifact, last)
-        if before.occurrence is fragment.occurrence:
+        if isinstance(fragment, Fragment) and isinstance(before, Fragment) and before.occurrence is fragment.occurrence:
             return True
-        return self.joins(artifact, last) and (id(before.message), id(fragment.message)) not in neighbors
+        return self.joins(artifact, last)
 
     def joins(self, artifact: Artifact, last: Artifact) -> bool:
         """Return whether two consecutive artifacts from different messages are written into one message."""
         return artifact.kind is last.kind is Kind.TOOL
 
+    def merged(self, groups: list[list[Artifact]]) -> list[list[Artifact]]:
+        """Return the groups of artifacts that are written into one message each. By default, change nothing."""
+        return groups
+
     @abstractmethod
     def left_of(self, block: object) -> object:
-        """Return a changed block without its empty parts; `REMOVED` if nothing is left."""
+        """Return a block without the empty parts that the API refuses; `REMOVED` if nothing is left.
+
+        A block without empty parts is returned itself.
+        """
 
     @abstractmethod
     def created(self, artifact: Artifact) -> list[object]:
@@ -156,6 +192,59 @@ class BlockFormat(Format):
     def with_blocks(self, message: object, blocks: list[object]) -> object:
         """Return a copy of a message with other blocks."""
         return copy_with(message, {(self.field,): blocks})
+
+    def last_stage(self, draft: Draft) -> Draft:
+        """Leave out empty texts, because the API refuses them, also in messages of the caller.
+
+        A message in which nothing else is left gets the text "…".
+        """
+        draft = fill_nulls(draft, LEFT_OUT)
+        emptied = {id(a) for a in draft.artifacts if a.origin is not None and a.origin.text.strip()}
+        return draft.revise(
+            map(self._filled, draft.artifacts),
+            action="repaired",
+            actions=dict.fromkeys(emptied, "bounded"),
+            reason=dict.fromkeys(emptied, "nothing is left of it, and the API refuses that"),
+            otherwise="the API refuses empty texts",
+        )
+
+    def _filled(self, artifact: Artifact) -> Artifact:
+        """Return an artifact without empty texts. The blocks decide, because an empty text may stand for no block."""
+        content, fragment = artifact.content, artifact.source
+        texts = (content,) if isinstance(content, str) else [part.text for part in content if part.text is not None]
+        is_ours = isinstance(fragment, Fragment)
+        if all(map(str.strip, texts)) or (artifact.kind is Kind.SYSTEM and not is_ours):
+            return artifact  # nearly every message, and the texts of the request outside the history
+        said = "" if isinstance(content, str) else tuple(map(_without_blank, content))
+        if self.fills_results and artifact.kind is Kind.TOOL and texts and not any(map(str.strip, texts)):
+            said = LEFT_OUT
+        if isinstance(fragment, Fragment):
+            blocks = [*self._blocks(artifact)]
+            left = [block for block in map(self.left_of, blocks) if block is not REMOVED]
+            is_nothing, is_same = not left and fragment.is_whole, are_same_objects(left, blocks)
+        else:  # a stage added it
+            is_nothing, is_same = not any(map(str.strip, texts)), said == content
+        if is_nothing and not artifact.calls and artifact.kind is not Kind.TOOL:
+            return artifact.revised(content=_left_out(artifact))
+        return artifact if is_same else artifact.revised(content=said)
+
+    def _turns(self, native: object) -> Sequence[object]:
+        """Return the messages, in which those that continue each other are joined (see `continues`)."""
+        messages = self.messages(native)
+        runs: list[list[object]] = []
+        for message in messages:
+            if runs and self.continues(message, runs[-1]):
+                runs[-1].append(message)
+            else:
+                runs.append([message])
+        if len(runs) == len(messages):
+            return messages
+        joined = iter(self._joined.read([tuple(run) for run in runs if len(run) > 1]))
+        return [run[0] if len(run) == 1 else next(joined) for run in runs]
+
+    def join(self, run: Sequence[object]) -> object:
+        """Return one message with the blocks of several messages."""
+        return self.with_blocks(run[0], [block for message in run for _, block in self.placed(message)])
 
     def _prompt(self, native: object) -> Sequence[object]:
         """Return a list with the system prompt as a message, cached by content; an empty list if there is no prompt."""
@@ -214,7 +303,8 @@ class BlockFormat(Format):
         if sources and len({id(source.occurrence) for source in sources}) == 1 and len(sources) == len(group):
             message = sources[0].message
             was = [block for _, block in self.placed(message)]
-            return message if are_same_objects(written, was) else self.with_blocks(message, self.valid(written))
+            is_unchanged = bool(written) and are_same_objects(written, was)
+            return message if is_unchanged else self.with_blocks(message, self.valid(written))
         role = next((role for role, kind in self.kinds.items() if kind is first.kind), "user")
         return self.made(role, self.valid(written))
 
@@ -227,7 +317,18 @@ class BlockFormat(Format):
         return blocks or self.created(Artifact(Kind.USER, LEFT_OUT))
 
     def _written(self, artifact: Artifact) -> Iterator[object]:
-        """Yield the blocks of an artifact; unchanged blocks remain the same objects."""
+        """Yield the blocks of an artifact; unchanged blocks remain the same objects.
+
+        Empty texts are left out of an artifact that a stage changed.
+        """
+        is_changed = artifact.origin is not None and isinstance(artifact.source, Fragment)
+        for block in self._blocks(artifact):
+            left = self.left_of(block) if is_changed else block
+            if left is not REMOVED:
+                yield left
+
+    def _blocks(self, artifact: Artifact) -> Iterator[object]:
+        """Yield the blocks of an artifact with the changes of stages, including empty texts and `REMOVED` blocks."""
         fragment = artifact.source
         if not isinstance(fragment, Fragment):
             yield from self.created(artifact)
@@ -235,11 +336,11 @@ class BlockFormat(Format):
         placed = self.placed(fragment.message)
         changes = by_index(dict(self.changes(artifact, fragment, placed))) if artifact.origin else {}
         for number in fragment.indexes:
-            block = placed[number][1]
-            if number in changes:
-                block = self.left_of(copy_with(block, changes[number]))
-            if block is not REMOVED:
-                yield block
+            block, new = placed[number][1], changes.get(number, {})
+            if new.get(()) == LEFT_OUT and not isinstance(block, str):  # the whole block was replaced
+                yield from self.created(Artifact(Kind.USER, LEFT_OUT))
+            else:
+                yield copy_with(block, new)
 
     def changes(
         self, artifact: Artifact, fragment: Fragment, placed: Sequence[PlacedBlock]
@@ -247,3 +348,19 @@ class BlockFormat(Format):
         """Yield the changes of an artifact as `(path, value)`; a path begins with the index of the block."""
         for (_, *inner), new in self._view(fragment, placed).changes(artifact).items():
             yield cast("Path", tuple(inner)) or (0,), new  # content that is a single string counts as one block
+
+
+def _left_out(artifact: Artifact) -> str | tuple[Part, ...]:
+    """Return the content of a message in which nothing is left: "…", in place of a part that `FitCalls` dropped."""
+    was = artifact.root.content
+    if isinstance(was, str) or isinstance(artifact.content, str):
+        return LEFT_OUT
+    dropped = next((n for n, part in enumerate(was) if part.half is not None), None)
+    if dropped is None or len(was) != len(artifact.content):
+        return LEFT_OUT
+    return tuple(Part("text", LEFT_OUT) if n == dropped else part for n, part in enumerate(artifact.content))
+
+
+def _without_blank(part: Part) -> Part:
+    is_blank = part.kind == "text" and part.text is not None and not part.text.strip()
+    return replace(part, text="") if is_blank else part

@@ -19,7 +19,7 @@ from ctxguard.adapting.content_format import (
     read_unknown,
     text_reader,
 )
-from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import (
     Path,
@@ -71,6 +71,8 @@ _CALL: Final = frozenset({"id", "type", "function"})
 _FUNCTION: Final = frozenset({"name", "arguments"})
 _EXACT: Final = frozenset({"arguments", "input"})
 """Fields whose values are compared exactly: also the order of keys and the types of numbers (see `ReadCache`)."""
+_INSTEAD: Final = ("tool_calls", "function_call", "audio")
+"""Fields of a message that it may have instead of a content."""
 _FOREIGN: Final = ("tool_use", "tool_result", "thinking")
 
 
@@ -132,6 +134,15 @@ class MessageFormat(Format):
         del native  # every artifact refers to its message
         return write_each(artifacts, self._written)
 
+    @staticmethod
+    def last_stage(draft: Draft) -> Draft:
+        """Replace what the API refuses as null or empty: texts, contents without calls, and lists of parts or calls."""
+        draft = fill_nulls(draft)
+        artifacts = [
+            a.revised() if get(a.source, "role") and _without_empties(a.source) else a for a in draft.artifacts
+        ]
+        return draft.revise(artifacts, action="repaired", reason="the API refuses what is null or an empty list")
+
     def view(self, message: Message) -> MessageView:
         """Return the view of a message: its texts, calls, and ids, with their paths (see `MessageView`)."""
         plain = _plain_view(message)  # fast path for nearly all messages, which takes a fifth of the time
@@ -179,12 +190,10 @@ class MessageFormat(Format):
             return _created(artifact)
         message: Message = artifact.source  # type: ignore[assignment]  # set by this adapter
         # fast path for nearly all masked messages
-        if type(message) is dict and type(message.get("content")) is str and _differs_in_text(artifact):
+        empties = _without_empties(message)
+        if type(message) is dict and type(message.get("content")) is str and not empties and _differs_in_text(artifact):
             return cast("Message", {**message, "content": artifact.content})
-        changes = dict(self.changes(message, self.view(message).changes(artifact)))
-        if get(message, "content") == []:
-            changes.setdefault(("content",), "")
-        return copy_with(message, changes)
+        return copy_with(message, {**empties, **dict(self.changes(message, self.view(message).changes(artifact)))})
 
 
 def _is_plain_call(call: object) -> bool:
@@ -199,7 +208,7 @@ def _plain_view(message: Message) -> MessageView | None:
     """Return the `MessageView` of a message that has only a role and a text; None for any other message."""
     if type(message) is not dict or not message.keys() <= _PLAIN:
         return None
-    kind, text = _SPEAKERS.get(message.get("role")), message.get("content")
+    kind, text = _SPEAKERS.get(text_of(message, "role")), message.get("content")
     if kind is None or type(text) is not str or not text:
         return None
     answered = text_of(message, "tool_call_id") if kind is Kind.TOOL else None
@@ -221,22 +230,6 @@ class OpenAIAdapter(MessageFormat):
     json_settings = ("response_format",)
     taken = ("tools", "instructions")
     billed = ("response_format", "functions", "prediction")
-
-    @staticmethod
-    def last_stage(draft: Draft) -> Draft:
-        """Replace null texts and empty lists of parts with an empty string, because the API rejects both."""
-        draft = fill_nulls(draft)
-        artifacts = [a.revised() if _is_empty_list(a) else a for a in draft.artifacts]
-        return draft.revise(artifacts, action="repaired", reason="the API refuses an empty list of parts")
-
-    def read(self, native: Sequence[Message]) -> list[Artifact]:
-        """Return the artifacts of a list of messages (see `MessageFormat.read`)."""
-        artifacts = super().read(native)
-        if any(call.id == BY_POSITION for artifact in artifacts for call in artifact.calls):
-            # calls in the legacy form (`function_call`) are answered only by messages of role `function`, so a `tool`
-            # message without an id answers none of them
-            return [replace(a, answers="") if a.kind is Kind.TOOL and a.answers is None else a for a in artifacts]
-        return artifacts
 
     def detects(self, native: object) -> bool:
         """Return whether `native` is a list of messages with the roles of Chat Completions."""
@@ -302,8 +295,18 @@ def _alone(event: Event, choice: Mapping[str, object], path: Path, call: object,
     return {**event, "choices": [{**choice, "delta": said, "finish_reason": None}]}
 
 
-def _is_empty_list(artifact: Artifact) -> bool:
-    return artifact.origin is None and get(artifact.source, "content") == []
+def _without_empties(message: object) -> dict[Path, object]:
+    """Return the changes of a message by which nothing in it is null or empty that the API refuses.
+
+    Only a message with calls or with audio may lack a content, and no message may have an empty list of calls.
+    """
+    changes: dict[Path, object] = {}
+    if get(message, "tool_calls") in ([], ()):
+        changes["tool_calls",] = REMOVED
+    content = get(message, "content")
+    if content == [] or (content is None and not any(get(message, key) for key in _INSTEAD)):
+        changes["content",] = ""
+    return changes
 
 
 def _is_foreign(message: object) -> bool:
@@ -381,5 +384,6 @@ def _listed_call(call: object, path: Path) -> PlacedCall:
 def _place_call(inner: object, field: str, identity: str | None, path: Path, id_at: Path) -> PlacedCall:
     if not is_record(inner):
         raise unreadable(path, f"a dict with 'name' and {field!r}", inner)
-    call = ToolCall(str(get(inner, "name") or ""), arguments_as_text(require_field(inner, field, path)), identity)
+    arguments = arguments_as_text(require_field(inner, field, path))
+    call = ToolCall(str(get(inner, "name") or ""), arguments, identity, takes_object=field == "arguments")
     return PlacedCall(call, (*path, field), id_at)

@@ -14,7 +14,7 @@ from typing import Final
 from ctxguard.adapting.content_format import ContentFormat, opaque
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at, parse_json, require_field
-from ctxguard.adapting.message_view import PlacedPart, fill_nulls
+from ctxguard.adapting.message_view import PlacedPart
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.formats.chat import PARTS, Message, MessageFormat
 from ctxguard.formats.format import Body, Delta, Ends, Event, Sent, choice_of, records_of
@@ -56,7 +56,6 @@ class CohereAdapter(MessageFormat):
     billed = ("response_format",)
     content = ContentFormat({**PARTS.readers, "document": _document})
     texts = ("tool_plan",)
-    last_stage = staticmethod(fill_nulls)
 
     def detects(self, native: object) -> bool:
         """Return whether `native` is a list in which a message has fields that only Cohere's messages have."""

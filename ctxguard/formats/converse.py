@@ -11,8 +11,18 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
-from ctxguard.adapting.content_format import ContentFormat, as_base64, audio, file, image, opaque, sealed, video
-from ctxguard.adapting.editing import REMOVED, copy_with
+from ctxguard.adapting.content_format import (
+    ContentFormat,
+    as_base64,
+    audio,
+    file,
+    image,
+    opaque,
+    sealed,
+    video,
+    with_half,
+)
+from ctxguard.adapting.editing import REMOVED, are_same_objects, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
 from ctxguard.adapting.fields import (
     NULL_TEXT,
@@ -31,12 +41,13 @@ from ctxguard.adapting.fields import (
     unreadable,
     walk_content,
 )
-from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart, fill_blank
+from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart
 from ctxguard.adapting.provider_formats import BEDROCK, is_converse, refuse_foreign_part, require_role
-from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
+from ctxguard.artifacts import Artifact, Half, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.formats.blocks import BlockFormat, PlacedBlock
+from ctxguard.formats.blocks import BlockFormat, PlacedBlock, open_halves
 from ctxguard.formats.format import Body, Delta, Ends, Event, Sent, records_of
+from ctxguard.history.pairing import STRICT_IDS
 from ctxguard.history.records import is_record as is_written_by_stage
 
 Message: TypeAlias = Mapping[str, object]
@@ -56,6 +67,8 @@ _READ: Final = {
 _SERVER: Final = "server_tool_use"
 _TEXTS: Final = ("txt", "csv", "md", "html")
 """Formats of documents that the provider passes to the model as text."""
+_SPOKEN: Final[tuple[Path, ...]] = (("text",), ("guardContent", "text", "text"))
+"""Paths of the texts in a block that must not be blank."""
 _TEXT: Final[Path] = ("contentBlockDelta", "delta", "text")
 _INPUT: Final[Path] = ("contentBlockDelta", "delta", "toolUse", "input")
 """Path of a piece of a tool's input in an event; `_TEXT` is that of a piece of text.
@@ -68,6 +81,17 @@ def _tool_use(block: object) -> object:
     """Return the tool use in a block if the client has to answer it, or else None."""
     found = get(block, "toolUse")
     return None if get(found, "type") == _SERVER else found
+
+
+def half_of(block: object) -> Half | None:
+    """Return the half of a server tool's call that a block is; None for any other block.
+
+    Both halves are in the assistant's message, and have a type, such as `nova_grounding_result`.
+    """
+    use, result = get(block, "toolUse"), get(block, "toolResult")
+    if get(use, "type") == _SERVER:
+        return Half(text_of(use, "toolUseId") or "")
+    return None if get(result, "type") is None else Half(text_of(result, "toolUseId") or "", is_result=True)
 
 
 def _text(holder: object, path: Path) -> list[PlacedPart]:
@@ -164,8 +188,8 @@ def _read_block(block: object, path: Path) -> list[PlacedPart]:
         return _text(block, path)
     key = next((key for key in _READERS if get(block, key) is not None), None)
     if key is None or (key == "toolUse" and _tool_use(block) is None):
-        return _unknown(block, path)
-    return _READERS[key](get(block, key), (*path, key))
+        return with_half(_unknown(block, path), half_of(block), path)
+    return with_half(_READERS[key](get(block, key), (*path, key)), half_of(block), path)
 
 
 def _unknown(block: object, path: Path) -> list[PlacedPart]:
@@ -188,7 +212,7 @@ def _block_fields(block: object, path: Path, read: Sequence[PlacedPart]) -> Iter
     """Yield the fields of a block that are not content: names of documents, S3 locations, citations, unknown keys."""
     if isinstance(block, str):
         return
-    if any(part.kind == "opaque" for _, part in read):
+    if any(part.kind == "opaque" and part.tokens != 0 for _, part in read):
         # the block is already counted as a whole, but its texts still have to be searched
         yield from without_tokens(fixed_field("", block, path))
         return
@@ -216,8 +240,8 @@ def _place_call(block: object, path: Path) -> PlacedCall:
     inner, place = _tool_use(block), (*path, "toolUse")
     if not is_record(inner):
         raise unreadable(place, "a dict with 'toolUseId', 'name' and 'input'", inner)
-    arguments = arguments_as_text(require_field(inner, "input", place) or {})
-    call = ToolCall(str(get(inner, "name") or ""), arguments, text_of(inner, "toolUseId"))
+    arguments = arguments_as_text(require_field(inner, "input", place))
+    call = ToolCall(str(get(inner, "name") or ""), arguments, text_of(inner, "toolUseId"), takes_object=True)
     return PlacedCall(call, (*place, "input"), (*place, "toolUseId"), arguments_as_object)
 
 
@@ -229,7 +253,7 @@ class BedrockAdapter(BlockFormat):
 
     Written messages alternate between user and assistant, as the API requires: consecutive messages of the same role
     become one message, with tool results before texts. Not preserved: reasoning whose text would have to change,
-    reasoning that was signed before a cut, and texts that became empty. Blocks of unknown type and blocks of server
+    reasoning that was signed before a cut, and texts that are blank. Blocks of unknown type and blocks of server
     tools are opaque: counted and searched, but never changed. Messages of unknown role are kept and pinned, and the
     report names the role.
     """
@@ -244,7 +268,8 @@ class BedrockAdapter(BlockFormat):
     billed = ("outputConfig",)
     blocks = _BLOCKS
     exact = frozenset({"input", "json"})
-    last_stage = staticmethod(fill_blank)
+    call_ids = STRICT_IDS
+    fills_results = True
 
     def detects(self, native: object) -> bool:
         """Return whether `native` is a request or list that only Converse accepts: its blocks have no type."""
@@ -259,6 +284,11 @@ class BedrockAdapter(BlockFormat):
         """Return the system prompt of a request; None if there is none."""
         content = native.get("system")
         return content if content is None else _require_blocks(content, ("system",))
+
+    def continues(self, message: object, run: Sequence[object]) -> bool:
+        """Return whether both are the assistant's and a server tool's call in the `run` still waits for its result."""
+        are_replies = get(message, "role") == "assistant" == get(run[-1], "role")
+        return are_replies and bool(open_halves(half_of(b) for m in run for b in records_of(get(m, "content"))))
 
     def placed(self, message: object) -> list[PlacedBlock]:
         """Return the blocks of a message with their paths."""
@@ -292,22 +322,24 @@ class BedrockAdapter(BlockFormat):
         """Yield the fields of a block that are neither content nor a call."""
         return _block_fields(block, path, read)
 
-    def belongs(self, artifact: Artifact, last: Artifact, neighbors: set[tuple[int, int]]) -> bool:  # noqa: ARG002
+    def belongs(self, artifact: Artifact, last: Artifact) -> bool:
         """Return whether an artifact is written into the same message as the previous artifact (see `_turn`)."""
         return _turn(artifact) == _turn(last)
 
     def left_of(self, block: object) -> object:
-        """Return a changed block without its empty texts; `REMOVED` if nothing is left."""
-        if block is REMOVED:
+        """Return a block without its empty texts; `REMOVED` if nothing is left."""
+        if block is REMOVED or block == "":
+            return REMOVED
+        said = next((text for path in _SPOKEN if (text := member_at(block, path)) is not None), None)
+        if isinstance(said, str):
+            return block if said.strip() else REMOVED
+        held = get(self.result(block), "content")
+        if not isinstance(held, (list, tuple)):
             return block
-        if isinstance(get(block, "text"), str):
-            return block if str(get(block, "text")).strip() else REMOVED
-        result = self.result(block)
-        if result is None:
+        left = [inner for inner in map(self.left_of, held) if inner is not REMOVED]
+        if are_same_objects(left, held):
             return block
-        content = [self.left_of(inner) for inner in get(result, "content")]  # type: ignore[attr-defined]
-        left = [inner for inner in content if inner is not REMOVED] or [{"text": LEFT_OUT}]
-        return copy_with(block, {("toolResult", "content"): left})
+        return copy_with(block, {("toolResult", "content"): left or [{"text": LEFT_OUT}]})
 
     def valid(self, blocks: list[object]) -> list[object]:
         """Return the blocks, after the text "…" if all are cache points, because the API rejects such a message."""

@@ -13,6 +13,7 @@ from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.fields import Path, get, is_list
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import HistoryError
+from ctxguard.history.pairing import CallIds
 
 _MODEL: Final = re.compile(r"/(?:models?|deployments)/[^/]*\Z")
 Api: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "converse", "cohere"]
@@ -91,6 +92,7 @@ class Format(ABC):
         servers: Key of the list that defines MCP servers, the `type` of these definitions, and the names of their
             fields with credentials. No model sees the credentials. None if the API has no such list.
         starts_with_user: Whether the provider rejects histories that begin with an assistant message.
+        call_ids: The ids of calls that the provider accepts.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Format(ABC):
     billed: ClassVar[tuple[str, ...]] = ()
     servers: ClassVar[tuple[str, str, frozenset[str]] | None] = None
     starts_with_user: ClassVar[bool] = False
+    call_ids: ClassVar[CallIds] = CallIds()
 
     @property
     def read_by_adapter(self) -> frozenset[str]:

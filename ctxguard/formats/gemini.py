@@ -23,11 +23,11 @@ from ctxguard.adapting.fields import (
     text_of,
     unreadable,
 )
-from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart, fill_emptied
+from ctxguard.adapting.message_view import LEFT_OUT, Fragment, PlacedCall, PlacedPart
 from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
-from ctxguard.formats.blocks import BlockFormat, PlacedBlock
+from ctxguard.formats.blocks import BlockFormat, PlacedBlock, open_halves
 from ctxguard.formats.format import (
     Body,
     Delta,
@@ -44,6 +44,7 @@ from ctxguard.formats.gemini_parts import (
     PARTS,
     function_call,
     function_response,
+    half_of,
     is_part,
     part_fields,
     place_call,
@@ -68,7 +69,8 @@ _UNSENT: Final = frozenset({"tools", *_SYSTEM, "http_options", "httpOptions", "a
 class GoogleAdapter(BlockFormat):
     """Reads Gemini's contents as artifacts: one for each function response, and one for the rest of a content.
 
-    Not preserved: thoughts whose text would have to change, and texts that became empty. Thought signatures are never
+    Not preserved: thoughts whose text would have to change, empty texts, and contents of the model next to each other,
+    which become one if they call functions. Thought signatures are never
     changed and stay with their part. Responses without an id are paired with calls by name and order, as the API does.
     Parts of unknown type are passed on unchanged. Contents of unknown role are kept and pinned, and the report names
     the role.
@@ -87,7 +89,6 @@ class GoogleAdapter(BlockFormat):
     blocks = PARTS
     exact = frozenset({"args", "response"})
     result_roles = ("user", "function", "tool")
-    last_stage = staticmethod(fill_emptied)
 
     def detects(self, native: object) -> bool:
         """Return whether `native` is a request or list with fields that only Gemini's contents have."""
@@ -119,6 +120,19 @@ class GoogleAdapter(BlockFormat):
         is_alone = not is_list(was) and len(messages) == 1 and messages[0] is was
         is_new = bool(place) and system is not None and system is not member_at(native, place)
         return copy_with({**native, "contents": was if is_alone else messages}, {place: system} if is_new else {})
+
+    def continues(self, message: object, run: Sequence[object]) -> bool:
+        """Return whether both are the model's, and together make parallel calls or a call that the provider executes.
+
+        The API refuses responses to calls that are in contents of their own, and a result apart from its call.
+        """
+        if not get(message, "role") == "model" == get(run[-1], "role"):
+            return False
+        parts = [part for content in run for part in _listed(get(content, "parts"))]
+        is_parallel = any(function_call(part) is not None for part in _listed(get(message, "parts")))
+        if is_parallel and any(function_call(part) is not None for part in parts):
+            return True
+        return bool(open_halves(map(half_of, parts)))
 
     def placed(self, message: object) -> list[PlacedBlock]:
         """Return the parts of a content with their paths."""
@@ -159,7 +173,7 @@ class GoogleAdapter(BlockFormat):
         for path, part in placed:
             call = function_call(part)
             if call is not None:
-                name = get(call, "name")
+                name = str(get(call, "name"))
                 calls.append(place_call(part, path, before[name]))
                 before[name] += 1
         return calls
@@ -190,19 +204,24 @@ class GoogleAdapter(BlockFormat):
                 waiting = list(artifact.calls) or waiting
                 yield artifact
 
-    def joins(self, artifact: Artifact, last: Artifact) -> bool:
-        """Return whether artifacts that were read from different contents are written into one content.
+    def merged(self, groups: list[list[Artifact]]) -> list[list[Artifact]]:
+        """Return the groups of artifacts that are written into one content each.
 
-        All results directly after their calls are in one content, and a content with calls does not follow another
-        content of the model, because the API rejects anything else.
+        What the model said directly before its calls is in the same content, because the API rejects a function call
+        right after another content of the model.
         """
-        is_alone = bool(last.calls) or (artifact.role, last.role) != (None, None)
-        return artifact.kind is last.kind and artifact.kind in (
-            (Kind.TOOL,) if is_alone else (Kind.TOOL, Kind.ASSISTANT)
-        )
+        merged: list[list[Artifact]] = []
+        for group in groups:
+            joined = group
+            while any(a.calls for a in joined) and merged and all(map(_speaks, merged[-1])):
+                joined = [*merged.pop(), *joined]
+            merged.append(joined)
+        return merged
 
     def left_of(self, block: object) -> object:
-        """Return a changed part; `REMOVED` if it is empty. A signed part is kept: signatures must be sent back."""
+        """Return a part; `REMOVED` if it is empty. A signed part is kept: signatures must be sent back."""
+        if block is REMOVED:
+            return block
         is_empty = block == "" or (get(block, "text") == "" and set_field(block, "thought_signature")[1] is None)
         return REMOVED if is_empty else block
 
@@ -335,6 +354,14 @@ def _prompt_place(native: Mapping[str, object]) -> Path:
     return ()
 
 
+def _speaks(artifact: Artifact) -> bool:
+    return artifact.kind is Kind.ASSISTANT and artifact.role is None and not artifact.calls
+
+
+def _listed(parts: object) -> list[object]:
+    return [part for part in parts if is_record(part)] if isinstance(parts, (list, tuple)) else []
+
+
 def _parts(content: Content) -> list[object]:
     """Return the parts of a content, which may have any type that the SDK accepts."""
     if isinstance(content, (list, tuple)):
@@ -370,6 +397,8 @@ def _like(content: Content, written: list[object]) -> Content:
     if isinstance(content, (list, tuple)):
         return written
     parts = None if isinstance(content, str) else get(content, "parts")
+    if parts is None and text_of(content, "role") is not None:
+        return copy_with(content, {("parts",): written})
     if parts is None:  # a bare part instead of a content
         return written[0] if len(written) == 1 else {"role": "user", "parts": written}
     if isinstance(parts, str) or is_record(parts):  # a system instruction

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ctxguard.adapting.content_format import ContentFormat, as_base64, audio, file, image, opaque, sealed, video
+from ctxguard.adapting.content_format import (
+    ContentFormat,
+    as_base64,
+    audio,
+    file,
+    image,
+    opaque,
+    sealed,
+    video,
+    with_half,
+)
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields
 from ctxguard.adapting.fields import (
     NULL_TEXT,
@@ -27,7 +37,7 @@ from ctxguard.adapting.fields import (
 )
 from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign_part
-from ctxguard.artifacts import Part, PartKind, ToolCall
+from ctxguard.artifacts import Half, Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
 
 NO_ID: Final = "no id: "
@@ -132,7 +142,31 @@ def _medium(blob: object) -> Part:
     return video(data) if mime.startswith("video/") else file(url)
 
 
-PARTS: Final = ContentFormat({None: lambda part, path: [*_said(part, path), *_signature(part)]}, unknown=_unknown)
+_HALVES: Final = {
+    "executable_code": False,
+    "code_execution_result": True,
+    "tool_call": False,
+    "tool_response": True,
+}
+"""Fields of a part that is one half of a call that the provider executes, and whether it is the result."""
+
+
+def half_of(part: object) -> Half | None:
+    """Return the half of a call that the provider executes and that a part is; None for any other part."""
+    if isinstance(part, str):
+        return None
+    for name, is_result in _HALVES.items():
+        inner = set_field(part, name)[1]
+        if inner is not None:
+            return Half(text_of(inner, "id") or None, is_result)
+    return None
+
+
+def _read(part: object, path: Path) -> list[PlacedPart]:
+    return with_half([*_said(part, path), *_signature(part)], half_of(part), path)
+
+
+PARTS: Final = ContentFormat({None: _read}, unknown=_unknown)
 
 
 def part_fields(part: object, path: Path, read: Sequence[PlacedPart]) -> Iterator[PlacedField]:
@@ -163,7 +197,9 @@ def place_call(part: object, path: Path, number: int) -> PlacedCall:
         raise unreadable((*path, spelled), "a dict with 'name' and 'args'", inner)
     name, identity = str(get(inner, "name") or ""), text_of(inner, "id")
     # missing arguments are equivalent to an empty object
-    call = ToolCall(name, arguments_as_text(get(inner, "args") or {}), identity or f"{NO_ID}{name} {number}")
+    given = get(inner, "args")
+    arguments = arguments_as_text({} if given is None else given)
+    call = ToolCall(name, arguments, identity or f"{NO_ID}{name} {number}", takes_object=True)
     place = (*path, spelled)
     return PlacedCall(call, (*place, "args"), (*place, "id") if identity else (), arguments_as_object)
 

@@ -164,7 +164,8 @@ def _fields(item: Item) -> Iterator[PlacedField]:
 def _call_place(item: Item, kind: str, number: int) -> PlacedCall:
     """Return the call in an item, and the paths of its fields. Structured arguments belong to the content instead."""
     field = _ARGUMENTS.get(kind, "")
-    call = ToolCall(str(get(item, "name") or kind), arguments_as_text(get(item, field)), call_id(item))
+    arguments = arguments_as_text(get(item, field))
+    call = ToolCall(str(get(item, "name") or kind), arguments, call_id(item), takes_object=kind == "function_call")
     return PlacedCall(call, (number, field), (number, "call_id"))
 
 
@@ -205,6 +206,17 @@ def _leaves(value: object, path: Path) -> list[PlacedPart]:
     if get(value, "type") == "computer_screenshot":
         return PARTS.read_part(value, path)
     return [placed for key, member in fields_of(value).items() for placed in _leaves(member, (*path, key))]
+
+
+def without_empties(item: Item) -> dict[Path, object]:
+    """Return the changes of an item by which nothing in it is null or empty that the API refuses."""
+    changes: dict[Path, object] = {}
+    field = _CONTENT.get(item_type(item) or "", "")
+    if field and get(item, field) in (None, []):
+        changes[field,] = ""
+    if get(item, "id") == "":
+        changes["id",] = REMOVED
+    return changes
 
 
 def unstored(item: Item, changes: Mapping[Path, object]) -> Item:

@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ctxguard.adapting.content_format import sealed
-from ctxguard.adapting.editing import by_index
-from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at, require_list
+from ctxguard.adapting.editing import REMOVED, by_index
+from ctxguard.adapting.fields import Path, arguments_as_text, get, is_list, member_at, require_list, text_of
 from ctxguard.adapting.message_view import fill_nulls
 from ctxguard.adapting.read_cache import ReadCache, read_at
 from ctxguard.artifacts import Artifact, Kind, PartKind, ToolCall
@@ -44,8 +44,13 @@ from ctxguard.formats.response_items import (
     stand_in,
     unstored,
     view,
+    without_empties,
 )
+from ctxguard.history.pairing import STRICT_IDS
 from ctxguard.tokens.schemas import is_any_deferred
+
+if TYPE_CHECKING:
+    from ctxguard.draft import Draft
 
 
 class ResponsesAdapter(Format):
@@ -53,7 +58,8 @@ class ResponsesAdapter(Format):
 
     Reasoning is kept or dropped together with the next item, as the API requires. Not preserved: the `id` of an edited
     item (the server would use its stored copy), the `status` and `annotations` of an edited assistant message, the
-    reasoning before an edited item, and the ids of the other items that followed that reasoning. Items of unknown type,
+    reasoning before an edited item, and the ids of the other items that followed that reasoning. An item that is there
+    twice, with the same id, is sent once; another item with an id that is used loses its id. Items of unknown type,
     references, compactions, and settings remain unchanged.
 
     Args:
@@ -69,10 +75,18 @@ class ResponsesAdapter(Format):
     taken = ("tools", "instructions")
     billed = ("text", "prompt")
     servers = ("tools", "mcp", frozenset({"authorization", "headers"}))
-    last_stage = staticmethod(fill_nulls)
+    call_ids = STRICT_IDS
 
     def __init__(self, *, incremental: bool = False) -> None:
         self.incremental = incremental
+
+    @staticmethod
+    def last_stage(draft: Draft) -> Draft:
+        """Drop items that are there twice, and replace what the API refuses as null or empty: texts, contents, ids."""
+        once = [artifact for artifact in draft.artifacts if not isinstance(artifact.source, Repeated)]
+        draft = fill_nulls(draft.revise(once, reason="the same item stands before it"))
+        artifacts = [a.revised() if any(map(without_empties, _items(a))) else a for a in draft.artifacts]
+        return draft.revise(artifacts, action="repaired", reason="the API refuses what is null or empty")
 
     def read(self, native: Sequence[Item]) -> list[Artifact]:
         """Return the artifacts of a list of input items.
@@ -222,10 +236,24 @@ def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     """
     run: list[Item] = []
     programs, spoke, mixed = 0, False, False
+    known: dict[tuple[str, str], Item] = {}  # by type, too: an output may have the id of its call
     for position, item in enumerate(native):
         kind = item_type(item)
         if kind is None:
             raise HistoryError(_fault(item), position=position)
+        identity = kind, text_of(item, "id") or ""
+        is_used = identity in known and programs == 0
+        if identity[1]:
+            known.setdefault(identity, item)
+        if is_used and known[identity] != item and kind != "reasoning" and not is_bound(item):
+            item = _WITHOUT_IDS.read([item])[0]  # noqa: PLW2901 - another item, whose id a gateway used again
+        elif is_used and known[identity] == item:
+            if run:
+                yield tuple(run)
+                run, mixed = [], False
+            yield Repeated((item,))
+            spoke = False
+            continue
         speaks = is_model_item(item, kind)
         goes_on = speaks and spoke and (mixed or kind not in ("message", "reasoning"))
         if run and programs == 0 and not goes_on:
@@ -238,6 +266,22 @@ def _runs(native: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
         yield tuple(run)
 
 
+_WITHOUT_IDS: Final[ReadCache[Item, Item]] = ReadCache(lambda item: unstored(item, {("id",): REMOVED}))
+
+
+class Repeated(tuple[Item, ...]):
+    """An item that is the same, with the same id, as an earlier item of the input. The API refuses both together."""
+
+    __slots__ = ()
+    is_repeated: ClassVar[bool] = True
+
+
+def _artifact(items: tuple[Item, ...]) -> Artifact:
+    if isinstance(items, Repeated):  # neither counted nor a message of the model: `RepairExchanges` drops it
+        return Artifact(Kind.TOOL, "", 0, source=items)
+    return view(items).artifact(items)
+
+
 def _fault(item: object) -> str:
     if isinstance(item, Mapping):
         return "it has neither 'type' nor 'role'; every input item needs one"
@@ -245,8 +289,8 @@ def _fault(item: object) -> str:
 
 
 _CACHE: Final[ReadCache[tuple[Item, ...], Artifact]] = ReadCache(
-    lambda items: view(items).artifact(items),
-    key=lambda items: tuple(map(id, items)),
+    _artifact,
+    key=lambda items: (type(items), *map(id, items)),
     exact=frozenset({"arguments", "input", "action", "operation", "output"}),
 )
 
@@ -303,7 +347,8 @@ def _call_types(artifacts: Sequence[Artifact]) -> dict[str | None, str]:
 
 def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
     """Return the items of a changed artifact. Reasoning and the items that follow it are changed or kept together."""
-    changes = by_index(view(items).changes(artifact))
+    empties = {(n, *path): new for n, item in enumerate(items) for path, new in without_empties(item).items()}
+    changes = by_index({**empties, **view(items).changes(artifact)})
     thinks = [item_type(item) == "reasoning" for item in items]
     begins = [n for n, thinking in enumerate(thinks) if thinking and n > 0 and not thinks[n - 1]]
     chunks = [range(*bounds) for bounds in pairwise([0, *begins, len(items)])]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias, cast
 
-from ctxguard.artifacts import Artifact, Kind, ToolCall
+from ctxguard.artifacts import BY_POSITION, Artifact, Half, Kind, ToolCall
 from ctxguard.errors import HistoryError
 
 
@@ -39,7 +39,7 @@ class Pairing:
         orphans: Positions of the results that answer no call, or for which it is unclear which call they answer.
         unclear: Positions of the orphans that answer one of several calls, but it is unclear which one.
         doubtful: The unanswered calls that the unclear results may answer.
-        duplicates: Positions of results whose call already had a result.
+        duplicates: Positions of results whose call already had a result, and the position of that result.
         turn: Position of the latest user message, or -1 if there is none.
     """
 
@@ -48,7 +48,7 @@ class Pairing:
     orphans: list[int] = field(default_factory=list)
     unclear: set[int] = field(default_factory=set)
     doubtful: set[tuple[int, int]] = field(default_factory=set)
-    duplicates: list[int] = field(default_factory=list)
+    duplicates: dict[int, int] = field(default_factory=dict)
     turn: int = -1
 
 
@@ -71,14 +71,14 @@ def whole_until(artifacts: Sequence[Artifact], begin: int = 0, end: int | None =
     whole = begin
     for position, artifact in enumerate(artifacts[begin:end], begin):
         if artifact.kind is Kind.TOOL:
-            if artifact.answers is None or not waiting[artifact.answers]:
+            if not artifact.answers or not waiting[artifact.answers]:
                 return None
             waiting[artifact.answers] -= 1
             left -= 1
         elif left:
             return None
         elif artifact.calls:
-            waiting, left = Counter(call.id for call in artifact.calls), len(artifact.calls)
+            waiting, left = Counter(call.id or None for call in artifact.calls), len(artifact.calls)
             if None in waiting:
                 return None
         if not left:
@@ -91,10 +91,10 @@ def pair(
 ) -> Pairing:
     """Match tool results with tool calls; results that could answer several calls are not matched.
 
-    Ids repeat across steps or are missing, and results arrive late and in parallel. So a result answers, by decreasing
-    evidence: a call with the same id; if only the result has an id, a call without one; if only the result's tool is
-    known, a call of that tool; otherwise any call. Among several such calls, those directly before the results take
-    precedence, then those of the current turn, then those before the latest user message.
+    Ids repeat across steps, are missing or empty, and results arrive late and in parallel. So a result answers, by
+    decreasing evidence: a call with the same id; if only the result has an id, a call without one; if only the result's
+    tool is known, a call of that tool; otherwise any call. Among several such calls, those directly before the results
+    take precedence, then those of the current turn, then those before the latest user message.
 
     Consecutive results are matched with such calls in order. In two cases, it is unknown which call each result
     answers, and no result is matched. In the first, there are fewer results than calls, and no more results can follow.
@@ -115,7 +115,7 @@ def pair(
     for place, number in earlier.unanswered if earlier else ():
         tier = _LEFT_BEHIND if place < found.turn else _IN_TURN if place < latest else _LATEST
         waiting.add((place, number), artifacts[place].calls[number], tier)
-    answered: set[str] = set()
+    answered = _Answered()
     position = begin
     while position < len(artifacts):
         artifact = artifacts[position]
@@ -136,7 +136,7 @@ def pair(
         position = end
     found.owner = dict(sorted(found.owner.items()))
     found.orphans.sort()
-    found.duplicates.sort()
+    found.duplicates = dict(sorted(found.duplicates.items()))
     found.unanswered = sorted(waiting.calls)
     return found
 
@@ -146,7 +146,7 @@ def _pair_results(
     places: Iterable[int],
     waiting: _Waiting,
     found: Pairing,
-    answered: set[str],
+    answered: _Answered,
     *,
     may_go_on: bool,
 ) -> None:
@@ -165,14 +165,42 @@ def _pair_results(
                 found.doubtful.update(slots)
                 continue
             for place, slot in zip(results, slots, strict=False):
-                call = waiting.answer(slot)
+                answered.add(waiting.answer(slot), place)
                 found.owner[place] = slot
-                if call.id is not None:
-                    answered.add(call.id)
             left += results[len(slots) :]
     for place in left:
         # a duplicate for certain only if its call was answered here; otherwise its call may have been trimmed
-        (found.duplicates if artifacts[place].answers in answered else found.orphans).append(place)
+        known = None if is_repeated(artifacts[place]) else answered.result_like(artifacts[place])
+        if known is None:
+            found.orphans.append(place)
+        else:
+            found.duplicates[place] = known
+
+
+class _Answered:
+    """The calls that have a result, by id and by tool."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, int] = {}
+        self._by_tool: dict[tuple[str | None, bool], list[int]] = {}  # by tool, and by whether the call has an id
+
+    def add(self, call: ToolCall, place: int) -> None:
+        """Note that the result at position `place` answers a call."""
+        if call.id:
+            self._by_id[call.id] = place
+        for tool in (call.name, None):  # None is for all tools
+            self._by_tool.setdefault((tool, bool(call.id)), []).append(place)
+
+    def result_like(self, result: Artifact) -> int | None:
+        """Return the position of the earlier result that answers the same call as `result`; None if there is none.
+
+        A result without an id is only known to answer the same call if only one call, of its tool if that is known, was
+        answered. Calls without an id take precedence.
+        """
+        if result.answers:
+            return self._by_id.get(result.answers)
+        places = self._by_tool.get((result.name, False)) or self._by_tool.get((result.name, True)) or []
+        return places[0] if len(places) == 1 else None
 
 
 class _Waiting:
@@ -230,15 +258,22 @@ _LATEST, _IN_TURN, _LEFT_BEHIND = range(3)
 # Recordings lose ids: a result with an id may answer a call without one, and the reverse. Each function returns the key
 # under which to look for a result's call, or None if this evidence does not apply to the result.
 _EVIDENCE: Final[tuple[Callable[[Artifact], _Key | None], ...]] = (
-    lambda result: None if result.answers is None else ("id", result.answers),
-    lambda result: None if result.answers is None else ("id", None),
-    lambda result: None if result.answers is not None or result.name is None else ("tool", result.name),
-    lambda result: None if result.answers is not None or result.name is not None else _ANY_CALL,
+    lambda result: ("id", result.answers) if result.answers else None,
+    lambda result: ("id", None) if result.answers else None,
+    lambda result: None if result.answers or result.name is None else ("tool", result.name),
+    lambda result: None if result.answers or result.name is not None or is_repeated(result) else _ANY_CALL,
 )
 
 
 def _keys(call: ToolCall) -> tuple[_Key, ...]:
-    return ("id", call.id), ("tool", call.name), _ANY_CALL
+    # a call in OpenAI's older form is only answered by a result in that form
+    own = ("id", call.id or None)
+    return (own,) if call.id == BY_POSITION else (own, ("tool", call.name), _ANY_CALL)
+
+
+def is_repeated(artifact: Artifact) -> bool:
+    """Return whether an artifact stands for an item that the history has twice, and that is sent once."""
+    return getattr(artifact.source, "is_repeated", False)
 
 
 def holds_all_results(artifact: Artifact) -> bool:
@@ -262,6 +297,87 @@ def require_artifacts(messages: Iterable[object]) -> tuple[Artifact, ...]:
                 position=position,
             )
     return cast("tuple[Artifact, ...]", history)
+
+
+@dataclass(frozen=True, slots=True)
+class CallIds:
+    """The ids of tool calls that a provider accepts.
+
+    Attributes:
+        pattern: Regular expression that an id must match as a whole; None if any id is accepted.
+        are_unique: Whether two calls of different messages must not have the same id. Two calls of one message never
+            may.
+    """
+
+    pattern: str | None = None
+    are_unique: bool = False
+
+
+STRICT_IDS: Final = CallIds(r"[a-zA-Z0-9_-]{1,64}", are_unique=True)
+"""The ids that Anthropic ("`tool_use` ids must be unique", "String should match pattern '^[a-zA-Z0-9_-]+$'"), Bedrock
+(the same, at most 64 characters), and the Responses API accept."""
+
+
+def lone_halves(artifacts: Sequence[Artifact]) -> dict[int, set[int]]:
+    """Find the halves of the provider's own calls (see `Half`) that a provider refuses.
+
+    These are results that do not come after their call, calls without a result, both halves of a call that was made
+    before, and halves without an id. A call may still wait for its result if the model is not done: nothing, or only
+    results of other calls of the model, come after it.
+
+    Returns:
+        The indexes of the parts, by the position of their artifact.
+    """
+    halves = _Halves()
+    for position, artifact in enumerate(artifacts):
+        if artifact.kind is Kind.USER:  # the provider no longer executes what waits
+            halves.abandon()
+        for number, part in enumerate(artifact.content if type(artifact.content) is tuple else ()):
+            if part.half is not None:
+                halves.add((position, number), part.half)
+    last = len(artifacts) - 1
+    goes_on = last >= 0 and (artifacts[last].kind is Kind.TOOL or bool(artifacts[last].calls))
+    waiting = [place for place in halves.waiting.values() if not (goes_on or place[0] == last)]
+    lone: dict[int, set[int]] = {}
+    for position, number in [*halves.lone, *waiting]:
+        lone.setdefault(position, set()).add(number)
+    return lone
+
+
+class _Halves:
+    """The halves of the provider's own calls: those that wait for a result, and those that are alone."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str | None, tuple[int, int]] = {}
+        self.lone: list[tuple[int, int]] = []
+        self._done: set[str] = set()
+        self._result: tuple[int, int] | None = None
+
+    def abandon(self) -> None:
+        """Give up the calls that wait for a result."""
+        self.lone += self.waiting.values()
+        self.waiting.clear()
+
+    def add(self, place: tuple[int, int], half: Half) -> None:
+        """Add the half at a place: the position of its artifact and the index of its part."""
+        if half.id is None and None in self.waiting and self.waiting[None][0] != place[0]:
+            self.lone.append(self.waiting.pop(None))  # only ids connect halves of different messages
+        if half.is_result and half.id in self.waiting:
+            del self.waiting[half.id]
+            self._done.update(() if half.id is None else (half.id,))
+            self._result = place
+        elif half.is_result:
+            # Gemini gives no ids, and may give several results of one execution
+            is_further = half.id is None and self._result is not None and self._result[0] == place[0]
+            self.lone += [] if is_further else [place]
+        elif half.id is None:
+            if None in self.waiting:  # paired by order, and the earlier call has no result
+                self.lone.append(self.waiting[None])
+            self.waiting[None] = place
+        elif not half.id or half.id in self._done or half.id in self.waiting:
+            self.lone.append(place)
+        else:
+            self.waiting[half.id] = place
 
 
 def exchanges(artifacts: Iterable[Artifact]) -> tuple[Exchange, ...]:

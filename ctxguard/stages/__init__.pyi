@@ -2,6 +2,7 @@ from ctxguard.stages.bound_tool_output import BoundToolOutput as BoundToolOutput
 from ctxguard.stages.bound_tool_output import ToolBounds as ToolBounds
 from ctxguard.stages.drop_stale_thinking import DropStaleThinking as DropStaleThinking
 from ctxguard.stages.expire_lifetimes import ExpireLifetimes as ExpireLifetimes
+from ctxguard.stages.fit_calls import FitCalls as FitCalls
 from ctxguard.stages.mask_pii import MaskMessages as MaskMessages
 from ctxguard.stages.mask_pii import MaskPII as MaskPII
 from ctxguard.stages.merge_message_runs import MergeMessageRuns as MergeMessageRuns

@@ -1,8 +1,8 @@
-"""Join adjacent messages of the same role, so that user and assistant messages alternate; split joined messages."""
+"""Make user and assistant messages alternate, by joining messages of one role; split joined messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,6 +12,8 @@ from ctxguard.history import MESSAGES, is_synthetic
 from ctxguard.history.records import JOINT, pieces_of
 
 _REASON: Final = "the message behind it holds its text: roles take turns"
+_FILLER: Final = "…"
+"""The text of an inserted message. Templates and providers do not accept an empty one."""
 _SPLIT: Final = "a record was joined to it in an earlier result"
 
 
@@ -20,6 +22,11 @@ class MergeMessageRuns:
 
     Chat templates of local models refuse two user messages in a row. A cut produces these: the task is followed by the
     trail, or by the next user message that was kept. This is the last stage of every chain with `provider="strict"`.
+
+    Templates also refuse a user message after a tool result ("Unexpected role 'user' after role 'tool'"), and a system
+    message anywhere but at the beginning. System messages at the beginning are joined, and a later one becomes a user
+    message. Where messages cannot be joined, or a user message follows a tool result, a message "…" of the other role
+    is inserted.
 
     A message is only joined to the next one if it consists of text alone, and if both have the same author name and
     native role. If a new message has the same role as the last one, the two are joined. The last message then differs
@@ -32,12 +39,14 @@ class MergeMessageRuns:
         """Return the draft with adjacent messages joined."""
         merged: list[Artifact] = []
         for artifact in draft.artifacts:
-            joined = _join(merged[-1], artifact) if merged else None
+            is_late = artifact.kind is Kind.SYSTEM and bool(merged) and merged[-1].kind is not Kind.SYSTEM
+            placed = Artifact(Kind.USER, artifact.text) if is_late else artifact
+            joined = _join(merged[-1], placed) if merged else None
             if joined is None:
-                merged.append(artifact)
+                merged.append(placed)
             else:
                 merged[-1] = joined
-        return draft.revise(map(_restorer(draft), merged), action="repaired", reason=_REASON)
+        return draft.revise(_alternating(map(_restorer(draft), merged)), action="repaired", reason=_REASON)
 
 
 class SplitMergedRecords:
@@ -109,12 +118,29 @@ def _restorer(draft: Draft) -> Callable[[Artifact], Artifact]:
     return whole
 
 
+def _alternating(artifacts: Iterable[Artifact]) -> Iterator[Artifact]:
+    """Yield the artifacts, with a message "…" between two in a row whose roles must not follow each other."""
+    last: Kind | None = None
+    for artifact in artifacts:
+        role: Kind | None = Kind.USER if artifact.kind is Kind.TASK else artifact.kind
+        if artifact.role is not None:  # a role that nobody knows may stand anywhere
+            role = None
+        elif role is Kind.USER and last in (Kind.USER, Kind.TOOL):
+            yield Artifact(Kind.ASSISTANT, _FILLER)
+        elif role is last is Kind.ASSISTANT:
+            yield Artifact(Kind.USER, _FILLER)
+        yield artifact
+        last = role
+
+
 def _join(first: Artifact, last: Artifact) -> Artifact | None:
     """Return a copy of the second of two adjacent messages with the text of both; None if they must not be joined."""
-    if first.kind is not last.kind or first.kind not in MESSAGES or first.calls:
+    if first.kind is not last.kind or first.kind not in (*MESSAGES, Kind.SYSTEM) or first.calls:
         return None
-    # Messages of different participants stay separate, and so do messages with an unknown native role.
-    if (first.name, first.role) != (last.name, last.role):
+    # Messages of different participants stay separate, and so do messages with an unknown native role, and the texts
+    # of a request outside its history, which are an artifact of their own (see `ctxguard.adapting.request`).
+    is_beside = first.kind is Kind.SYSTEM and type(first.source) is not type(last.source)
+    if is_beside or (first.name, first.role) != (last.name, last.role):
         return None
     text = _text_alone(first)
     if text is None:

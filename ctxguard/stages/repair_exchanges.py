@@ -10,7 +10,8 @@ from ctxguard.artifacts import Artifact, Kind, ToolCall
 from ctxguard.draft import Draft, FollowedStage, Follower
 from ctxguard.errors import ConfigError, PairingError
 from ctxguard.history import Pairing, pair
-from ctxguard.history.pairing import holds_all_results, whole_until
+from ctxguard.history.pairing import holds_all_results, is_repeated, whole_until
+from ctxguard.history.soundness import make_sound
 
 INTERRUPTED: Final = "[no result: the call was interrupted]"
 """The text of the result that is inserted for a call without a result."""
@@ -29,11 +30,18 @@ class RepairExchanges(FollowedStage):
     OpenAI and Anthropic refuse a whole history (status 400) for any of these faults, which are repaired as follows:
 
     * A call without a result gets a result that says so.
-    * A result without a call, or a second result of the same call, is dropped.
+    * A result without a call, or a repeated result of the same call, is dropped.
     * A late result is moved to its call.
     * Missing ids are filled in.
     * If ids are missing or occur twice, and there are fewer results than calls, it is unclear which call each result
       answers. The results are dropped, and each of the calls gets a result that says so.
+    * If a call was answered in two steps, such as "pending" first, the later result takes the place of the earlier one.
+
+    Providers also refuse texts and arguments that cannot be sent as JSON. Each repair depends on the message alone:
+
+    * Half of a surrogate pair, as in a text that was cut inside an emoji, is replaced with U+FFFD.
+    * Arguments of a function that are not a JSON object, as when a reply ended at the output limit, are put into one,
+      under the key `arguments`.
 
     Calls of the last exchange may still wait for results, so no results are inserted there. But if results came
     together in one message, as Anthropic, Bedrock, and Gemini require, that message is taken to be complete.
@@ -46,6 +54,7 @@ class RepairExchanges(FollowedStage):
 
     Raises:
         ConfigError: If `on_broken` has any other value.
+        HistoryError: If half of a surrogate pair is in a value that cannot be changed, such as the name of a tool.
     """
 
     name = "RepairExchanges"
@@ -71,17 +80,23 @@ class _Repairing:
     def __init__(self, on_broken: OnBroken, *, keep_bare: bool) -> None:
         self._on_broken = on_broken
         self._artifacts: list[Artifact] = []
+        self._unsound: dict[int, tuple[Artifact, str]] = {}
         self._nothing = _Settled(keep_bare=keep_bare)
         self._settled = self._nothing
         self._copies: Copies = {}
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Remember the artifacts that are new in the draft; `result` repairs them."""
-        self._artifacts += artifacts
+        """Remember the artifacts that are new in the draft; `result` repairs their calls and results."""
+        for artifact in artifacts:
+            sound, why = (artifact, "") if self._on_broken == "ignore" else make_sound(artifact, len(self._artifacts))
+            if sound is not artifact:
+                self._unsound[len(self._artifacts)] = artifact, why
+            self._artifacts.append(sound)
 
     def rewind(self, count: int) -> bool:
         """Forget all but the first `count` artifacts."""
         del self._artifacts[count:]
+        self._unsound = {place: known for place, known in self._unsound.items() if place < count}
         if self._settled.length > count:
             self._settled = self._nothing
         # Copies are found by the `id()` of their originals, which other objects may have now.
@@ -98,12 +113,17 @@ class _Repairing:
         if self._on_broken == "ignore":
             return draft
         if self._on_broken == "raise":
-            _refuse_broken(draft.artifacts, keep_bare=self._nothing.keep_bare)
+            unsound = [f"message @ artifacts[{place}]: {why}" for place, (_, why) in self._unsound.items()]
+            _refuse_broken(draft.artifacts, unsound, keep_bare=self._nothing.keep_bare)
             return draft
         ended = self._repair_all()
-        if ended is None or ended.mended is None:
-            return draft
-        return draft.revise(ended.mended, action="repaired", reason=ended.reasons)
+        reasons: Mapping[int, str] = {} if ended is None else ended.reasons
+        mended = None if ended is None else ended.mended
+        if self._unsound:
+            mended = tuple(self._artifacts) if mended is None else mended
+            told = {id(was): reasons.get(id(self._artifacts[p]), why) for p, (was, why) in self._unsound.items()}
+            reasons = {**reasons, **told}
+        return draft if mended is None else draft.revise(mended, action="repaired", reason=reasons)
 
     def _repair_all(self) -> _Settled | None:
         """Return the whole history repaired; None if there was no fault."""
@@ -123,9 +143,9 @@ class _Repairing:
         return _Settled(len(artifacts), tuple(everything.mend()), everything.reasons)
 
 
-def _refuse_broken(artifacts: Sequence[Artifact], *, keep_bare: bool) -> None:
+def _refuse_broken(artifacts: Sequence[Artifact], unsound: Sequence[str], *, keep_bare: bool) -> None:
     repair = _Repair(artifacts, pair(artifacts), {}, keep_bare=keep_bare)
-    faults = tuple(repair.findings())
+    faults = (*repair.findings(), *unsound)
     if faults:
         raise PairingError(faults)
 
@@ -167,8 +187,10 @@ class _Settled:
         # A late result changes the settled part, so the caller starts again.
         if begin and any(owner < begin for owner, _ in found.owner.values()):
             return None
-        if begin and any(artifacts[p].answers is not None or p in found.unclear for p in found.orphans):
-            return None  # the orphan may be a second result, or the result of an earlier call
+        if begin and found.orphans:
+            return None  # an orphan may be a second result, or the result of an earlier call
+        if begin and any(not artifacts[p].answers for p in found.duplicates):
+            return None  # there may be earlier calls of the same tool
         repair = _Repair(artifacts, found, copies, begin, is_end=is_end, keep_bare=self.keep_bare)
         mended = (*(artifacts[:begin] if self.mended is None else self.mended), *repair.mend())
         pairing = Pairing(unanswered=found.unanswered, turn=found.turn)
@@ -249,9 +271,9 @@ class _Repair:
         missing = []
         for position, (owner, number) in self.found.owner.items():
             call = self.artifacts[owner].calls[number].id
-            if call is None or self.artifacts[position].answers != call:
+            if not call or self.artifacts[position].answers != call:
                 missing.append(position)
-        return missing + [p for p, number in self.found.unanswered if self.artifacts[p].calls[number].id is None]
+        return missing + [p for p, number in self.found.unanswered if not self.artifacts[p].calls[number].id]
 
     def findings(self) -> list[str]:
         """Return a line for each fault, which says what the fault is and where in the history."""
@@ -263,12 +285,16 @@ class _Repair:
         return lines
 
     def _why_orphan(self, position: int) -> str:
+        if is_repeated(self.artifacts[position]):
+            return "the same item stands before it"
         return "may answer one of several calls" if position in self.found.unclear else "answers no call"
 
     def mend(self) -> list[Artifact]:
         """Return the repaired artifacts from position `begin` on, and note the reason for each change in `reasons`."""
         gone = {position: self._why_orphan(position) for position in self.orphans}
         gone |= dict.fromkeys(self.found.duplicates, "answers a call that has its result")
+        later = self._later_results()
+        gone |= dict.fromkeys(later, "a later result of the same call takes its place")
         self.reasons |= {id(self.artifacts[position]): why for position, why in gone.items()}
         misplaced = set(self._misplaced_results())
         mended: list[Artifact] = []
@@ -281,14 +307,17 @@ class _Repair:
             caller = self._with_ids(position)
             mended.append(caller)
             # Providers only accept results directly after their calls.
-            mended += [self._place_result(p, caller, moved=p in misplaced) for p in self.results.get(position, ())]
+            mended += [
+                self._place_result(p, caller, moved=p in misplaced, instead=later.get(p))
+                for p in self.results.get(position, ())
+            ]
             mended += self._stand_ins(position, caller)
         return mended
 
     def _with_ids(self, position: int) -> Artifact:
         artifact = self.artifacts[position]
         # If no id is missing, the object is not copied, so that its native message is sent unchanged.
-        if all(call.id is not None for call in artifact.calls):
+        if all(call.id for call in artifact.calls):
             return artifact
         given = {
             number: self.artifacts[p].answers
@@ -296,16 +325,31 @@ class _Repair:
             for number in (self.found.owner[p][1],)
         }
         calls = tuple(
-            call if call.id is not None else replace(call, id=given.get(number) or f"call_{position}_{number}")
+            call if call.id else replace(call, id=given.get(number) or f"call_{position}_{number}")
             for number, call in enumerate(artifact.calls)
         )
         self.reasons[id(artifact)] = "a call had no id"
         return self._copy(artifact, calls, lambda: artifact.revised(calls=calls))
 
-    def _place_result(self, position: int, caller: Artifact, *, moved: bool) -> Artifact:
-        artifact = self.artifacts[position]
+    def _later_results(self) -> dict[int, int]:
+        """Return the positions of results that a later result of their call replaces, and those of the later results.
+
+        A result that says nothing, or the same, or that its call was interrupted, replaces none.
+        """
+        later: dict[int, int] = {}
+        for position, first in self.found.duplicates.items():
+            result, before = self.artifacts[position], self.artifacts[later.get(first, first)]
+            is_empty = isinstance(result.content, str) and (result.text.strip() in ("", INTERRUPTED, UNCLEAR))
+            if not is_empty and result.content != before.content:
+                later[first] = position
+        return later
+
+    def _place_result(self, position: int, caller: Artifact, *, moved: bool, instead: int | None) -> Artifact:
+        artifact = self.artifacts[position if instead is None else instead]
         call = caller.calls[self.found.owner[position][1]]
-        if moved:
+        if instead is not None:
+            self.reasons[id(artifact)] = "takes the place of an earlier result of its call"
+        elif moved:
             self.reasons[id(artifact)] = "came late: moved behind its call"
         if artifact.answers == call.id:
             return artifact
@@ -337,7 +381,7 @@ class _Repair:
 def _is_bare(result: Artifact) -> bool:
     """Return whether a tool output names no call and is from a plain transcript rather than from a native message."""
     source = result.source
-    return result.answers is None and (source is None or (isinstance(source, Mapping) and "role" not in source))
+    return not result.answers and (source is None or (isinstance(source, Mapping) and "role" not in source))
 
 
 def stand_in(call: ToolCall, text: str = INTERRUPTED) -> Artifact:

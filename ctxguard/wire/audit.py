@@ -166,7 +166,7 @@ class HiddenValues:
         for key, value in body.items():
             for member in value if isinstance(value, list) else (value,):
                 role = member.get("role") if isinstance(member, dict) else None
-                place = f"{key}.{role}" if role in _ROLES else key
+                place = f"{key}.{role}" if isinstance(role, str) and role in _ROLES else key
                 for label, count in self._in(member).items():
                     counts.setdefault(label, Counter())[place] += count
         return {label: dict(places) for label, places in sorted(counts.items())}

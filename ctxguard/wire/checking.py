@@ -14,6 +14,7 @@ from ctxguard.artifacts import Field
 from ctxguard.checks.no_pii import scan, shown_place
 from ctxguard.errors import CheckFailedError
 from ctxguard.formats.requests import count_sent, tools_beyond_estimate
+from ctxguard.history.soundness import is_well_formed, well_formed
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.tokens.text_cache import TextCache
 from ctxguard.wire.texts import Use, Values, texts_of
@@ -72,7 +73,7 @@ class BodyCheck:
 
         Raises:
             CheckFailedError: If a rule matches in something that must not be changed, such as a name, an id, a link, or
-                a key.
+                a key, or if it contains half of a surrogate pair.
         """
         if self._redacting is None:
             return body
@@ -81,6 +82,11 @@ class BodyCheck:
         members = [(path, value, self._values.key(value)) for path, value in _members(searched)]
         unknown = [(path, value, key) for path, value, key in members if key is None or not self._clean_values.get(key)]
         for place, text, use in (placed for path, value, _ in unknown for placed in texts_of(value, path)):
+            if not is_well_formed(text):
+                if use is Use.FIXED:
+                    findings.append(f"half of a surrogate pair was found @ {self._place(place.path)}")
+                    continue
+                text = str(changes.setdefault(place.path, well_formed(text)))  # noqa: PLW2901 - the text that is sent
             labels = self.labels_in(text, use)
             path = place.path if labels else ()
             if labels and use is Use.TEXT:
@@ -155,7 +161,7 @@ class BodyTexts:
         outside = OutsideTexts.of(
             (place.path, Field(place_name(place.path), text, editable=True, is_identifier=False, tokens=0))
             for place, text, use in texts_of(kind.searched(rest))
-            if use is Use.TEXT and check.labels_in(text, Use.TEXT)
+            if use is Use.TEXT and (not is_well_formed(text) or check.labels_in(text, Use.TEXT))
         )
         overhead = count_sent({**rest, kind.history: []}, kind, counter).tokens
         overhead = max(0, overhead + tools_beyond_estimate(body, kind, counter))

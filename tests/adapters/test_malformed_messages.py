@@ -67,7 +67,10 @@ def test_a_part_whose_type_is_no_name_is_opaque():
 def test_no_calls_at_all_are_fine_anywhere(empty):
     messages = [{"role": role, "content": "x", "tool_calls": empty} for role in ("user", "assistant")]
     out, _ = stabilize_messages(messages, Stabilizer(1_000))
-    assert all(now is was for now, was in zip(out, messages, strict=True))
+    if empty is None:
+        assert all(now is was for now, was in zip(out, messages, strict=True))
+    else:  # OpenAI refuses an empty list: "expected an array with minimum length 1"
+        assert out == [{"role": role, "content": "x"} for role in ("user", "assistant")]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,11 @@ STABILIZERS = {budget: Stabilizer(budget, counter="estimate") for budget in (200
 
 def chat_for(adapter):
     """Return the adapter of chat completions, held to what the API of another adapter refuses by itself."""
-    rules = {name: getattr(adapter, name) for name in ("last_stage", "starts_with_user") if hasattr(adapter, name)}
+    rules = {
+        name: getattr(adapter, name)
+        for name in ("last_stage", "starts_with_user", "call_ids")
+        if hasattr(adapter, name)
+    }
     if "last_stage" in rules:
         rules["last_stage"] = staticmethod(rules["last_stage"])
     return type("ChatOfTheSameRules", (OpenAIAdapter,), rules)()

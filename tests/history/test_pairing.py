@@ -76,7 +76,7 @@ def test_parallel_calls_are_paired_in_time_that_grows_with_their_number(reverse,
 
 def test_orphans_and_duplicates_are_told_apart():
     found = pair([result("zzz"), calls("a"), result("a"), result("a")])
-    assert (found.orphans, found.duplicates) == ([0], [3])
+    assert (found.orphans, found.duplicates) == ([0], {3: 2})
 
 
 @given(histories())

@@ -64,11 +64,32 @@ def test_text_stands_before_the_picture_of_the_message_behind_it():
         (Artifact("user", (Part("image", tokens=85),)), Artifact("user", "x")),
         (Artifact("user", "x", name="ann"), Artifact("user", "y", name="bob")),
         (Artifact("user", "x"), Artifact("user", (Part("image", tokens=85),))),
-        (Artifact("system", "x"), Artifact("system", "y")),
     ],
 )
 def test_what_cannot_be_joined_without_loss_stays_apart(first, last):
-    assert merged(first, last) == [first, last]
+    assert merged(first, last) == [first, Artifact("assistant", "…"), last]
+
+
+def test_system_messages_at_the_beginning_are_joined_and_a_later_one_speaks_as_the_user():
+    system, more = Artifact("system", "Be brief."), Artifact("system", "Be kind.")
+    told = [system, more, Artifact("user", "Hi"), Artifact("assistant", "Hello"), Artifact("system", "It is late.")]
+    out = merged(*told, Artifact("user", "So?"))
+    assert [(a.kind, a.text) for a in out] == [
+        ("system", "Be brief.\n\nBe kind."),
+        ("user", "Hi"),
+        ("assistant", "Hello"),
+        ("user", "It is late.\n\nSo?"),
+    ]
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_several_system_messages_and_an_interrupted_tool_pass_the_checks(policy):
+    call = ToolCall("f", "{}", "1")
+    told = [Artifact("system", "Be brief."), Artifact("system", "Write to ann@example.com."), Artifact("user", "Hi")]
+    told += [Artifact("assistant", "", calls=(call,)), Artifact("tool", "found", answers="1")]
+    out = STRICT[policy, 2_000].stabilize([*told, Artifact("system", "It is late."), Artifact("user", "Stop.")])
+    assert out.report.ok, str(out.report)
+    assert [a.kind for a in out.artifacts] == ["system", "user", "assistant", "tool", "assistant", "user"]
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))

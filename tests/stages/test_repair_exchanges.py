@@ -44,10 +44,27 @@ def test_the_open_last_exchange_stays_open():
 
 
 def test_orphans_and_duplicates_go_and_are_told():
-    out = repaired([result("x"), Artifact("user", "go"), calls("a"), result("a"), result("a", "again")])
+    out = repaired([result("x"), Artifact("user", "go"), calls("a"), result("a"), result("a")])
     assert shape(out.artifacts) == [("user", "go"), ("assistant", ["a"]), ("tool", "a")]
     reasons = {d.reason for d in out.report.decisions if d.action == "dropped"}
     assert reasons == {"answers no call", "answers a call that has its result"}
+
+
+@pytest.mark.parametrize("between", [[], [Artifact("assistant", "wait")], [Artifact("user", "well?")]])
+@pytest.mark.parametrize("ids", ["a", None])
+def test_a_later_result_takes_the_place_of_an_earlier_one(between, ids):
+    answered = {"answers": ids, "name": "run"} if ids is None else {"answers": ids}
+    first, then = Artifact("tool", "pending", **answered), Artifact("tool", "4217", **answered)
+    out = repaired([Artifact("user", "go"), calls(ids), first, *between, then, then])
+    assert [a.text for a in out.artifacts] == ["go", "", "4217", *(a.text for a in between)]
+    told = {d.reason for d in out.report.decisions if d.action == "dropped"}
+    assert told == {"a later result of the same call takes its place", "answers a call that has its result"}
+
+
+@pytest.mark.parametrize("text", ["", " ", INTERRUPTED, "done"])
+def test_a_later_result_that_says_nothing_new_takes_no_place(text):
+    out = repaired([Artifact("user", "go"), calls("a"), result("a"), result("a", text)])
+    assert [a.text for a in out.artifacts] == ["go", "", "done"]
 
 
 def test_a_late_result_moves_up_behind_its_call():

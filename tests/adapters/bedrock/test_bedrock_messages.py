@@ -114,13 +114,19 @@ def test_media_are_counted_and_handed_on(data):
     assert count.parts["media"] > 0
 
 
+def test_an_id_that_the_api_refuses_takes_no_value_along():
+    block = {"toolUse": {"toolUseId": MAIL, "name": "f", "input": {}}}
+    done, report = stabilize_native(STABILIZER, BedrockAdapter(), [user("Hi"), assistant("See", block)])
+    assert report.ok
+    assert MAIL.partition("@")[0] not in done[1]["content"][1]["toolUse"]["toolUseId"]
+
+
 @pytest.mark.parametrize(
     ("block", "place"),
     [
         ({"image": {"format": "png", "source": {"s3Location": {"uri": f"s3://b/{MAIL}"}}}}, "s3Location"),
         ({"document": {"name": MAIL, "source": {"bytes": b"x"}}}, "name"),
         ({"hologram": {"of": MAIL}}, "content[1]"),
-        ({"toolUse": {"toolUseId": MAIL, "name": "f", "input": {}}}, "id"),
         ({"toolUse": {"toolUseId": "1", "name": MAIL, "input": {}}}, "name"),
         ({"text": "x", "unknown": MAIL}, "unknown"),
     ],

@@ -136,7 +136,7 @@ def test_sdk_objects_are_taken_and_keep_their_extras():
             "role": "assistant",
             "content": f"I will write to {MAIL}",
             "reasoning_content": "r",
-            "tool_calls": [chat_call("1", "f", f'["{MAIL}"]')],
+            "tool_calls": [chat_call("1", "f", f'{{"to": ["{MAIL}"]}}')],
         }
     )
     untouched = ChatCompletionMessage(role="assistant", content="fine")
@@ -146,7 +146,7 @@ def test_sdk_objects_are_taken_and_keep_their_extras():
     assert out[3] is untouched
     assert isinstance(out[1], ChatCompletionMessage)
     assert out[1].content == "I will write to [REDACTED_EMAIL]"
-    assert out[1].tool_calls[0].function.arguments == '["[REDACTED_EMAIL]"]'
+    assert out[1].tool_calls[0].function.arguments == '{"to": ["[REDACTED_EMAIL]"]}'
     assert out[1].reasoning_content == "r"
     assert spoken.content.endswith(MAIL)
 
@@ -209,11 +209,16 @@ def test_unknown_parts_are_opaque():
     assert masked(message)[0] is message
 
 
-@pytest.mark.parametrize("content", [None, ""])
-def test_empty_contents_survive(content):
-    message = {"role": "assistant", "content": content}
+def test_empty_contents_survive():
+    message = {"role": "assistant", "content": ""}
     out = masked({"role": "user", "content": "x"}, message)
     assert out[1] is message
+
+
+@pytest.mark.parametrize("more", [{}, {"reasoning_content": "Done."}, {"refusal": "No."}])
+def test_a_null_content_without_calls_which_the_api_refuses_becomes_an_empty_text(more):
+    out = masked({"role": "user", "content": "x"}, {"role": "assistant", "content": None, **more})
+    assert out[1] == {"role": "assistant", "content": "", **more}
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])

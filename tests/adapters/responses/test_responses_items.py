@@ -53,14 +53,15 @@ def repaired(items):
 
 
 def test_what_the_model_wrote_in_one_go_is_one_artifact():
-    read = ADAPTER.read([USER, REASONING, MESSAGE, CALL, OUTPUT, REASONING, MESSAGE])
+    again = [{**REASONING, "id": "rs_2"}, {**MESSAGE, "id": "msg_2"}]
+    read = ADAPTER.read([USER, REASONING, MESSAGE, CALL, OUTPUT, *again])
     assert [a.kind for a in read] == [Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.ASSISTANT]
     assert [part.kind for part in read[1].content] == ["reasoning", "opaque", "text"]
     assert read[1].calls[0].id == read[2].answers == "c1"
 
 
 def test_two_replies_without_reasoning_are_two():
-    read = ADAPTER.read([USER, MESSAGE, MESSAGE, {"role": "assistant", "content": "x"}])
+    read = ADAPTER.read([USER, MESSAGE, {**MESSAGE, "id": "msg_2"}, {"role": "assistant", "content": "x"}])
     assert [a.kind for a in read] == [Kind.USER, Kind.ASSISTANT, Kind.ASSISTANT, Kind.ASSISTANT]
 
 
