@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from ctxguard.pii.detect.normalize import view_of
-from ctxguard.pii.placeholders import pseudonym
+from ctxguard.pii.placeholders import PSEUDONYM, pseudonym
 
 _COMPACT: Final = frozenset(
     """
@@ -120,8 +120,31 @@ class MemoryPseudonyms:
         """Return the placeholder of a value, or assign a new one."""
         key = (label, normalized(label, original.value))
         if key not in self._placeholders:
-            self._assign(key, pseudonym(label, self._first + self._counts[label]), original)
+            number = self._first + self._counts[label]
+            while (name := pseudonym(label, number)) in self._originals:  # adopted
+                number += 1
+            self._assign(key, name, original)
         return self._placeholders[key][1]
+
+    def adopt(self, values: Mapping[str, Original]) -> bool:
+        """Take over placeholders that were assigned elsewhere, unless one of them means something else here.
+
+        Args:
+            values: The values by placeholder.
+
+        Returns:
+            Whether all placeholders mean the same here now. If not, none is taken over.
+        """
+        found = {name: PSEUDONYM.fullmatch(name) for name in values}
+        keys = {name: (match[1], normalized(match[1], values[name].value)) for name, match in found.items() if match}
+        for name, key in keys.items():
+            known = self._originals.get(name)
+            if (known or values[name]) != values[name] or self._placeholders.get(key, (0, name))[1] != name:
+                return False
+        for name, key in keys.items():
+            if name not in self._originals:
+                self._assign(key, name, values[name])
+        return True
 
     def original(self, placeholder: str) -> Original | None:
         """Return the value of a placeholder; None if it was never assigned."""

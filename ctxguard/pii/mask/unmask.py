@@ -154,6 +154,16 @@ def _look_up(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
     return pseudonyms.original(found[0])
 
 
+def values_in(text: str, pseudonyms: Pseudonyms) -> dict[str, Original]:
+    """Return the values that would be restored in a text, by placeholder."""
+    found: dict[str, Original] = {}
+    for match in SPELLED.finditer(text):
+        for name in {match[0], *pseudonyms_of(match).values()}:
+            if (original := pseudonyms.original(name)) is not None:
+                found[name] = original
+    return found
+
+
 def _unknown(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
     """Yield each substring that looks like a placeholder but has no value."""
     for match in _LOOSELY.finditer(text):
