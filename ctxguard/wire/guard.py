@@ -332,8 +332,15 @@ class Guard:
             record |= {"model": prepared.billed_to["model"], "hidden": prepared.hidden}
         if prepared.report is not None:
             record |= {"decisions": prepared.brief(prepared.report), "observed": prepared.report.observed}
-        told = {key: self.shown(value) if isinstance(value, str) else value for key, value in record.items()}
-        yield Ask(self._audit, (told, prepared.body if isinstance(done, Prepared) else None))
+        yield Ask(self._audit, (self._shown_in(record), prepared.body if isinstance(done, Prepared) else None))
+
+    def _shown_in(self, value: Any) -> Any:  # noqa: ANN401 - a JSON value
+        """Return a JSON value with each text in it, keys included, as `shown` returns it."""
+        if isinstance(value, str):
+            return self.shown(value)
+        if isinstance(value, Mapping):
+            return {self.shown(key): self._shown_in(member) for key, member in value.items()}
+        return value
 
     def shown(self, text: str) -> str:
         """Return a text, or "…" if a rule matches in it.
@@ -458,7 +465,8 @@ class Guard:
             return Prepared(request.body)
         divider, parts = upload or ("", [])
         body: Mapping[str, Any] = parse_body(request.body) if upload is None else {"parts": parts}
-        cleaned: Mapping[str, Any] = self._check.clean(body, body)
+        told_apart = self._check.told_apart(body)
+        cleaned: Mapping[str, Any] = self._check.clean(told_apart, told_apart)
         sent = write_body(cleaned) if upload is None else divider.join(cleaned["parts"]).encode()
         hidden = self._hidden.of(cleaned if upload is None else {"upload": cleaned["parts"]})
         billed_to = {"model": model_name(model_of(body, request.path))}
@@ -488,6 +496,7 @@ class Guard:
         self.metrics.add("unknown_threads", int(thread.redacts and _is_clients(request, retry)))
         keeps = self._keeps(body, retry)
         opening = self._caches.opening(kind, body, owner)
+        body = self._check.told_apart(body)
         numberings = numberings_of(kind, body) if kind.api == "responses" else [b""]
         body, thread = self._chains.as_written(kind, body, owner, thread, numberings)
         is_held_out = not is_incremental and int.from_bytes(opening[:4]) < self._holdout * (1 << 32)
