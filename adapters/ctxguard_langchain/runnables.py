@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
@@ -107,8 +108,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
 
     Args:
         stabilizer: The stabilizer, or a function that returns one for the id of a session. The id is `session_id`, or
-            else `thread_id`, in `config["configurable"]`; None if both are missing. The function is called for each
-            request.
+            else `thread_id`, in `config["configurable"]`; None if both are missing. Then, values are redacted and not
+            stored in the vault that the function chose. The function is called for each request.
         model: The chat model that follows, with its tools bound. Its window (for budgets such as `"80%"`) and its tools
             are used.
         tools: The tools of the request, which are counted. None means the tools bound to `model`.
@@ -143,6 +144,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
             )
         self.tools = bound_tools(model) if tools is None else tool_schemas(tools)
         self.model = model
+        self.session_keys: Sequence[str] = ()
+        """The keys in `config["configurable"]` that name a session together, if not `session_id` or `thread_id`."""
 
     def invoke(
         self,
@@ -169,8 +172,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
 
     @synchronous
     def _guarded(self, given: LanguageModelInput, config: RunnableConfig) -> Generator[Ask, object, list[BaseMessage]]:
-        session = _session(config)
-        done = yield from self.per_run.of(session).flow(
+        session = _session(config, self.session_keys)
+        done = yield from self.per_run.of_session(session).flow(
             ADAPTER,
             Request(as_messages(given), tools=self.tools),
             session=session,
@@ -183,10 +186,16 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
     _aguarded = asynchronous(_guarded)
 
 
-def _session(config: RunnableConfig) -> str | None:
+def _session(config: RunnableConfig, keys: Sequence[str]) -> str | None:
+    """Return the name of a session: the values under its keys, as JSON if there are several; None if one is missing."""
     configurable = config.get("configurable") or {}
-    session = configurable.get("session_id", configurable.get("thread_id"))
-    return None if session is None else str(session)
+    if not keys:
+        session = configurable.get("session_id", configurable.get("thread_id"))
+        return None if session is None else str(session)
+    values = [configurable.get(key) for key in keys]
+    if None in values:
+        return None
+    return str(values[0]) if len(values) == 1 else json.dumps(values, default=str)
 
 
 def as_messages(given: object) -> list[BaseMessage]:
@@ -224,7 +233,9 @@ def with_message_history(
         stabilizer: See `ContextGuard`.
         keep_thinking: See `ContextGuard`.
         on_report: See `ContextGuard`.
-        **settings: The settings of `RunnableWithMessageHistory` (`input_messages_key`, `history_messages_key`, …).
+        **settings: The settings of `RunnableWithMessageHistory` (`input_messages_key`, `history_messages_key`, …). With
+            `history_factory_config`, the fields in it name the session: its id is the value of the single field, or a
+            JSON array of the values of all.
 
     Raises:
         AdapterError: If no step of the chain is a chat model.
@@ -234,10 +245,13 @@ def with_message_history(
 
     guard = partial(ContextGuard, stabilizer, keep_thinking=keep_thinking, on_report=on_report)
     guarded = _guarded_chain(chain, guard)
+    for step in guarded.steps:
+        if isinstance(step, ContextGuard):
+            step.session_keys = tuple(spec.id for spec in settings.get("history_factory_config") or ())
     return RunnableWithMessageHistory(guarded, get_session_history, **settings)
 
 
-def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]) -> Runnable[Any, Any]:
+def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]) -> RunnableSequence[Any, Any]:
     steps = chain.steps if isinstance(chain, RunnableSequence) else [chain]
     has_model = [any(isinstance(layer, BaseChatModel) for layer in layers(step)) for step in steps]
     if True not in has_model:
