@@ -99,7 +99,7 @@ def test_a_history_that_is_named_by_other_fields_has_a_vault_of_its_own(ids):
     stored, reports = {}, []
     chain = with_message_history(
         FakeListChatModel(responses=["I wrote to <EMAIL_1>."]),
-        lambda *key, **named: stored.setdefault((key, *named.values()), InMemoryChatMessageHistory()),
+        lambda user_id, conversation_id="": stored.setdefault((user_id, conversation_id), InMemoryChatMessageHistory()),
         stabilizer_of,
         on_report=reports.append,
         history_factory_config=[ConfigurableFieldSpec(id=one, annotation=str) for one in ids],
