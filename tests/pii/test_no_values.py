@@ -25,6 +25,9 @@ NO_VALUES = {
     "a reference": "contains symbolic links (c.f., CVE-2022-39253), the objects",
     "a code point in hexadecimal": "(0x02712, 0x02712,),  # Black Nib\n    (0x02714, 0x02714,),",
     "types of resources": '"AWS::ApiGateway::ApiKey": "48205d4ffd7feba3",\n"AWS::IAM::User": "fa88f766d15e3dd7"',
+    "a serial number": "Serial Number:\n            cb:2d:80:99:5a:69:52:61\n        Signature",
+    "bytes of a buffer": "// Prints: <Buffer 01 02 03 04 05>",
+    "a cookie made of words": 'Set-Cookie: Part_Number="Rocket_Launcher_0001"; Version="1"',
     "a decimal": "can002 apply 0 -> #2238000000000000",
     "a list of services": ROWS(
         f"syn keyword\tservice\t{name}" for name in ("imap", "ftp", "pop2", "kpasswd", "krb524", "ospf6d", "x400-snd")

@@ -200,9 +200,14 @@ def _ends_there(value: str, end: int) -> bool:
     return behind in ("", ":") or behind[0] in "/%" or (behind[0] == "." and not behind[1:2].isdigit())
 
 
+_ALL_GROUPS: Final = 8  # of an IPv6 address
+
+
 def _is_telling(value: str, address: bytes) -> bool:
     """Return whether an IPv6 address is remote, and has a digit and enough groups not to be a name such as `ab::cd`."""
     groups = [group for group in value.partition("%")[0].split(":") if group]
+    if len(groups) == _ALL_GROUPS and all(len(group) == 2 for group in groups):  # a serial number: `cb:2d:80:99:…`
+        return False
     long_or_many = len(groups) > 3 or any(len(group) > 2 for group in groups)
     return len(groups) > 1 and long_or_many and any(char.isdigit() for char in value) and not _is_own(address)
 
@@ -510,7 +515,7 @@ _SHORTEST_COOKIE: Final = 10
 
 def cookie(value: str) -> bool:
     """Return whether the value of a cookie identifies somebody, rather than being a setting or a time."""
-    return len(value) >= _SHORTEST_COOKIE and random_enough(value)
+    return len(value) >= _SHORTEST_COOKIE and random_key(value)
 
 
 def is_code(value: str) -> bool:
