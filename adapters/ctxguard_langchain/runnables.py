@@ -108,8 +108,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
 
     Args:
         stabilizer: The stabilizer, or a function that returns one for the id of a session. The id is `session_id`, or
-            else `thread_id`, in `config["configurable"]`; None if both are missing. The function is called for each
-            request.
+            else `thread_id`, in `config["configurable"]`; None if both are missing. Then, values are redacted and not
+            stored in the vault that the function chose. The function is called for each request.
         model: The chat model that follows, with its tools bound. Its window (for budgets such as `"80%"`) and its tools
             are used.
         tools: The tools of the request, which are counted. None means the tools bound to `model`.
@@ -188,7 +188,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
                 setting=next(iter(arguments)),
             )
         session = _session(config, self.session_keys)
-        done = yield from self.per_run.of(session).flow(
+        done = yield from self.per_run.of_session(session).flow(
             ADAPTER,
             Request(as_messages(given), tools=self.tools),
             session=session,
@@ -270,19 +270,16 @@ class GuardedSequence(RunnableSequence[Any, Any]):
             yield chunk
 
 
-def _session(config: RunnableConfig, keys: Sequence[str] = ()) -> str | None:
-    """Return the id of the session: by `keys`, those of a stored history, else `session_id` or `thread_id`.
-
-    Several keys make one id, which names each of their values, so that no two sessions share it.
-    """
+def _session(config: RunnableConfig, keys: Sequence[str]) -> str | None:
+    """Return the name of a session: the values under its keys, as JSON if there are several; None if one is missing."""
     configurable = config.get("configurable") or {}
-    if keys:
-        values = [configurable.get(key) for key in keys]
-        if None in values:
-            return None
-        return str(values[0]) if len(values) == 1 else json.dumps(list(map(str, values)), ensure_ascii=False)
-    session = configurable.get("session_id", configurable.get("thread_id"))
-    return None if session is None else str(session)
+    if not keys:
+        session = configurable.get("session_id", configurable.get("thread_id"))
+        return None if session is None else str(session)
+    values = [configurable.get(key) for key in keys]
+    if None in values:
+        return None
+    return str(values[0]) if len(values) == 1 else json.dumps(values, default=str)
 
 
 def as_messages(given: object) -> list[BaseMessage]:
@@ -339,7 +336,7 @@ def with_message_history(
     return RunnableWithMessageHistory(guarded, get_session_history, **settings)
 
 
-def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]) -> Runnable[Any, Any]:
+def _guarded_chain(chain: Runnable[Any, Any], guard: Callable[..., ContextGuard]) -> RunnableSequence[Any, Any]:
     steps = chain.steps if isinstance(chain, RunnableSequence) else [chain]
     has_model = [any(isinstance(layer, BaseChatModel) for layer in layers(step)) for step in steps]
     if True not in has_model:

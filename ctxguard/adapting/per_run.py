@@ -77,11 +77,13 @@ class ForRun:
         stabilizer: The stabilizer. Its `MaskPII` stage stores values in the vault.
         vault: Restores masked values for tools. None if the guard has no vault.
         options: The settings of the guard.
+        is_nameless: Whether values are redacted instead of stored in a vault, because the session has no name.
     """
 
     stabilizer: Stabilizer
     vault: SessionVault | None
     options: RunOptions
+    is_nameless: bool = False
 
     @property
     def bounds_outputs(self) -> bool:
@@ -124,6 +126,9 @@ class ForRun:
             overflowed=overflowed,
             is_editable=is_editable,
         )
+        if self.is_nameless:
+            told = "the configuration names no session: values are redacted, and no vault is used"
+            report.details = {**report.details, "session": told}
         tell(options.on_report, report, session)
         require_clean_schemas(report)
         return done
@@ -203,11 +208,33 @@ class PerRun(Generic[Context]):
             return ForRun(chosen, None, self.options)
         return self._masking(chosen, cast("SessionVault", vault))
 
+    def of_session(self, session: Context | None) -> ForRun:
+        """Return the stabilizer of a session, given its name.
+
+        Without a name, a vault would be one that other sessions without a name use as well, so values are redacted.
+        """
+        run = self.of(cast("Context", session))
+        if session is not None or not is_function(self._stabilizer) or not _has_vault(run.stabilizer):
+            return run
+
+        def create() -> tuple[Stabilizer, ForRun]:
+            stages = tuple(
+                MaskPII(masker=stage.masker.without_placeholders()) if isinstance(stage, MaskPII) else stage
+                for stage in run.stabilizer.stages
+            )
+            return run.stabilizer, ForRun(run.stabilizer.with_(stages=stages), None, self.options, is_nameless=True)
+
+        return self._cached.get_or_put((id(run.stabilizer), 0), create)[1]
+
     def _masking(self, chosen: Stabilizer, vault: SessionVault) -> ForRun:
         def create() -> tuple[Stabilizer, ForRun]:
             return chosen, ForRun(_masking_into(chosen, vault), vault, self.options)
 
         return self._cached.get_or_put((id(chosen), id(vault)), create)[1]
+
+
+def _has_vault(stabilizer: Stabilizer) -> bool:
+    return any(isinstance(stage, MaskPII) and stage.masker.vault is not None for stage in stabilizer.stages)
 
 
 def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:

@@ -1,13 +1,14 @@
 """Search identifiers (ids, names, links, signatures), which are never edited and contain arbitrary digits.
 
 A number alone is not evidence in an identifier. Therefore, identifiers are searched only by rules with a specific
-pattern: an e-mail address, a key with a known prefix, a number in groups. A card number without groups counts if it is
-one of several words or follows a JSON key, but not if it is the whole identifier or part of a link. Of the 4,383 ids,
-names, links, and unknown fields in the recorded requests and transcripts, none contained a card number of either kind.
+pattern: an e-mail address, a key with a known prefix, a number in groups. A card number without groups counts behind
+any sign, but not if it is the whole identifier or part of a link or a path. Of the 4,383 ids, names, links, and unknown
+fields in the recorded requests and transcripts, none contained a card number of either kind.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -16,13 +17,15 @@ from typing import Any, Final
 from ctxguard.pii.spans import Detector, Span
 from ctxguard.tokens.text_cache import TextCache
 
-_BEFORE_WORDS: Final = frozenset(" \t\n\"'")
+# A link or a path in front of a number: its scheme or first slash, up to the number, or the slash right before it.
+_LINK: Final = re.compile(r"(?:://|(?<!\S)(?:[A-Za-z]:)?[/\\]|(?<!\S)www\.)\S*\Z|[/\\]\Z")
+_NEAR: Final = 2_048  # number of characters before a number in which its link may begin
 
 
 class IdentifierDetector:
     """Applies a rule set to identifiers, and drops most matches that are only digits.
 
-    Only a card number that is one of several words is kept.
+    Only a card number that is one of several words, or behind any sign, is kept.
     """
 
     def __init__(self, rules: Detector) -> None:
@@ -49,7 +52,11 @@ def _with_form(text: str, spans: Sequence[Span]) -> Sequence[Span]:
 
 def _is_card_among_words(text: str, span: Span) -> bool:
     is_all = span.end - span.start == len(text.strip())
-    return span.label == "CREDIT_CARD" and not is_all and (span.start == 0 or text[span.start - 1] in _BEFORE_WORDS)
+    return (
+        span.label == "CREDIT_CARD"
+        and not is_all
+        and _LINK.search(text[max(0, span.start - _NEAR) : span.start]) is None
+    )
 
 
 def for_identifiers(detector: Detector) -> IdentifierDetector | None:

@@ -24,6 +24,7 @@ class Turn(NamedTuple):
         shown: The output items that the client receives, in the provider's form: with placeholders.
         plain: The messages that the turn adds to the history, with masked values restored.
         masked: The same messages as the provider has them, with placeholders.
+        numbering: The numbering of these placeholders, see `sessions.numberings_of`.
     """
 
     name: str = ""
@@ -32,6 +33,7 @@ class Turn(NamedTuple):
     shown: tuple[Item, ...] = ()
     plain: tuple[Item, ...] = ()
     masked: tuple[Item, ...] = ()
+    numbering: str = ""
 
 
 @dataclass(frozen=True, slots=True)

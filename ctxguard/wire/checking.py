@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -16,6 +18,7 @@ from ctxguard.errors import CheckFailedError
 from ctxguard.formats.requests import count_sent, tools_beyond_estimate
 from ctxguard.history.soundness import is_well_formed, well_formed
 from ctxguard.pii.identifiers import for_identifiers
+from ctxguard.pii.mask.masking_rules import HASH_KEY_VARIABLE
 from ctxguard.tokens.text_cache import TextCache
 from ctxguard.wire.texts import Use, Values, texts_of
 
@@ -37,6 +40,8 @@ TEXT_PATHS: Final = (
 Values in such requests are redacted rather than pseudonymized: the responses are not read, so values could not be
 restored.
 """
+_WHOSE: Final[tuple[Path, ...]] = (("user",), ("safety_identifier",), ("prompt_cache_key",), ("metadata", "user_id"))
+"""Fields that say to the provider, across requests, whose request it is."""
 
 
 class BodyCheck:
@@ -48,12 +53,17 @@ class BodyCheck:
         strict = [for_identifiers(one) for one in detectors]
         self._by_use: dict[Use, Sequence[Detector]] = {
             Use.TEXT: detectors,
+            Use.NAME: detectors,
             Use.FIXED: [one for one in strict if one is not None],
         }
         self._clean: dict[Use, TextCache[bool]] = {use: TextCache() for use in Use}
         self._values = Values()
         self._clean_values: TextCache[bool] = TextCache()
         self._redacting = Masker(tuple(detectors)) if detectors else None
+        self._hashing: Masker | None = None
+        if detectors:
+            key = os.environ.get(HASH_KEY_VARIABLE) or secrets.token_bytes()
+            self._hashing = Masker(tuple(detectors), strategy="hash", key=key)
 
     def labels_in(self, text: str, use: Use) -> Sequence[str]:
         """Return the labels of the rules that match in a text."""
@@ -63,6 +73,24 @@ class BodyCheck:
         if not labels:
             self._clean[use].put(text, value=True)
         return labels
+
+    def told_apart(self, body: Mapping[str, object]) -> Mapping[str, object]:
+        """Return a body that says whose request it is by keyed hashes in place of values.
+
+        Numbers begin anew in each request, so a placeholder in these fields would make all people one for the provider:
+        one to be blocked, one prompt cache. The hashes stay the same as long as the key does: that of the environment
+        variable CTXGUARD_HASH_KEY, or else one that this object has drawn.
+        """
+        if self._hashing is None:
+            return body
+        changes: dict[Path, object] = {}
+        for path in _WHOSE:
+            value = member_at(body, path)
+            if isinstance(value, str) and self.labels_in(f"{path[-1]}: {value}", Use.TEXT):
+                masked = self._hashing.mask(value)
+                # a rule may match only behind the name of the field
+                changes[path] = masked if masked != value else self._hashing.mask(f"{path[-1]}: {value}")
+        return copy_with(body, changes) if changes else body
 
     def clean(self, body: Mapping[str, object], searched: Mapping[str, object]) -> Mapping[str, object]:
         """Return a body in which no rule matches. A value that a rule still finds in a text is redacted.
@@ -111,6 +139,7 @@ def _members(body: Mapping[str, object]) -> Iterator[tuple[Path, object]]:
     """Yield the values in a body with their paths; lists are split into their items."""
     for key, value in body.items():
         if isinstance(value, list):
+            yield (), {key: []}  # the key itself is searched, too
             yield from (((key, number), member) for number, member in enumerate(value))
         else:
             yield (), {key: value}

@@ -47,7 +47,7 @@ from ctxguard.wire.metering import labels_of, model_name
 from ctxguard.wire.readback import ReadBack, Reading
 from ctxguard.wire.replies import Reply, session_of
 from ctxguard.wire.request_json import parse_body, write_body
-from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads
+from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads, numberings_of
 from ctxguard.wire.streams import EventStream
 from ctxguard.wire.texts import Use, Values
 from ctxguard.wire.uploads import is_upload, split_parts
@@ -332,8 +332,15 @@ class Guard:
             record |= {"model": prepared.billed_to["model"], "hidden": prepared.hidden}
         if prepared.report is not None:
             record |= {"decisions": prepared.brief(prepared.report), "observed": prepared.report.observed}
-        told = {key: self.shown(value) if isinstance(value, str) else value for key, value in record.items()}
-        yield Ask(self._audit, (told, prepared.body if isinstance(done, Prepared) else None))
+        yield Ask(self._audit, (self._shown_in(record), prepared.body if isinstance(done, Prepared) else None))
+
+    def _shown_in(self, value: Any) -> Any:  # noqa: ANN401 - a JSON value
+        """Return a JSON value with each text in it, keys included, as `shown` returns it."""
+        if isinstance(value, str):
+            return self.shown(value)
+        if isinstance(value, Mapping):
+            return {self.shown(key): self._shown_in(member) for key, member in value.items()}
+        return value
 
     def shown(self, text: str) -> str:
         """Return a text, or "…" if a rule matches in it.
@@ -458,7 +465,8 @@ class Guard:
             return Prepared(request.body)
         divider, parts = upload or ("", [])
         body: Mapping[str, Any] = parse_body(request.body) if upload is None else {"parts": parts}
-        cleaned: Mapping[str, Any] = self._check.clean(body, body)
+        told_apart = self._check.told_apart(body)
+        cleaned: Mapping[str, Any] = self._check.clean(told_apart, told_apart)
         sent = write_body(cleaned) if upload is None else divider.join(cleaned["parts"]).encode()
         hidden = self._hidden.of(cleaned if upload is None else {"upload": cleaned["parts"]})
         billed_to = {"model": model_name(model_of(body, request.path))}
@@ -488,6 +496,9 @@ class Guard:
         self.metrics.add("unknown_threads", int(thread.redacts and _is_clients(request, retry)))
         keeps = self._keeps(body, retry)
         opening = self._caches.opening(kind, body, owner)
+        body = self._check.told_apart(body)
+        numberings = numberings_of(kind, body) if kind.api == "responses" else [b""]
+        body, thread = self._chains.as_written(kind, body, owner, thread, numberings)
         is_held_out = not is_incremental and int.from_bytes(opening[:4]) < self._holdout * (1 << 32)
         read_back = None if is_held_out else self._read_back
         reading = None if read_back is None else read_back.reading(kind, request, body, owner.scope)
@@ -502,7 +513,6 @@ class Guard:
         window, asked = window_for(stabilizer, None, model), body
         if reading is not None:
             body = yield from reading.begin(stabilizer, self._check)
-        body = self._chains.as_written(kind, body, owner)
         prompt = None if is_incremental else Prompt(self._caches, kind, body, model, opening)
         anchored = list if prompt is None else prompt.anchored
         texts = BodyTexts.of(kind, body, self._check, stabilizer, window)
@@ -525,7 +535,7 @@ class Guard:
         self._warn_of_fixed(report, stabilizer.budget_for(window, with_headroom=True))
         if self._cache_control and kind.api == "anthropic":
             sent = with_breakpoints(sent)
-        reply = self._reply(kind, body, report, owner, thread)
+        reply = self._reply(kind, body, report, owner, thread, numberings[-1])
         prepared = Prepared(write_body(sent), report, reply, tokens, report.budget, reading=reading, **told)
         if reading is not None:
             reading.note_sent(prepared.body, report, reply)
@@ -557,7 +567,13 @@ class Guard:
         return Owner(self._credentials.digest(headers, request.query, kind.base(request.path)), session)
 
     def _reply(
-        self, kind: Format, body: Mapping[str, object], report: Report, owner: Owner, thread: Thread
+        self,
+        kind: Format,
+        body: Mapping[str, object],
+        report: Report,
+        owner: Owner,
+        thread: Thread,
+        numbering: bytes,
     ) -> Reply | None:
         session = session_of(report.masks)
         has_items = kind.api == "responses"
@@ -573,7 +589,7 @@ class Guard:
             on_id=(lambda name: self._threads.note_answer(owner, name, thread, session.pseudonyms))
             if is_stored
             else None,
-            on_item=partial(self._chains.note_item, owner) if has_items else None,
+            on_item=partial(self._chains.note_item, owner, numbering, session.pseudonyms) if has_items else None,
         )
 
 

@@ -32,6 +32,7 @@ from ctxguard.stores import MemoryStore
 from ctxguard.wire.asked import Turn, WireRequest
 from ctxguard.wire.checking import BodyCheck, BodyTexts
 from ctxguard.wire.replies import Reply, as_json, session_of
+from ctxguard.wire.sessions import numberings_of
 
 if TYPE_CHECKING:
     from ctxguard.content.views import Count
@@ -60,7 +61,7 @@ _UNREAD: Final = ("/count_tokens", "/input_tokens", "/compact", ":countTokens")
 """Endings of the paths of requests that do not get a response from a model."""
 _HANDLE: Final = "The handle that a shortened result names, or that stands in brackets in the list of earlier steps."
 _PARAMETERS: Final = cast("dict[str, Any]", RECALL_SCHEMA["parameters"])
-Plain = Callable[[list[Item]], Generator[Ask, object, list[Item]]]
+Plain = Callable[[list[Item], str], Generator[Ask, object, list[Item]]]
 SCHEMA: Final = {
     "name": "recall",
     "description": "Read what was shortened or has left this conversation: lines of a text by its handle, or the "
@@ -112,7 +113,7 @@ class ReadBack:
         """Store a turn under a key that identifies the client's version of the turn. Without a key, store nothing."""
         if key is not None:
             self._turns.put(f"{scope} {key}", list(turn.plain))
-            self.store.put(_TURNS, f"{scope} {key}", as_json(turn.masked))
+            self.store.put(_TURNS, f"{scope} {key}", as_json({"numbering": turn.numbering, "masked": turn.masked}))
 
     def is_divided(self, scope: str, answer: str) -> bool:
         """Return whether a streamed response is stored at the provider as several responses with an id each."""
@@ -125,7 +126,8 @@ class ReadBack:
             kind: The format of the request.
             body: The body of the request.
             scope: A hash of the credentials of the sender.
-            plain: Function that restores masked values in turns that an earlier process stored.
+            plain: Function that restores masked values in turns that an earlier process stored. It takes the items of a
+                turn and the numbering of their placeholders, and returns nothing if values are numbered otherwise now.
         """
         native = kind.native(body)
         artifacts: list[Artifact] = []
@@ -144,7 +146,8 @@ class ReadBack:
         found = self._turns.get(name)
         if found is None:
             stored = self.store.get(_TURNS, name)
-            found = [] if stored is None else (yield from plain(json.loads(stored)))
+            turn = {} if stored is None else json.loads(stored)
+            found = (yield from plain(turn["masked"], turn["numbering"])) if isinstance(turn, dict) and turn else []
             self._turns.put(name, found)
         return found
 
@@ -192,6 +195,7 @@ class Reading:
         request: The original request.
         body: The body of the request. After `begin`, it contains the tool and the complete turns.
         scope: A hash of the credentials of the sender.
+        asked: The body as the client sent it.
         name: The name of the recall tool.
         count: Function that returns the number of tokens in a text.
         sent: The body that was sent.
@@ -205,6 +209,7 @@ class Reading:
     request: WireRequest
     body: Body
     scope: str
+    asked: Body = field(init=False)
     name: str = field(init=False)
     count: Count = field(init=False)
     sent: bytes = field(init=False)
@@ -214,6 +219,7 @@ class Reading:
     def begin(self, stabilizer: Stabilizer, check: BodyCheck) -> Generator[Ask, object, Body]:
         """Return the body with the tool, and with the client's version of stored turns replaced by the sent version."""
         self.count = stabilizer.counter.counter.count
+        asked = self.asked = self.body
         if self.request.turn is not None:  # a continuation by the guard itself
             self.name = self.request.turn.name
             return self.body
@@ -224,7 +230,9 @@ class Reading:
         self.name = self.read_back.name(self.kind, self.body)
         body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
 
-        def plain(members: list[Item]) -> Generator[Ask, object, list[Item]]:
+        def plain(members: list[Item], numbering: str) -> Generator[Ask, object, list[Item]]:
+            if numbering not in [one.hex() for one in numberings_of(self.kind, asked)]:
+                return []  # the placeholders may mean something else in this body
             masking = stabilizer.masking()
             outside = BodyTexts.of(self.kind, body, check, masking).outside
             history = outside.prepended_to(self.kind.read(self.kind.native(body)))
@@ -280,7 +288,8 @@ class Reading:
             if not ours:
                 return None
             history = self.kind.read(self.kind.native(self.body))
-            turn = Turn(self.name, before=history[-1].text if history else "")
+            numbering = numberings_of(self.kind, self.asked)[-1].hex()
+            turn = Turn(self.name, before=history[-1].text if history else "", numbering=numbering)
         is_hidden = bool(ours) and len(ours) == len(calls)
         if is_hidden and turn.rounds > MOST_ROUNDS:
             asked = f"the model asked to read evicted texts {turn.rounds} times in a row"
@@ -294,6 +303,7 @@ class Reading:
             (*turn.shown, *self.form.others(items, self.name)),
             (*turn.plain, *self._plain(told), *self._plain(results)),
             (*turn.masked, *told, *results),
+            turn.numbering,
         )
         if is_hidden:
             held = self.body.get(self.kind.history)
@@ -304,7 +314,8 @@ class Reading:
         visible = self.kind.read(self._plain(self.form.members(turn.shown)))
         self.read_back.remember(self.scope, _turn_key(turn.before, visible), turn)
         for call in calls if results else ():
-            pending = Turn(plain=tuple(self._plain(results)), masked=tuple(results))
+            plain = tuple(self._plain(results))
+            pending = Turn(plain=plain, masked=tuple(results), numbering=turn.numbering)
             self.read_back.remember(self.scope, f"result {call.id}", pending)
         return None
 
@@ -349,20 +360,22 @@ class Reading:
         return max(1, min(_SIZE, self.report.budget // _SHARE))
 
     def _read(self, given: Mapping[str, Any]) -> str:
-        """Return lines of a text. If no lines were asked for and the text is not too long, return the complete text."""
-        store, handle = self.read_back.store, str(given["handle"])
-        # a handle that is not part of this conversation may belong to another one
-        if handle.encode("utf-8", "replace") not in self.sent:
+        """Return lines of a text. If no lines were asked for and the text is not too long, return the complete text.
+
+        Only a text of this conversation is read: whoever names a handle of another conversation gets nothing. Since a
+        request contains its whole history, its texts are at hand, and the store, which all senders share, is not read.
+        """
+        handle = str(given["handle"])
+        texts = (artifact.text for artifact in self.report.masked)
+        text = next((text for text in texts if handle_of(text) == handle), None)
+        if text is None:
             return f"[nothing is saved under handle {handle[:80]!r}]"
-        data = store.get(NAMESPACE, handle)
-        if data is None:  # a full store evicts its oldest texts
-            text = next((a.text for a in self.report.masked if handle_of(a.text) == handle), None)
-            data = None if text is None else store.put_new(NAMESPACE, handle, text.encode("utf-8", "surrogatepass"))
-        text = None if data is None else data.decode("utf-8", "surrogatepass")
-        if text is not None and len(given) == 1 and self.count(text) <= self._size():
+        if len(given) == 1 and self.count(text) <= self._size():
             return text
         lines = {name: given[name] for name in ("first_line", "last_line", "contains") if name in given}
-        return recall_tool(store, max_tokens=self._size())(handle, **lines)
+        own = MemoryStore()
+        own.put_new(NAMESPACE, handle, text.encode("utf-8", "surrogatepass"))
+        return recall_tool(own, max_tokens=self._size())(handle, **lines)
 
     def _search(self, query: str) -> str:
         """Return the passages in evicted messages that match a query best, each with the handle of its text."""
@@ -375,6 +388,5 @@ class Reading:
             tokens += self.count(piece)
             if tokens > self._size():
                 break
-            self.read_back.store.put_new(NAMESPACE, handle, texts[number].encode("utf-8", "surrogatepass"))
             told += piece
         return told or "[nothing that has left this conversation matches]"

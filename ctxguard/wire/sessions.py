@@ -17,12 +17,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import RLock
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ctxguard.adapting.recent import Recent
 from ctxguard.errors import ConfigError, VaultError
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.vault import SessionVault, Vault
+
+if TYPE_CHECKING:
+    from ctxguard.formats.format import Format
 
 _REMEMBERED: Final = 4_096
 """Maximum number of named sessions, and of responses stored at the provider, whose placeholders are kept in memory."""
@@ -32,6 +35,10 @@ _FIRST: Final = range(1_000_000, 90_000_000)
 Other processes may have assigned placeholders in the session, and random numbers avoid clashes. The largest placeholder
 number has eight digits, and the last ten million numbers are reserved for counting up.
 """
+_NEVER_MASKED: Final = frozenset(
+    {"max_output_tokens", "model", "store", "stream", "stream_options", "temperature", "top_p"}
+)
+"""Fields of a request that clients change from call to call and that contain no texts."""
 NO_CREDENTIAL: Final[Mapping[str, str]] = {
     "the connection and the form of the content": "accept accept-charset accept-encoding accept-language cache-control "
     "connection content-encoding content-length content-type date dnt expect host keep-alive origin pragma prefer "
@@ -132,6 +139,16 @@ class MemoryVault(SessionVault):
         """Return the value of a placeholder, or None if the placeholder was never assigned."""
         return self._names.original(placeholder)
 
+    def adopt(self, given: MemoryPseudonyms) -> None:
+        """Take over the placeholders of another session, unless they mean something else here."""
+        with self._own_lock:
+            self._names.adopt({name: original for name, _, original in given.items()})
+
+    def pseudonyms(self) -> MemoryPseudonyms:
+        """Return a copy of the placeholders."""
+        with self._own_lock:
+            return self._names.copy()
+
     def forget(self, value: str) -> int:
         """Erase nothing, and return 0. The memory is freed when the process exits, or after long disuse."""
         del value
@@ -219,15 +236,18 @@ class Threads:
         if thread.redacts:
             return
         name = f"answer {answer}"
+        vault = thread.vault
+        if thread.name is None and isinstance(vault, MemoryVault):
+            thread, pseudonyms = Thread(), vault.pseudonyms()
         if self._vault is None:
             if thread.vault is None and isinstance(pseudonyms, MemoryPseudonyms):
                 thread = Thread(vault=MemoryVault(pseudonyms.copy()))
             self._answers.put((owner.scope, name), thread)
             return
         if thread.vault is None and isinstance(pseudonyms, MemoryPseudonyms):
-            vault = self._vault_of(owner.scope, name)
-            vault.adopt(pseudonyms)
-            thread = Thread(name, vault)
+            shared = self._vault_of(owner.scope, name)
+            shared.adopt(pseudonyms)
+            thread = Thread(name, shared)
         if thread.name is not None:
             self._vault.note(f"{owner.scope} {name}", thread.name.encode("utf-8", "surrogatepass"))
 
@@ -250,6 +270,22 @@ class Threads:
             return self._vault.session(name)
         # another process, or this one before an eviction, may have assigned placeholders in a session with this name
         return MemoryVault(MemoryPseudonyms(first=secrets.choice(_FIRST)))
+
+
+def numberings_of(kind: Format, body: Mapping[str, object]) -> Sequence[bytes]:
+    """Return a hash of each beginning of a body, as the client sent it: one for each length of its history.
+
+    Without a vault, values are numbered in the order of the fields and the history of a body. Therefore, two bodies
+    that begin in the same way number the values there alike. The last hash is that of the whole body.
+    """
+    history = body.get(kind.history)
+    fields = {key: value for key, value in body.items() if key not in _NEVER_MASKED and key != kind.history}
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode())
+    found = [digest.digest()]
+    for item in history if isinstance(history, list) else [history]:
+        digest.update(json.dumps(item, sort_keys=True).encode())
+        found.append(digest.digest())
+    return found
 
 
 def forget(vault: Vault, session: str | None, value: str | None = None, *, credential: str = "") -> tuple[int, int]:

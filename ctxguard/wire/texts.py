@@ -13,14 +13,15 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from ctxguard.adapting.extra_fields import FIXED, is_payload
-from ctxguard.adapting.fields import Path
+from ctxguard.adapting.fields import Path, is_field_name
 from ctxguard.tokens.text_cache import TextCache
 
 
 class Use(Enum):
-    """Whether a text may be masked (`TEXT`), or may only be searched (`FIXED`)."""
+    """Whether a text may be masked (`TEXT`), or may only be searched: by all rules (`NAME`), or as an id (`FIXED`)."""
 
     TEXT = auto()
+    NAME = auto()
     FIXED = auto()
 
 
@@ -57,10 +58,11 @@ _LEAST_PAYLOAD: Final = 256
 
 
 def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator[PlacedText]:
-    """Yield the texts in a JSON value with their places. Keys of objects are yielded, too, as `Use.FIXED`.
+    """Yield the texts in a JSON value with their places. Keys of objects are yielded, too.
 
     The iteration uses a stack of its own, and links each place to its container, so that a body nested 300 levels deep
-    takes no longer than a flat one of the same size. A long number is yielded as a text with its key in front. It is
+    takes no longer than a flat one of the same size. A key that is not spelled like a field of an API may come from a
+    person, so all rules search it. A long number is yielded as a text with its key in front. It is
     only searched, because a masked number would have another type.
     """
     stack: list[tuple[TextPlace, object, Use]] = [(TextPlace(path), value, use)]
@@ -70,8 +72,8 @@ def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator
         if isinstance(value, str):
             if use is Use.TEXT or not is_payload(value, least=_LEAST_PAYLOAD):
                 yield place, value, use
-        elif isinstance(value, (int, float)) and use is Use.TEXT and _LEAST_CARD <= value < math.inf:
-            yield place, f"{last or ''}: {value:.0f}", Use.FIXED
+        elif isinstance(value, (int, float)) and use is Use.TEXT and _LEAST_CARD <= abs(value) < math.inf:
+            yield place, f"{last or ''}: {abs(value):.0f}", Use.FIXED
         elif isinstance(value, list):
             stack += [(TextPlace(number, place), member, use) for number, member in enumerate(value)][::-1]
         elif isinstance(value, dict):
@@ -79,7 +81,7 @@ def texts_of(value: object, path: Path = (), *, use: Use = Use.TEXT) -> Iterator
             members: list[tuple[TextPlace, object, Use]] = []
             for key, member in value.items():
                 within = TextPlace(key, place)
-                yield within, key, Use.FIXED
+                yield within, key, Use.FIXED if is_field_name(key) else Use.NAME
                 is_fixed = key in FIXED and not names_fields
                 members.append((within, member, Use.FIXED if is_fixed else Use.TEXT))
             stack += reversed(members)

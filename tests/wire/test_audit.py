@@ -9,6 +9,7 @@ import os
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -73,6 +74,20 @@ def test_names_that_clients_choose_are_not_written_where_a_rule_finds_something_
     record, refused = told
     assert record["session"] == "…"
     assert (refused["refused"], "model" in refused) == ("CheckFailedError", False)
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+@pytest.mark.parametrize(
+    "key", ["customer ssn 536904399", "password Xk7!qzTm2", "tel 01712345678", "jane@mailhost.org"]
+)
+def test_a_key_in_which_a_rule_finds_something_is_not_written(key, mode):
+    body = {**json.loads(chat().body), key: ["zora@mailhost.org"], "metadata": {key: "zora@mailhost.org"}}
+    guard = Guard(Stabilizer(9_000, mode=mode), audit=AuditLog("audit.jsonl"))
+    with suppress(CtxguardError):
+        guard.prepare(WireRequest("POST", "/v1/chat/completions", {}, json.dumps(body).encode()))
+    written = Path("audit.jsonl").read_text("utf-8")
+    assert written.count("\n") == 1
+    assert key.split()[-1] not in written
 
 
 def test_refusals_and_what_is_sent_on_unread_have_lines_of_their_own():

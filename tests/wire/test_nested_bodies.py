@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ctxguard import Stabilizer
 from ctxguard.adapting.editing import copy_with
+from ctxguard.adapting.fields import is_field_name
 from ctxguard.wire.guard import Guard, WireRequest
 from ctxguard.wire.texts import Use, texts_of
 
@@ -43,7 +44,7 @@ def test_each_text_is_found_once_at_its_place(value):
     for path, text, use in placed:
         assert path[:2] == start
         if reduce(lambda v, k: v[k], path, whole) != text:
-            assert (path[-1], use) == (text, Use.FIXED)
+            assert (path[-1], use) == (text, Use.FIXED if is_field_name(text) else Use.NAME)
 
 
 def calls_for(body):

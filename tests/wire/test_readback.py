@@ -10,7 +10,9 @@ import pytest
 from scripted_model import CLIENTS, PATHS, Client, Model, history_of, question, request, results
 
 from ctxguard import Stabilizer
-from ctxguard.stores import SQLiteStore
+from ctxguard.artifacts import ToolCall
+from ctxguard.content import handle_of
+from ctxguard.stores import MemoryStore, SQLiteStore
 from ctxguard.wire import AsyncTransport, Guard, Transport
 from ctxguard.wire.guard import WireRequest
 
@@ -374,3 +376,26 @@ def test_other_apis_name_no_handle():
     assert prepared.report.left
     assert b"recall" not in prepared.body
     assert not HANDLE.search(prepared.body.decode())
+
+
+@pytest.mark.parametrize("shares_store", [False, True], ids=["one guard", "two workers"])
+@pytest.mark.parametrize("api", APIS)
+def test_a_handle_is_read_only_with_the_credential_that_wrote_it(tmp_path, api, shares_store):
+    """Whoever names a handle of another conversation, in a message or in a call, gets nothing by it."""
+    stores = [SQLiteStore(tmp_path / "texts.db") for _ in range(2)] if shares_store else [MemoryStore()] * 2
+    handle = handle_of(LOG)
+    stores[0].put_new("tool-output", handle, LOG.encode())  # as the conversation of another credential leaves it
+    guard = Guard(Stabilizer(9_000), recall=stores[1])
+    body = history_with(api, f"please read handle {handle}")
+    prepared = guard.prepare(WireRequest("POST", PATHS[api], {"authorization": "Bearer B"}, json.dumps(body).encode()))
+    for given in ({"handle": handle}, {"handle": handle, "first_line": 1, "last_line": 5}, {"query": "parcel shelf"}):
+        told = prepared.reading._result(ToolCall("recall", json.dumps(given)), 0, 0)
+        assert "moved the parcel" not in told
+
+
+def history_with(api, text):
+    if api == "gemini":
+        return {"contents": [{"role": "user", "parts": [{"text": text}]}]}
+    if api == "responses":
+        return {"model": "m", "input": [{"role": "user", "content": text}]}
+    return {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": text}]}

@@ -47,7 +47,6 @@ BESIDE = {
             ],
             "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"description": MAIL}}},
             "metadata": {"of": MAIL},
-            "user": MAIL,
             "prediction": {"type": "content", "content": MAIL},
             "never_heard_of": {"deep": [{"text": MAIL}]},
         },
@@ -68,7 +67,7 @@ BESIDE = {
             "messages": [USER],
             "system": [{"type": "text", "text": f"Serve {MAIL}."}],
             "tools": [{"name": "f", "description": MAIL, "input_schema": {"examples": [OTHER]}}],
-            "metadata": {"user_id": MAIL},
+            "metadata": {"of": MAIL},
         },
     ),
 }
@@ -82,6 +81,43 @@ def test_everything_in_a_body_is_masked_by_one_set_of_placeholders(api, guard):
     assert MAIL not in written
     assert OTHER not in written
     assert written.count("<EMAIL_1>") == raw.count(MAIL)
+
+
+WHOSE = {
+    "user": lambda who: (CHAT, {"messages": [USER], "user": who}),
+    "user of responses": lambda who: (RESPONSES, {"input": "x", "user": who}),
+    "safety_identifier": lambda who: (RESPONSES, {"input": "x", "safety_identifier": who}),
+    "prompt_cache_key": lambda who: (CHAT, {"messages": [USER], "prompt_cache_key": f"chat of {who}"}),
+    "user_id": lambda who: (MESSAGES, {"messages": [USER], "max_tokens": 9, "metadata": {"user_id": who}}),
+    "user of embeddings": lambda who: ("/v1/embeddings", {"input": "x", "user": who}),
+}
+
+
+@pytest.mark.parametrize("whose", WHOSE)
+def test_fields_that_say_whose_request_it_is_keep_people_apart(whose, monkeypatch):
+    def told(guard, who):
+        path, body = WHOSE[whose](who)
+        prepared = guard.prepare(WireRequest("POST", path, {}, json.dumps({"model": "m", **body}).encode()))
+        written = json.loads(prepared.body)
+        key = whose.split(" of ")[0]
+        return written["metadata"][key] if key == "user_id" else written[key]
+
+    one, other = (Guard(Stabilizer(4_000)) for _ in range(2))
+    assert MAIL not in told(one, MAIL)
+    assert told(one, MAIL) == told(one, MAIL) != told(one, OTHER)
+    assert told(one, "u-17") == ("chat of u-17" if whose == "prompt_cache_key" else "u-17")
+    assert told(one, MAIL) != told(other, MAIL), "each has drawn a key"
+    monkeypatch.setenv("CTXGUARD_HASH_KEY", "k" * 32)
+    one, other = (Guard(Stabilizer(4_000)) for _ in range(2))
+    assert told(one, MAIL) == told(other, MAIL) != told(one, OTHER)
+
+
+@pytest.mark.parametrize("key", ["customer ssn 536904399", "password: Xk7!qzTm2", "tel 01712345678", MAIL])
+def test_a_key_that_is_no_name_of_a_field_is_searched_like_a_text(guard, key):
+    for body in ({key: ["x"]}, {"metadata": {key: "x"}}, {"never_heard_of": [{"deep": {key: 1}}]}):
+        with pytest.raises(CtxguardError) as raised:
+            sent(guard, {"messages": [USER], **body})
+        assert key not in str(raised.value)
 
 
 def test_what_no_stage_reads_in_a_message_is_redacted(guard):

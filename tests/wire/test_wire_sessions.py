@@ -358,7 +358,7 @@ def test_a_session_is_erased_by_the_name_that_its_client_gave(provider, tmp_path
     asking(provider.client(vault=vault(store)), f"{ZORA} and {MIKEL}", **given)
     assert forget(vault(store), name[:-1]) == (0, 0)
     assert forget(vault(store), name, "nobody@mailhost.org") == (1, 0)
-    assert forget(vault(store), name, ZORA.upper()) == (1, 1)
+    assert forget(vault(store), name, ZORA.replace("mailhost", "MailHost")) == (1, 1)
     assert forget(vault(store), name, ZORA) == (1, 0)
     assert forget(vault(store), name) == (1, 1)
     assert forget(vault(store), name) == (1, 0)

@@ -91,7 +91,8 @@ def cells_under(text: str, heading: str) -> Iterator[Place]:
     (ending, starts), tables = _ending(heading), [0]
 
     def is_named(cell: str) -> bool:
-        return any(match.end() == len(cell) for match in ending.finditer(cell))
+        # an assignment is a line of a program
+        return "=" not in cell and any(match.end() == len(cell) for match in ending.finditer(cell))
 
     def headed(cell: str, _: str) -> tuple[str, Callable[[str], Place | None]] | None:
         return ("", _whole) if is_named(cell.strip(_MARKUP)) else None

@@ -7,6 +7,7 @@ zero-width spaces, and report their place in the original.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from bisect import bisect_right
@@ -14,7 +15,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from functools import lru_cache
 from html import unescape
 from itertools import chain
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from ctxguard.pii.placeholders import (
     OPENED,
@@ -27,15 +28,28 @@ from ctxguard.pii.placeholders import (
 )
 from ctxguard.pii.spans import Span
 
-_INVISIBLE: Final = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
-    "\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufe0e\ufe0f\ufeff"
+# Default_Ignorable_Code_Point of Unicode 16, which readers are not shown, and then the other format characters (Cf).
+_UNSEEN: Final = frozenset(
+    chr(code)
+    for first, last in (
+        *((0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F)),
+        *((0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF)),
+        *((0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF)),
+        *((0x0600, 0x0605), (0x06DD, 0x06DD), (0x070F, 0x070F), (0x0890, 0x0891), (0x08E2, 0x08E2)),
+        *((0xFFF9, 0xFFFB), (0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x1343F)),
+    )
+    for code in range(first, last + 1)
 )
+_DEPTH: Final = 3
+"""So many escapes within each other are decoded, in any notation: `&amp;#37;40` is an `@` that was escaped three
+times."""
 _HYPHENS: Final = "\u2010\u2011\u2212\ufe58\ufe63\uff0d"
 _DASHES: Final = "\u2012\u2013\u2014\u2015\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _ASCII: Final = bytes(range(128))
-_UNSEEN: Final = frozenset(_INVISIBLE).union(map(chr, range(0xE0000, 0xE01F0)))
+_REMOVED: Final = "\u200b"  # stands for what is not shown at all
+# Characters of which escapes consist.
+_IN_ESCAPES: Final = frozenset("\\&%#;{}0123456789ABCDEFabcdefgijklmnopqrstuvwxyzUX")
 # The end of a placeholder whose opening bracket may be missing: `EMAIL_1>`.
 _NUMBER_ENDS: Final = re.compile(r"_\d\d?(?:>|&gt;)")
 _SIGNS: Final = ("\\", "%", "&", "\x1b", "<", "[REDACTED")
@@ -43,17 +57,29 @@ _SIGNS: Final = ("\\", "%", "&", "\x1b", "<", "[REDACTED")
 # Punctuation that Markdown escapes counts only within a word (also several in a row) and before a number. Elsewhere, it
 # belongs to a regular expression or a path.
 # Each expression begins with a literal character, which makes `re` many times faster.
+# A reference to a sign without its semicolon, and then digits. Browsers read `&#321111` as one character, which no text
+# contains; whoever wrote it meant a space and `1111`. Hexadecimal 20xx may be a dash or a quote.
+_OPEN_REFERENCE: Final = (
+    r"#(?:3[2-9]|4[0-7]|5[89]|6[0-4]|9[1-6]|12[3-6])(?=\d)(?!\d{0,7};)"
+    r"|#[xX](?!20[0-6][0-9a-fA-F](?![0-9a-fA-F]))(?:2[0-9a-fA-F]|3[a-fA-F]|40|5[b-fB-F]|60|7[b-eB-E])(?=[0-9])"
+    r"(?![0-9a-fA-F]{0,6};)"
+)
 _ESCAPED: Final = (
-    r"(?<=\\)(?:\\?u(?P<u>[0-9a-fA-F]{4})"
+    r"(?<=\\)(?:\\?u(?P<u>[0-9a-fA-F]{4})|\\?[ux]\{(?P<braced>[0-9a-fA-F]{1,8})\}|\\?U(?P<wide>[0-9a-fA-F]{8})"
     r"|(?P<xs>x[c-fC-F][0-9a-fA-F](?:\\x[89abAB][0-9a-fA-F]){1,3})|x(?P<x>[0-9a-fA-F]{2})"
     r"|(?P<mark>(?<!\\\\)(?:[/<>]|[+(](?=\d)|\)(?=[\s.\\-]{0,2}\d)|-(?<=\d\s\\-)(?=\s\d)))"
     r"|\\?(?P<sign>[_.@~+-](?:(?<=[A-Za-z0-9]\\.)|(?<=[A-Za-z0-9]\\\\.)"
     r"|(?<=\\[_.@~+-]\\.)|(?<=\\[_.@~+-]\\\\.))(?=(?:\\{1,2}[_.@~+-]){0,4}[A-Za-z0-9])))"
-    r"|(?<=&)(?P<name>(?:amp;){0,3}(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});)"
+    rf"|(?<=&)(?P<name>(?:amp;){{0,3}}(?:{_OPEN_REFERENCE}"
+    r"|#(?=\d)0{0,99}+\d{0,7};?|#[xX](?=[0-9a-fA-F])0{0,99}+[0-9a-fA-F]{0,6};?"
+    r"|[A-Za-z][A-Za-z0-9]{1,31};|lt|gt|amp|quot|nbsp|shy))"
 )
+# Three octal digits may be an escape of C and JavaScript, or a part of a path.
+_OCTAL_ESCAPE: Final = r"(?<=\\)\\?(?P<octal>[0-3][0-7]{2})"
+_OCTAL: Final = re.compile(rf"\\{_OCTAL_ESCAPE}")
 _PERCENT: Final = (
     r"(?<=%)(?:(?P<urls>(?:25)?[c-fC-F][0-9a-fA-F](?:%(?:25)?[89abAB][0-9a-fA-F]){1,3})"
-    r"|(?:25)?(?P<url>[0-7][0-9a-fA-F]))"
+    r"|(?:25)?(?P<url>[0-7][0-9a-fA-F])|u(?P<unit>[0-9a-fA-F]{4}))"
 )
 _FORM: Final = re.compile(f"%{_PERCENT}")
 # A color or cursor code of a terminal. Its escape character may be written as text (`\033`), or missing.
@@ -134,47 +160,73 @@ class PlainText:
         return False
 
 
+class _Layer(NamedTuple):
+    """One pass over a text in which escapes were decoded and invisible characters removed.
+
+    Attributes:
+        cuts: Offsets in the new text at which characters were removed, and before and after each decoded escape.
+        ends: For each cut, the offset in the old text at which the text continues.
+        escapes: The length of each decoded escape, by the offset of its character in the new text.
+    """
+
+    cuts: list[int]
+    ends: list[int]
+    escapes: dict[int, int]
+
+    def old(self, start: int, end: int) -> tuple[int, int]:
+        """Convert the offsets of a span in the new text to those in the old one."""
+        return self._place(start), self._place(end - 1) + self.escapes.get(end - 1, 1)
+
+    def new(self, offset: int) -> int:
+        """Convert an offset in the old text to that in the new one."""
+        number = bisect_right(self.ends, offset) - 1
+        if number < 0:
+            return offset
+        most = self.cuts[number + 1] if number + 1 < len(self.cuts) else math.inf
+        return int(min(self.cuts[number] + offset - self.ends[number], most))
+
+    def is_within(self, offset: int) -> bool:
+        """Return whether an offset in the old text is inside an escape."""
+        # a decoded escape has two cuts: before and after its character
+        number = bisect_right(self.ends, offset)
+        inside = 0 < number < len(self.ends) and self.cuts[number] == self.cuts[number - 1] + 1
+        return inside and self.ends[number - 1] < offset and self.cuts[number - 1] in self.escapes
+
+    def _place(self, offset: int) -> int:
+        number = bisect_right(self.cuts, offset) - 1
+        return offset if number < 0 else self.ends[number] + offset - self.cuts[number]
+
+
 class _Shortened(PlainText):
     """A view that is shorter than the original, because escapes were decoded or invisible characters removed.
 
     Args:
         text: The normalized text.
-        cuts: Offsets in the normalized text at which characters were removed, and before and after each decoded escape.
-        ends: For each cut, the offset in the original at which the text continues.
-        escapes: The length of each decoded escape, by the offset of its character in the normalized text.
+        layers: The passes that shortened the text, the first one first.
         is_whole: False if invisible characters were removed or replaced.
     """
 
-    def __init__(
-        self, text: str, cuts: Sequence[int], ends: Sequence[int], escapes: Mapping[int, int], *, is_whole: bool
-    ) -> None:
+    def __init__(self, text: str, layers: Sequence[_Layer], *, is_whole: bool) -> None:
         super().__init__(text)
         self.is_whole = is_whole
-        self._cuts = cuts
-        self._ends = ends
-        self._escapes = escapes
+        self._layers = layers
 
     def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
         return tuple(map(self._original, spans))
 
     def cuts(self, span: Span) -> bool:
-        return self._is_within(span.start) or self._is_within(span.end)
-
-    def _is_within(self, offset: int) -> bool:
-        # a decoded escape has two cuts: before and after its character
-        number = bisect_right(self._ends, offset)
-        inside = 0 < number < len(self._ends) and self._cuts[number] == self._cuts[number - 1] + 1
-        return inside and self._ends[number - 1] < offset and self._cuts[number - 1] in self._escapes
+        start, end = span.start, span.end
+        for layer in self._layers:
+            if layer.is_within(start) or layer.is_within(end):
+                return True
+            start, end = layer.new(start), layer.new(end)
+        return False
 
     def _original(self, span: Span) -> Span:
-        last = span.end - 1
-        end = self._place(last) + self._escapes.get(last, 1)
-        return Span(self._place(span.start), end, span.label, span.score)
-
-    def _place(self, offset: int) -> int:
-        """Convert the offset of a character to its offset in the original."""
-        number = bisect_right(self._cuts, offset) - 1
-        return offset if number < 0 else self._ends[number] + offset - self._cuts[number]
+        start, end = span.start, span.end
+        for layer in reversed(self._layers):
+            start, end = layer.old(start, end)
+        return Span(start, end, span.label, span.score)
 
 
 def views_of(text: str, trusts: Trust | None = None) -> Sequence[PlainText]:
@@ -182,9 +234,9 @@ def views_of(text: str, trusts: Trust | None = None) -> Sequence[PlainText]:
 
     An invisible character may be inside a value or separate two values; `%41` may be a letter, or digits after a
     percent sign. In the first view, invisible characters are removed, escapes are decoded, and a plus is a space as in
-    form data. In the second, invisible characters are spaces, and percent signs and plus signs stay. Likewise, a dash
-    may be a hyphen inside a value or separate two values, and `\b` may be an escape, or a backslash before a value that
-    begins with `b`.
+    form data. In the second, invisible characters are spaces, and percent signs, plus signs, and backslashes before
+    three octal digits stay. Likewise, a dash may be a hyphen inside a value or separate two values, and `\b` may be an
+    escape, or a backslash before a value that begins with `b`.
 
     ASCII text without any sign of an escape or a placeholder has a single view, the text itself. This case takes hardly
     any time.
@@ -202,13 +254,28 @@ def _views(text: str, trusts: Trust | None, *, read: Callable[[str], Sequence[st
     # placeholders are blanked first, so that no rule matches in them, and no escape inside them is decoded
     blanked = blank_placeholders(text, trusts)
     unseen = "".join(sorted(beyond_ascii(text) & _UNSEEN))
+    form = blanked.replace("+", " ") if _doubtful_escapes(text, octal=False)[0] else blanked
+    first, (is_form, is_octal) = _decoded_views(form, unseen, gap="", way="all", read=read)
+    views = list(first)
+    if is_form and is_octal:
+        views += _decoded_views(form, unseen, gap="", way="form", read=read)[0]
+    if is_form or is_octal or not first[0].is_whole:
+        views += _decoded_views(blanked, unseen, gap=" ", way="strict", read=read)[0]
+    return views
+
+
+def _doubtful_escapes(text: str, *, octal: bool) -> tuple[str, str]:
+    """Return the expressions for escapes that may occur in a text and may also be something else; empty if none occur.
+
+    These are the percent escapes of form data and URLs, and octal escapes.
+
+    Args:
+        text: The text.
+        octal: Whether to look for octal escapes.
+    """
     is_form = "%" in text and _FORM.search(text) is not None
-    first = _decoded_views(
-        blanked.replace("+", " ") if is_form else blanked, unseen, gap="", is_form=is_form, read=read
-    )
-    if first[0].is_whole and not is_form:
-        return first
-    return (*first, *_decoded_views(blanked, unseen, gap=" ", is_form=False, read=read))
+    is_octal = octal and "\\" in text and _OCTAL.search(text) is not None
+    return _PERCENT * is_form, _OCTAL_ESCAPE * is_octal
 
 
 def beyond_ascii(text: str) -> set[str]:
@@ -281,43 +348,67 @@ def _spelled(view: PlainText, labels: Container[str] | None) -> Iterator[tuple[s
 
 
 def _decoded_views(
-    text: str, unseen: str, *, gap: str, is_form: bool, read: Callable[[str], Sequence[str]]
-) -> Sequence[PlainText]:
-    """Decode the escapes of a text, and return a view for each reading.
+    text: str, unseen: str, *, gap: str, way: Literal["all", "form", "strict"], read: Callable[[str], Sequence[str]]
+) -> tuple[Sequence[PlainText], tuple[bool, bool]]:
+    """Decode the escapes of a text.
+
+    Returns a view for each reading, and whether there were escapes of form data, and octal ones.
 
     Args:
         text: The text with blanked placeholders.
         unseen: The invisible characters that occur in the text.
         gap: The replacement for each invisible character.
-        is_form: Whether percent escapes are decoded, as in form data and URLs.
+        way: Which of the doubtful escapes to decode, see `_doubtful_escapes`: all, those of form data, or none.
         read: Returns the readings of the decoded text, each of the same length.
     """
-    cuts: list[int] = []
-    ends: list[int] = []
-    escapes: dict[int, int] = {}
+    layers: list[_Layer] = []
+    is_whole, is_form, is_octal, goes_on = True, False, False, True
+    while goes_on and len(layers) < _DEPTH:
+        doubtful = ("", "") if way == "strict" else _doubtful_escapes(text, octal=way == "all")
+        is_form, is_octal = is_form or bool(doubtful[0]), is_octal or bool(doubtful[1])
+        text, layer, found_unseen, goes_on = _decode_once(text, unseen, gap=gap, doubtful=doubtful)
+        is_whole, unseen = is_whole and not found_unseen, ""
+        if layer.cuts:
+            layers.append(layer)
+    # after the escapes: the characters that they decode to are normalized, too
+    plain = read(text)
+    views = [_Shortened(one, layers, is_whole=is_whole) if layers else PlainText(one) for one in plain]
+    return views, (is_form, is_octal)
+
+
+def _decode_once(text: str, unseen: str, *, gap: str, doubtful: tuple[str, str]) -> tuple[str, _Layer, bool, bool]:
+    """Decode the escapes of a text that are not within each other.
+
+    Returns:
+        The new text, the offsets, whether there were invisible characters, and whether characters were decoded that may
+        be part of further escapes.
+    """
+    layer = _Layer([], [], {})
     pieces: list[str] = []
     done = size = 0
-    is_whole = True
-    for match in _find_escapes(text, unseen, is_form=is_form, has_codes=not gap and _has_codes(text)):
+    found_unseen = goes_on = False
+    for match in _find_escapes(text, unseen, doubtful=doubtful, has_codes=not gap and _has_codes(text)):
         start, end = match.span()
+        char = _decode(match)
+        if char is None:
+            continue
         pieces.append(text[done:start])
         size += start - done
         done = end
-        char = _decode(match)
         if char in _UNSEEN:
-            char, is_whole = gap, False
+            char, found_unseen = gap, True
+        elif char in _IN_ESCAPES and match.lastgroup not in ("mark", "sign"):
+            goes_on = True
         if char:
             pieces.append(char)
-            cuts.append(size)
-            ends.append(start)
-            escapes[size] = end - start
+            layer.cuts.append(size)
+            layer.ends.append(start)
+            layer.escapes[size] = end - start
             size += 1
-        cuts.append(size)
-        ends.append(end)
+        layer.cuts.append(size)
+        layer.ends.append(end)
     pieces.append(text[done:])
-    # after the escapes: the characters that they decode to are normalized, too
-    plain = read("".join(pieces))
-    return [_Shortened(one, cuts, ends, escapes, is_whole=is_whole) if cuts else PlainText(one) for one in plain]
+    return "".join(pieces), layer, found_unseen, goes_on
 
 
 def _has_codes(text: str) -> bool:
@@ -327,38 +418,45 @@ def _has_codes(text: str) -> bool:
     return "[" in text and _TERMINAL.search(text) is not None
 
 
-def _find_escapes(text: str, unseen: str, *, is_form: bool, has_codes: bool) -> Iterator[re.Match[str]]:
+def _find_escapes(text: str, unseen: str, *, doubtful: tuple[str, str], has_codes: bool) -> Iterator[re.Match[str]]:
     """Yield a match for each escape, each invisible character, and each terminal code of a text."""
-    if unseen or is_form or has_codes or "\\" in text or "&" in text:
-        yield from _finder(unseen, is_form=is_form, has_codes=has_codes).finditer(text)
+    if unseen or any(doubtful) or has_codes or "\\" in text or "&" in text:
+        yield from _finder(unseen, doubtful=doubtful, has_codes=has_codes).finditer(text)
 
 
 @lru_cache(maxsize=256)
-def _finder(unseen: str, *, is_form: bool, has_codes: bool) -> re.Pattern[str]:
+def _finder(unseen: str, *, doubtful: tuple[str, str], has_codes: bool) -> re.Pattern[str]:
     """Return an expression for escapes and for the given invisible characters.
 
     The fewer characters are given, the faster the expression is.
     """
-    first = r"\\&" + "%" * is_form + r"\x1b\x9b\x9d^\[" * has_codes + unseen
-    kinds = [*([_CODE] if has_codes else []), _ESCAPED, *([_PERCENT] if is_form else [])]
+    first = r"\\&" + "%" * bool(doubtful[0]) + r"\x1b\x9b\x9d^\[" * has_codes + unseen
+    kinds = [*([_CODE] if has_codes else []), _ESCAPED, *filter(None, doubtful)]
     return re.compile(rf"[{first}](?:{'|'.join(kinds)}{'|(?<=[' + unseen + '])' if unseen else ''})")
 
 
-def _decode(match: re.Match[str]) -> str:
-    """Return the character that an escape stands for; U+FFFD if it is not exactly one character."""
+def _decode(match: re.Match[str]) -> str | None:
+    """Return the character that an escape stands for; U+FFFD if it is not exactly one character.
+
+    Return None for a reference whose name is unknown: it is no escape.
+    """
     kind, written = match.lastgroup, match[match.lastgroup or 0]
     if kind in (None, "mark", "sign"):
         return written
     if kind == "sequence":
-        return _INVISIBLE[0]
+        return _REMOVED
     if kind == "name":
-        written = unescape(f"&{written.rpartition('amp;')[2] or written}")
+        reference = f"&{written.rpartition('amp;')[2] or written}"
+        written = unescape(reference)
+        if written == reference or (len(written) != 1 and reference[1] != "#"):
+            return None
     elif kind in ("xs", "urls"):
         written = bytes.fromhex(re.sub(r"\\?x|%(?:25)?", "", f"%{written}".replace("%x", "x"))).decode(
             "utf-8", "replace"
         )
     else:
-        written = chr(int(written, 16))
+        code = int(written, 8 if kind == "octal" else 16)
+        written = chr(code) if code < 0x110000 else ""
     return written if len(written) == 1 else "\ufffd"
 
 

@@ -31,6 +31,8 @@ _HEADINGS: Final = re.compile(
 """A line that may contain the headings of a table: short cells without digits."""
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _MOST_COLUMNS: Final = 200  # a line with more cells is not a heading line
+_ROWS_BEFORE: Final = 3
+"""So many lines before a line of headings that have as many cells make it a row. Two may be headings of its own."""
 _LONGEST: Final = 4_000  # maximum length of a line, in characters
 _BEFORE: Final = 60
 """Maximum number of characters before a value that are used as context."""
@@ -188,7 +190,7 @@ def columns(
     found = {number: heading(text[a:b], line) for number, (a, b) in enumerate(head[1])}
     headed = {number: one for number, one in found.items() if one is not None}
     # rows are read only after a heading is recognized, because each row may also look like headings
-    if not headed or (table := _table_at(text, begin)) is None:
+    if not headed or (table := _table_at(text, begin)) is None or _is_amid_rows(text, begin, table):
         return
     done.append(table.end)
     begin = table.begin
@@ -200,6 +202,16 @@ def columns(
                 if (place := judge(text[a:b])) is not None:
                     yield label, (a + place[0], a + place[1])
         begin = _line_end(text, begin) + 1
+
+
+def _is_amid_rows(text: str, begin: int, table: _Table) -> bool:
+    """Return whether the lines before a line of headings are rows as those after it: then it is one of a list."""
+    for _ in range(_ROWS_BEFORE):
+        before = text.rfind("\n", 0, max(0, begin - 1)) + 1
+        if not begin or begin - before > _LONGEST or len(_cells(text, before, table.separator)) != len(table.headings):
+            return False
+        begin = before
+    return True
 
 
 def _line_end(text: str, begin: int) -> int:

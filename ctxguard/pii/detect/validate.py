@@ -87,6 +87,10 @@ def stdnum(value: str, module: str) -> bool:
         return True
 
 
+# One digit alone, or a number whose last ten digits are zeros.
+_ROUND: Final = re.compile(r"\A(\d)\1*\Z|0{10}\Z")
+
+
 def card(value: str) -> bool:
     """Return whether the value has a card issuer's prefix and length, and passes the Luhn check (ISO/IEC 7812).
 
@@ -98,7 +102,7 @@ def card(value: str) -> bool:
     if len(digits) == 14 and digits[0] != "3":
         return False
     issued = _ISSUER.match(digits) or (_DEBIT_ISSUER.match(digits) if digits != value else None)
-    return issued is not None and len(set(digits)) > 1 and stdnum(digits, "luhn") and not _counts_up(value)
+    return issued is not None and not _ROUND.search(digits) and stdnum(digits, "luhn") and not _counts_up(value)
 
 
 def _counts_up(value: str) -> bool:
@@ -196,9 +200,14 @@ def _ends_there(value: str, end: int) -> bool:
     return behind in ("", ":") or behind[0] in "/%" or (behind[0] == "." and not behind[1:2].isdigit())
 
 
+_ALL_GROUPS: Final = 8  # of an IPv6 address
+
+
 def _is_telling(value: str, address: bytes) -> bool:
     """Return whether an IPv6 address is remote, and has a digit and enough groups not to be a name such as `ab::cd`."""
     groups = [group for group in value.partition("%")[0].split(":") if group]
+    if len(groups) == _ALL_GROUPS and all(len(group) == 2 for group in groups):  # a serial number: `cb:2d:80:99:…`
+        return False
     long_or_many = len(groups) > 3 or any(len(group) > 2 for group in groups)
     return len(groups) > 1 and long_or_many and any(char.isdigit() for char in value) and not _is_own(address)
 
@@ -292,9 +301,17 @@ def loose_phone(value: str) -> bool:
     return all(6 <= size <= _MOST_DIGITS for size in sizes) and not _is_no_number(value)
 
 
+# `8.2.3013`, `95.0.0 (2016`; no country code is followed by a single digit and a dot.
+_VERSION: Final = re.compile(r"\d{1,3}\.\d\.\d+(?![\d.-])")
+# Code points in hexadecimal: `0391 0342 0399`. No second part of a phone number in fours begins with 0.
+_CODE_POINTS: Final = re.compile(r"0\d{3}(?: 0\d{3})+\Z")
+
+
 def _is_no_number(value: str) -> bool:
     value = re.sub(" ?([/-]) ?", r"\1", value.lstrip("+"))
-    return any(form.match(value) for form in (_DATE, _DECIMAL, _YEARS, _BEFORE_DATE, _QUAD)) or _is_range(value)
+    return any(
+        form.match(value) for form in (_VERSION, _CODE_POINTS, _DATE, _DECIMAL, _YEARS, _BEFORE_DATE, _QUAD)
+    ) or _is_range(value)
 
 
 def _is_range(value: str) -> bool:
@@ -480,6 +497,25 @@ _CODE: Final = re.compile(
 def named_secret(value: str) -> bool:
     """Return whether the value of a name like `token` is a secret rather than an expression in a program."""
     return not is_code(value) and random_enough(value)
+
+
+# Two words among the parts of a name or a path.
+_WORDS_IN_KEY: Final = re.compile(
+    r"(?:\A|[-_.:+/])[A-Za-z]{3,}[-_.:+/](?:[^\n]{0,200}[-_.:+/])??[A-Za-z]{3,}(?:\Z|[-_.:+/])"
+)
+
+
+def random_key(value: str) -> bool:
+    """Return whether the value of a constant whose name ends in `_KEY` is a key: random, and not made of words."""
+    return named_secret(value) and _WORDS_IN_KEY.search(value) is None
+
+
+_SHORTEST_COOKIE: Final = 10
+
+
+def cookie(value: str) -> bool:
+    """Return whether the value of a cookie identifies somebody, rather than being a setting or a time."""
+    return len(value) >= _SHORTEST_COOKIE and random_key(value)
 
 
 def is_code(value: str) -> bool:

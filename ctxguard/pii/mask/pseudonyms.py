@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from ctxguard.pii.detect.normalize import view_of
-from ctxguard.pii.placeholders import LITERAL, pseudonym
+from ctxguard.pii.placeholders import PSEUDONYM, pseudonym
 
-_BY_CASE: Final = frozenset({"SECRET", "PASSWORD", "PRIVATE_KEY", "URL_CREDENTIALS", "CRYPTO", LITERAL})
-_BY_SIGNS: Final = frozenset({"PERSON", "LOCATION", "ADDRESS", "ORGANIZATION", "EMAIL", "IP", "DATE_OF_BIRTH"})
+_COMPACT: Final = frozenset(
+    """
+    CREDIT_CARD IBAN PHONE SSN MAC VIN US_EIN US_ROUTING UK_NHS UK_NINO UK_UTR AU_ABN AU_ACN AU_TFN BR_CNPJ BR_CPF CA_BN
+    CA_SIN CN_ID DE_SOCIAL_SECURITY DE_TAX_ID DE_VAT ES_NIE ES_NIF FR_NIF FR_NIR FR_SIRET IN_AADHAAR IN_GSTIN IN_PAN
+    IT_FISCAL_CODE IT_VAT JP_MY_NUMBER KR_BRN KR_RRN NL_BSN PL_NIP PL_PESEL
+    """.split()  # noqa: SIM905 - a list of so many short names is hard to read
+)
+"""Labels of numbers that are defined by their digits and letters alone. Their separators only group them for reading,
+and letters mean the same in either case."""
+# The separators of these numbers. A sign before the first digit stays, because it must come back: a plus, or the minus
+# of a JSON number.
+_SEPARATORS: Final = re.compile(r"(?<=[^\s(.-])[\s./():-]+|^\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +51,24 @@ class Pseudonyms(Protocol):
 
 
 def normalized(label: str, value: str) -> str:
-    """Return the form of a value by which values are compared, so that different spellings get the same placeholder.
+    """Return the form by which values of a label are compared; equal values share their placeholder.
 
-    For example, e-mail addresses are compared in lower case, and numbers without separators.
+    Two values are equal where the definition of their label says so, and else only where they are the same text:
+
+    * the numbers in `_COMPACT` without their separators, such as a card or an IBAN in groups of four;
+    * an e-mail address in any case of its host (RFC 5321, section 2.4: only the host's case has no meaning);
+    * an IP address in any case of its hexadecimal digits;
+    * a person's name with any white space between its words.
     """
-    folded = view_of(value).text
-    if label in _BY_CASE:
-        return value
-    if label in _BY_SIGNS:
-        return " ".join(folded.casefold().split())
-    bare = "".join(char for char in folded.casefold() if char.isalnum())
-    # the same number with and without a plus gets two placeholders, because restoring must keep the plus
-    return f"+{bare}" if bare and folded.startswith("+") else bare or folded
+    if label in _COMPACT:
+        return _SEPARATORS.sub("", view_of(value).text).lower()
+    if label == "EMAIL":
+        local, at, host = view_of(value).text.rpartition("@")
+        return local + at + host.lower()
+    if label == "IP":
+        address, sign, zone = value.partition("%")
+        return address.lower() + sign + zone
+    return " ".join(value.split()) if label == "PERSON" else value
 
 
 class MemoryPseudonyms:
@@ -103,8 +120,31 @@ class MemoryPseudonyms:
         """Return the placeholder of a value, or assign a new one."""
         key = (label, normalized(label, original.value))
         if key not in self._placeholders:
-            self._assign(key, pseudonym(label, self._first + self._counts[label]), original)
+            number = self._first + self._counts[label]
+            while (name := pseudonym(label, number)) in self._originals:  # adopted
+                number += 1
+            self._assign(key, name, original)
         return self._placeholders[key][1]
+
+    def adopt(self, values: Mapping[str, Original]) -> bool:
+        """Take over placeholders that were assigned elsewhere, unless one of them means something else here.
+
+        Args:
+            values: The values by placeholder.
+
+        Returns:
+            Whether all placeholders mean the same here now. If not, none is taken over.
+        """
+        found = {name: PSEUDONYM.fullmatch(name) for name in values}
+        keys = {name: (match[1], normalized(match[1], values[name].value)) for name, match in found.items() if match}
+        for name, key in keys.items():
+            known = self._originals.get(name)
+            if (known or values[name]) != values[name] or self._placeholders.get(key, (0, name))[1] != name:
+                return False
+        for name, key in keys.items():
+            if name not in self._originals:
+                self._assign(key, name, values[name])
+        return True
 
     def original(self, placeholder: str) -> Original | None:
         """Return the value of a placeholder; None if it was never assigned."""

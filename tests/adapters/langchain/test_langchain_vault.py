@@ -7,15 +7,16 @@ import pytest
 pytest.importorskip("cryptography", reason="cryptography is not installed (extra vault)")
 
 from langchain.agents import create_agent
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langchain_histories import ScriptedChatModel
 
 from ctxguard import Stabilizer
 from ctxguard.pii import STANDARD, Masker, Vault, new_key
-from ctxguard.policies import agent_stages
+from ctxguard.policies import agent_stages, default_stages
 from ctxguard.stores import MemoryStore
-from ctxguard_langchain import ContextGuardMiddleware
+from ctxguard_langchain import ContextGuard, ContextGuardMiddleware, with_message_history
 
 MAIL = "ada@corp-mail.net"
 
@@ -68,3 +69,61 @@ def test_each_thread_has_a_vault_of_its_own():
         given = {"messages": [HumanMessage(f"Write to {name}.{MAIL}.")]}
         agent.invoke(given, context=name)
     assert sent == [f"one.{MAIL}", f"two.{MAIL}"]
+
+
+FIELDS = ("user_id", "conversation_id")
+
+
+def vaulted():
+    """Return vaults, and the function that chooses the stabilizer of a session, as the docs have it."""
+    vaults = Vault(MemoryStore(), key=new_key())
+
+    def stabilizer_of(session):
+        masker = Masker(strategy="pseudonymize", vault=vaults.session(session or "none"))
+        return Stabilizer(2_000, stages=default_stages(masker=masker))
+
+    return vaults, stabilizer_of
+
+
+def config_of(**fields):
+    return {"configurable": fields}
+
+
+@pytest.mark.filterwarnings("ignore:.*MessageHistory.*:DeprecationWarning")
+@pytest.mark.parametrize("ids", [FIELDS, FIELDS[:1]], ids=["two fields", "one field"])
+def test_a_history_that_is_named_by_other_fields_has_a_vault_of_its_own(ids):
+    from langchain_core.chat_history import InMemoryChatMessageHistory
+    from langchain_core.runnables import ConfigurableFieldSpec
+
+    vaults, stabilizer_of = vaulted()
+    stored, reports = {}, []
+    chain = with_message_history(
+        FakeListChatModel(responses=["I wrote to <EMAIL_1>."]),
+        lambda user_id, conversation_id="": stored.setdefault((user_id, conversation_id), InMemoryChatMessageHistory()),
+        stabilizer_of,
+        on_report=reports.append,
+        history_factory_config=[ConfigurableFieldSpec(id=one, annotation=str) for one in ids],
+    )
+    for user, mail in (("a", "zora@mailhost.org"), ("b", "mikel@mailhost.org")):
+        chain.invoke("Write to " + mail, config_of(**dict.fromkeys(ids, user)))
+    assert reports[0].session != reports[1].session
+    assert all(report.session is not None for report in reports)
+    for report, own, other in ((reports[0], "zora", "mikel"), (reports[1], "mikel", "zora")):
+        vault = vaults.session(report.session)
+        assert own in vault.unmask("<EMAIL_1>")
+        assert other not in vault.unmask("<EMAIL_1> <EMAIL_2>")
+
+
+@pytest.mark.parametrize("given", [{}, {"user_id": "a", "conversation_id": "1"}, {"session_id": None}])
+def test_without_a_session_nothing_is_stored_and_the_report_says_so(given):
+    vaults, stabilizer_of = vaulted()
+    reports = []
+    guard = ContextGuard(stabilizer_of, on_report=reports.append)
+    for mail in ("zora@mailhost.org", "mikel@mailhost.org"):
+        (message,) = guard.invoke("Write to " + mail, config_of(**given))
+        assert message.content == "Write to [REDACTED_EMAIL]"
+        assert "no session" in reports[-1].details["session"]
+    assert vaults.session("none").unmask("<EMAIL_1>") == "<EMAIL_1>"
+    guard.invoke("Write to zora@mailhost.org", config_of(session_id="s"))
+    assert "session" not in reports[-1].details
+    assert vaults.session("s").unmask("<EMAIL_1>") == "zora@mailhost.org"
