@@ -271,22 +271,30 @@ class Fold:
         """Return the state with large outputs of the newest exchange shortened.
 
         Half of the available tokens is for outputs that are sent whole. In order, each output stays whole if enough of
-        that half is left. The others share the rest.
+        that half is left. If one does not, it may take up to half of the available tokens, as far as they are free. If
+        several do not, they share all free tokens, and what a smaller one does not use goes to larger ones.
         """
         outputs, costs = self.outputs(number, number), self.history.costs
         if not outputs:
             return state
         # The outputs of a pinned exchange are counted as fixed, but this limit applies to them as well.
         own = sum(costs[p] for p in outputs) if self.stays(number) else 0
-        left = int(_NEWEST * self.available(replace(state, fixed=state.fixed - own), number))
+        half = left = int(_NEWEST * self.available(replace(state, fixed=state.fixed - own), number))
         large: list[int] = []
         for position in outputs:
             if costs[position] <= left:
                 left -= costs[position]
             else:
                 large.append(position)
-        limit = max(VIEW, left // max(1, len(large)))
-        return self._shortened(state, number, large, limit, number, "exceeds half of the available tokens")
+        # Outputs before signed thinking stay unchanged until a cut, which would come at once if no tokens were free.
+        if not _is_signed(self.history.artifacts[self.history.spans[number].start]):
+            free = self.budget(state) - state.total + sum(costs[p] for p in large)
+            left = max(left, free if len(large) > 1 else min(half, free))
+        for rest, position in zip(range(len(large), 0, -1), sorted(large, key=costs.__getitem__), strict=True):
+            limit, reason = max(VIEW, left // rest), "exceeds half of the available tokens"
+            state = self._shortened(state, number, (position,), limit, number, reason)
+            left -= self.tokens_at(state, position)
+        return state
 
     def _shortened(
         self,
@@ -363,7 +371,9 @@ class Fold:
         3. What is still missing leaves, too, the oldest first.
         """
         asked = self.history.last_asked(number + 1)
-        state = replace(state, recalled=tuple(left for left in state.recalled if left.asked == asked))
+        # Where names become known later, a block that was written before the cut might contain one.
+        stays = [n for n in state.recalled if n.asked == asked and (n.block is None or not self.draft.remasks)]
+        state = replace(state, recalled=tuple(stays))
         state = self._masked_again(self._with_earlier_note(state, number), number)
         there = [n for n in state.numbers() if not self._is_earlier_note(n, number)]
         state = self._with_kept(replace(state, noted=0), there, number)
@@ -383,8 +393,8 @@ class Fold:
             state, lines = self._with_people(state, leaving, number, keep)
             state = self._evicted(state, leaving, lines, goal, said, number)
         # In a small window, the trail is the best use of tokens that were freed beyond the goal.
-        trail = max(trail, trail + goal - state.total) if trail and keep <= SMALL else trail
-        state = self._with_note(state, trail, said, number)
+        spare = max(0, goal - state.total) if keep <= SMALL else 0
+        state = self._with_note(state, trail, said, spare, number)
         if not state.noted:
             state = self._starting_with_user(state, mandatory, number)
         return state if state.total <= self.budget(state) else self._squeezed(state, number)
@@ -504,14 +514,14 @@ class Fold:
                 tokens += self._said_tokens(number)
         return tokens + (0 if state.earlier is None else self.draft.counter.text("\n".join(state.earlier.said)))
 
-    def _with_note(self, state: State, trail: int, said: int, number: int) -> State:
+    def _with_note(self, state: State, trail: int, said: int, spare: int, number: int) -> State:
         """Return the state with tokens reserved for the trail, if anything has left and the trail has room."""
         has_gone = len(state.kept) < number + 1 or state.earlier is not None
         if not trail or not has_gone:
             return state
         room = self.budget(state) - state.total
         said = min(said, self._said_before(state, said))
-        return replace(state, noted=min(trail + said, room), said=said) if room >= LEAST_NOTE else state
+        return replace(state, noted=min(trail + max(said, spare), room), said=said) if room >= LEAST_NOTE else state
 
     def _with_kept(self, state: State, kept: Iterable[int], number: int) -> State:
         """Return the state of a cut at exchange `number` that keeps only the exchanges `kept`."""

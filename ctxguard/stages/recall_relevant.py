@@ -175,6 +175,8 @@ class RecallGate:
 
     def need(self, recall: LeftOut, state: State) -> int:
         """Return the maximum number of tokens of the block that `fit` would write, without writing it."""
+        if self._stage.embedding is not None:  # what is chosen is only known once meanings are compared
+            return recall.tokens
         left = replace(recall, kept=state.kept, end=state.judged)
         heading = self._draft.counter.artifact(_EMPTY_BLOCK)
         # each exchange takes its texts, its turn, and its role

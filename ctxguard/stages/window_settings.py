@@ -11,7 +11,7 @@ from ctxguard.settings import one_of
 
 OnOverflow = Literal["raise", "bound"]
 _TARGET: Final = 0.65  # chosen on recordings, see docs/decisions/0012_window.md
-SMALL: Final = 1_000
+SMALL: Final = 500
 """Number of available tokens up to which a cut frees no more than necessary. With so few tokens, nearly every step
 causes a cut in any case, and the system prompt makes up most of the cost."""
 
@@ -37,7 +37,7 @@ class WindowSettings:
 
     Attributes:
         target: Share of the available tokens to which a cut shrinks the context, above 0 and at most 1. A lower share
-            makes cuts rarer. None means 0.65, or 1,000 tokens if these are more.
+            makes cuts rarer. None means 0.65, or 500 tokens if these are more.
         trail: Share of the tokens kept at a cut that the trail (the summary of evicted exchanges) may take, from 0 (no
             trail) to below 1.
         output_share: Share of the available tokens that a tool output may take once the model has replied to it. Larger

@@ -182,57 +182,6 @@ def first_to_leave(history, budget=1_000):
     return pytest.fail("nothing left")
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("Read", {"file_path": "/w/a.py"}),
-        ("Edit", {"file_path": "/w/a.py", "old_string": "x", "new_string": "y"}),
-        ("mcp__filesystem__edit_file", {"path": "/w/a.py"}),
-        ("str_replace_editor", {"command": "str_replace", "path": "/w/a.py", "old_str": "x"}),
-        ("bash", {"command": "cat /w/a.py"}),
-        ("apply_patch", {"input": "*** Begin Patch\n*** Update File: /w/a.py\n@@"}),
-    ],
-)
-def test_a_file_that_was_read_again_or_edited_since_is_stale(tool, arguments):
-    from ctxguard.stages.file_tools import stale_among
-
-    first = call("Read", {"file_path": "/w/a.py"}, "1 x", 1)
-    later = call(tool, arguments, "done", 2)
-    assert stale_among(enumerate([first, later]), {}) == {0}
-    other = call("Read", {"file_path": "/w/b.py"}, "1 x", 1)
-    assert stale_among(enumerate([other, later]), {}) == set()
-    failed = [later[0], Artifact("tool", "Error: no such file", answers="c2")]
-    assert stale_among(enumerate([first, failed]), {}) == set()
-
-
-def test_a_part_that_is_read_later_does_not_stand_for_the_whole():
-    from ctxguard.stages.file_tools import stale_among
-
-    whole = call("Read", {"file_path": "/w/a.py"}, "1 x", 1)
-    part = call("Read", {"file_path": "/w/a.py", "offset": 100, "limit": 20}, "100 y", 2)
-    assert stale_among(enumerate([whole, part]), {}) == set()
-    assert stale_among(enumerate([part, whole]), {}) == {0}
-
-
-def test_a_tool_of_ones_own_is_known_by_a_setting():
-    from ctxguard.stages.file_tools import file_uses
-
-    peek = ToolCall("peek", '{"path": "./a.py"}')
-    assert file_uses(peek, {}) == []
-    assert [(use.role, use.path) for use in file_uses(peek, {"peek": "read"})] == [("read", "a.py")]
-
-
-def test_an_older_read_leaves_before_what_is_not_stale():
-    again = call("Read", {"file_path": "/w/a.py"}, lines("a.py", 9), "again")
-    earlier = call("run", {"n": "before"}, lines("before", 9), "before")
-    steps = [made.id for a in reads(before=earlier, after=again) for made in a.calls]
-    gone = first_to_leave(reads(before=earlier, after=again))
-    assert "cfirst" in gone
-    other = call("run", {"n": "other"}, lines("a.py", 9), "again")
-    oldest = first_to_leave(reads(before=earlier, after=other))
-    assert oldest == steps[: len(oldest)]
-
-
 STANDING = "From now on, never touch the folder vendor/."
 
 

@@ -220,18 +220,12 @@ def test_what_a_block_shows_is_not_recalled_again():
     assert sum(block.text.count(FACT[3]) for block in blocks_of(result)) == 1
 
 
-def test_where_there_is_no_room_earlier_blocks_leave_first_and_the_report_says_where_the_prompt_changes():
-    results = list(asked_in_turn(1_000, share=0.3))
-    replaced = [
-        (before, after)
-        for before, after in pairwise(results)
-        if after.report.cut.fresh and after.report.cut.position > 2 and blocks_of(before)
-    ]
-    assert replaced
-    for before, after in replaced:
-        place = before.artifacts.index(blocks_of(before)[0])
-        assert after.report.cut.position == place
-        assert after.artifacts[:place] == before.artifacts[:place]
+def test_earlier_blocks_leave_with_a_cut_only_and_the_window_does_not_depend_on_them():
+    results = list(asked_in_turn(3_000, share=0.1))
+    for before, after in pairwise(results):
+        gone = [block for block in blocks_of(before) if block not in blocks_of(after)]
+        assert not gone or after.report.cut.fresh
+    assert any(len(blocks_of(result)) > 1 for result in results)
 
 
 def looked_up(seed, turns=18):

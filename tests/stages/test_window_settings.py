@@ -13,8 +13,8 @@ from ctxguard.policies import POLICIES, ChainOptions, ChainSettings, policy_sett
 from ctxguard.stages import StableWindow, WindowSettings
 from ctxguard.stages.window_settings import WindowOptions
 
-WRONG = {"target": 0, "trail": 1, "output_share": 2, "on_overflow": "cut", "file_tools": {"peek": "look"}}
-RIGHT = {"target": 0.5, "trail": 0.2, "output_share": 0.3, "on_overflow": "bound", "file_tools": {"peek": "read"}}
+WRONG = {"target": 0, "trail": 1, "output_share": 2, "on_overflow": "cut"}
+RIGHT = {"target": 0.5, "trail": 0.2, "output_share": 0.3, "on_overflow": "bound"}
 DOORS = {
     "WindowSettings": WindowSettings,
     "StableWindow": StableWindow,
