@@ -54,12 +54,14 @@ class Form:
         at: The exchange whose arrival caused it. Names that were known then are masked in the shortened text.
         reason: Why it is shortened, for the report.
         keeps_media: Whether pictures and other media in it stay.
+        is_speech: Whether it is what somebody said rather than an output, so that words are shown rather than lines.
     """
 
     limit: int
     at: int
     reason: str
     keeps_media: bool = True
+    is_speech: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,7 @@ class Fold:
         reason: str,
         *,
         keeps_media: bool = True,
+        is_speech: bool = False,
     ) -> State:
         """Return the state with the artifacts at `positions`, all of exchange `other`, shortened to `limit` tokens."""
         forms, saved = dict(state.forms), 0
@@ -313,7 +316,7 @@ class Fold:
             rigid = self.rigid(position) + (self.media(position) if keeps_media else 0)
             before, least = self.tokens_at(state, position), max(limit, rigid + min(limit, _FLOORS[0]))
             if before > least:
-                forms[position] = Form(least, number, reason, keeps_media)
+                forms[position] = Form(least, number, reason, keeps_media, is_speech)
                 saved += before - least
         if not saved:
             return state
@@ -456,7 +459,7 @@ class Fold:
     def _as_line(self, state: State, other: int, limit: int, number: int) -> State:
         span = self.history.spans[other]
         reason = "older message, shortened at a cut"
-        return self._shortened(state, other, range(span.start, span.end), limit, number, reason)
+        return self._shortened(state, other, range(span.start, span.end), limit, number, reason, is_speech=True)
 
     def _answer_to(self, other: int, number: int) -> int | None:
         """Return the last reply of the turn that message `other` opened; None if the model has not replied in words."""
@@ -655,7 +658,8 @@ class Fold:
             keeps_media = floor == _FLOORS[0]
             limit = max(cap, self._least(position) + (self.media(position) if keeps_media else 0))
             if sizes[position] > limit:
-                forms[position] = Form(limit, number, "the mandatory messages did not fit", keeps_media)
+                speaks = self.history.artifacts[position].kind is not Kind.TOOL
+                forms[position] = Form(limit, number, "the mandatory messages did not fit", keeps_media, speaks)
                 saved += sizes[position] - limit
                 of_task += sizes[position] - limit if position == task else 0
             available -= min(sizes[position], limit)

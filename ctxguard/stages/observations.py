@@ -37,7 +37,7 @@ def holds_observation(history: History, number: int) -> bool:
 
     In agents without tool calls, the model writes a command in a code block at the end of a message, and the agent
     replies with the output in the user's role. Such an output is recognized by its text, or by such commands at the end
-    of both replies before it. Later messages do not matter, so the answer is known when the message arrives.
+    of the two replies before it. Later messages do not matter, so the answer is known when the message arrives.
 
     Args:
         history: The exchanges of the conversation.
@@ -51,7 +51,7 @@ def holds_observation(history: History, number: int) -> bool:
         return is_observation(text)
     place = bisect_left(history.replies, number)
     before = history.replies[max(0, place - 2) : place]
-    return len(before) == 2 and all(
+    return bool(before) and all(
         _COMMAND_AT_END.search(history.artifacts[history.spans[n].start].text[-_READ:]) for n in before
     )
 

@@ -140,6 +140,7 @@ def shortened(
     handle: Callable[[str], str] | None = None,
     is_open: bool = False,
     keeps_media: bool = True,
+    is_speech: bool = False,
 ) -> Artifact:
     """Return an artifact with its texts shortened, so that it has at most `limit` tokens.
 
@@ -154,6 +155,7 @@ def shortened(
         handle: Function that stores a text and returns its handle; None if texts are not stored.
         is_open: Whether calls of the artifact have no results yet. Their arguments then stay unchanged.
         keeps_media: Whether pictures and other media stay. If False, a short note takes the place of each.
+        is_speech: Whether first and last words are shown (see `short_speech`) rather than lines (see `short_view`).
     """
     counter = draft.counter
     if not keeps_media and not isinstance(artifact.content, str):
@@ -164,8 +166,7 @@ def shortened(
     # A count that the caller gave may differ from ours, so the excess is converted into tokens of our counter.
     measured = counter.measured(artifact)
     excess = measured - limit * measured // claimed
-    speaks = artifact.kind is not Kind.TOOL
-    failed = not speaks and failure_of(artifact) is not None
+    failed = artifact.kind is Kind.TOOL and failure_of(artifact) is not None
 
     def bounded(text: str, max_tokens: int) -> str:
         full, most = max_tokens, max_tokens
@@ -173,8 +174,8 @@ def shortened(
             if most < 1:
                 break
             name = None if handle is None or not text else handle(text)
-            write = short_speech if speaks else short_view
-            extra = {} if speaks else {"has_failed": failed}
+            write = short_speech if is_speech else short_view
+            extra = {} if is_speech else {"has_failed": failed}
             shown = draft.mask(write(text, most, count=counter.text, handle=name, **extra), at=at)
             if counter.text(shown) <= full:
                 return shown

@@ -247,6 +247,7 @@ class _Window:
                 handle=handle,
                 is_open=self._fold.is_open(position),
                 keeps_media=form.keeps_media,
+                is_speech=form.is_speech,
             )
             known = self._shown[position] = key, view
         return known[1]

@@ -29,6 +29,8 @@ _ARGUMENTS: Final = 120
 """Maximum number of characters that a line quotes of the arguments of a call."""
 _SAID: Final = "Said earlier, in this order:"
 _STEPS: Final = "The latest of these steps:"
+_REQUEST: Final = 4
+"""By how much the first sentence of all ranks above its words."""
 _UNSAFE: Final = re.compile(r"[^\w.@-]+")
 _PLAIN: Final = re.compile(r"[\w./@:#$~+*?%<>&-]+")
 _OPENED: Final = re.compile(r"(\d+) earlier steps?(?:, (\d+) told)?(?:; with them left (.+))?[.:]")
@@ -144,18 +146,15 @@ def _choose_said(
     evicted: Sequence[Evicted], earlier: Sequence[str], max_tokens: int, count: _Count
 ) -> list[str]:
     """Return the sentences that stand for later, the best and then the newest, in the order in which they were said."""
-    found: dict[str, tuple[int, int, str]] = {}
-    place = 0
-    for sentence in earlier:
-        place += 1
-        found[sentence.casefold()] = 2, place, sentence
+    said = [(sentence, 2, "") for sentence in earlier]
     for each in evicted:
         first = each.members[0]
         if first.kind is Kind.USER and not each.is_observed:
-            for said in said_sentences(spoken_text(first)):
-                place += 1
-                if said.text not in each.shown:
-                    found[said.text.casefold()] = said.score, place, said.text
+            said += [(one.text, one.score, each.shown) for one in said_sentences(spoken_text(first))]
+    found: dict[str, tuple[int, int, str]] = {}
+    for place, (sentence, score, shown) in enumerate(said):
+        if sentence not in shown:  # the first sentence of all states the request
+            found[sentence.casefold()] = score + (_REQUEST if place == 0 else 0), place, sentence
     chosen: list[tuple[int, str]] = []
     left = max_tokens - count(_SAID) - 1
     for _, position, sentence in sorted(found.values(), reverse=True):

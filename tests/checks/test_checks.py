@@ -52,10 +52,15 @@ def test_within_budget():
 
 
 def test_authority_first():
-    assert found(AuthorityFirst(), [user(), SYSTEM]) == [
-        "a system artifact stands behind what has less authority @ artifacts[1]"
-    ]
-    assert found(AuthorityFirst(), [Artifact("task", "t"), SYSTEM])[0].endswith("artifacts[1]")
+    behind = "a system artifact stands behind what has less authority @ artifacts[1]"
+    assert found(AuthorityFirst(), [user(), SYSTEM], history=(SYSTEM, user())) == [behind]
+    assert found(AuthorityFirst(), [Artifact("task", "t"), SYSTEM], history=(SYSTEM, Artifact("task", "t"))) == [behind]
+    assert found(AuthorityFirst(), [user(), Artifact("task", "t")])[0].startswith("a task artifact stands behind")
+
+
+def test_a_system_message_in_the_middle_keeps_its_place():
+    middle = [SYSTEM, user(), Artifact("system", "Be brief."), user()]
+    assert found(AuthorityFirst(), middle, history=tuple(middle)) == []
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_counts_of_prompts_that_were_sent_unguarded_before_say_nothing_of_ours()
     history.append(user("now with a guard", 50))
     told = stabilizer(2_000).stabilize(history).report
     assert told.tokens_after == stabilizer(2_000, headroom=0).stabilize(history).report.tokens_after
-    assert told.details["calibration"]["reported"] == 9_950
+    assert told.details["calibration"]["reported"] == 1_950, "the last call before a cut"
 
 
 def test_a_higher_count_alone_never_refuses_what_fits():
@@ -288,7 +288,35 @@ def test_the_trail_stands_behind_the_task_wherever_the_system_speaks(place, keep
         result = Stabilizer(budget, counter="estimate", keep_task=keep_task).stabilize(history)
         assert result.report.ok, str(result.report)
         trail = next(n for n, a in enumerate(result.artifacts) if "earlier steps" in a.text)
-        assert [a.kind.value for a in result.artifacts[:trail]] == ["system"] * 3 + ["user"] * keep_task
+        notices = [a for a in result.artifacts if a.kind == "system"]
+        assert notices == [a for a in history if a.kind == "system"], "within its share, each stays"
+        first = 3 if place == 1 else 1
+        assert [a.kind.value for a in result.artifacts[:trail]] == ["system"] * first + ["user"] * keep_task
+
+
+def test_system_messages_in_the_middle_keep_their_place_and_only_the_prompt_grows():
+    history, guard = [Artifact("system", "s"), user("task", None)], Stabilizer(4_000, counter="estimate")
+    before = guard.stabilize(history).artifacts
+    for number in range(6):
+        history += [*step(f"c{number}", None, None), Artifact("system", f"notice {number}"), user("go on", None)]
+        result = guard.stabilize(history)
+        assert result.artifacts[: len(before)] == before
+        assert result.artifacts == history
+        before = result.artifacts
+
+
+def test_system_messages_beyond_their_share_are_shortened_the_oldest_first():
+    history = [Artifact("system", "s"), user("task", None)]
+    for number in range(12):
+        history += [Artifact("system", f"notice {number}: " + "mind the gap. " * 40), user(f"go on {number}", None)]
+    result = Stabilizer(1_500, counter="estimate").stabilize(history)
+    assert result.report.ok, str(result.report)
+    notices = [a.text for a in result.artifacts if a.kind == "system"][1:]
+    whole = [text for text in notices if "left out" not in text]
+    given = [a.text for a in history if a.kind == "system"][1:]
+    assert whole[-2:] == given[-2:]
+    assert 0 < len(whole) < 12
+    assert [given.index(text) for text in whole] == sorted(given.index(text) for text in whole)
 
 
 def test_a_first_message_too_large_to_stay_is_the_first_line_of_the_trail():
@@ -298,4 +326,4 @@ def test_a_first_message_too_large_to_stay_is_the_first_line_of_the_trail():
     result = Stabilizer(900, counter="estimate", trail=0.4).stabilize(history)
     assert result.report.ok, str(result.report)
     trail = next(a.text for a in result.artifacts if "earlier step" in a.text)
-    assert trail.split("\n")[2].startswith("- user: Fix the rounding of TimeDelta.")
+    assert "Fix the rounding of TimeDelta." in trail
