@@ -104,6 +104,8 @@ class Part:
             before it changed.
         media: The properties of a part without text. Its tokens are computed from them once the model is known. This
             field is ignored when parts are compared.
+        as_text: Function by which the adapter writes a text in place of this part, so that a picture can leave a tool
+            result whose text stays; None if it cannot. This field is ignored when parts are compared.
         half: Set if the part is one half of a call that the provider itself executes. Providers refuse a half alone, so
             `FitCalls` replaces it with an empty text, which the adapter leaves out. This field is ignored when parts
             are compared.
@@ -115,6 +117,7 @@ class Part:
     editable: bool = True
     signed: bool = False
     media: Media | None = field(default=None, compare=False, repr=False)
+    as_text: Callable[[str], object] | None = field(default=None, compare=False, repr=False)
     half: Half | None = field(default=None, compare=False, repr=False)
 
 

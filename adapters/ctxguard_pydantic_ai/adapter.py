@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, groupby
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic_ai import BinaryContent as NativeContent
@@ -146,7 +147,7 @@ def _item_part(item: NativePart, path: Path) -> PlacedPart:
         return path, Part("text", item.content or item.render())
     if kind == "cache-point":
         return (), Part("opaque", tokens=0)
-    return ((), _media(item)) if kind in _MEDIA else _opaque(item)[0]
+    return (path, replace(_media(item), as_text=str)) if kind in _MEDIA else _opaque(item)[0]
 
 
 def _media(item: NativePart) -> Part:
@@ -180,9 +181,11 @@ def _tool_return(part: NativePart) -> list[PlacedPart]:
     if not any(map(_is_media, items)):
         text = rendered(part, part.content)
         return [(("content",), Part("text", text))] if text else []
+    is_list = isinstance(part.content, (list, tuple))
+    places: list[Path] = [("content", number) if is_list else ("content",) for number in range(len(items))]
     return [
-        ((), _media(item)) if _is_media(item) else (("content", number), Part("text", rendered(part, item)))
-        for number, item in enumerate(items)
+        (place, replace(_media(item), as_text=str) if _is_media(item) else Part("text", rendered(part, item)))
+        for place, item in zip(places, items, strict=True)
     ]
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, is_payload, without_tokens
@@ -124,7 +125,18 @@ class ContentFormat:
         kind = get(part, "type")
         # the type in a recording can be any value, and a dict cannot be looked up
         reader = self.readers.get(kind) if kind is None or isinstance(kind, str) else None
-        return (reader or self.unknown)(part, path)
+        read = (reader or self.unknown)(part, path)
+        if path and read and not read[0][0] and read[0][1].kind in _MEDIA:
+            # the place of the whole part, so that a text can be written instead of a picture
+            read[0] = path, replace(read[0][1], as_text=partial(self.text_part, part))
+        return read
+
+    def text_part(self, part: object, text: str) -> object:
+        """Return the native part that says `text` in place of a part with a picture or another medium."""
+        kind = get(part, "type")
+        if kind is None:
+            return {"text": text}
+        return {"type": "input_text" if str(kind).startswith("input_") else "text", "text": text}
 
     def extra_fields(
         self, content: object, path: Path, *, own: AbstractSet[str] = frozenset()

@@ -164,7 +164,7 @@ class MessageView(NamedTuple):
         origin = artifact.root
         changes: dict[Path, object] = {}
         if artifact.content != origin.content:
-            changes.update((path, _text(path, part)) for path, part in _changed_parts(artifact, self.parts) if path)
+            changes.update((path, new) for path, new in _changed_parts(artifact, self.parts) if path)
         # stages may change the arguments and ids of calls, but not the number of calls
         if artifact.calls != origin.calls:
             for placed, was, now in zip(self.calls, origin.calls, artifact.calls, strict=True):
@@ -194,12 +194,14 @@ def _text(path: Path, part: Part) -> str | None:
     return _EMPTY_TITLE if part.text == "" and path[-1] in TITLE_FIELDS else part.text
 
 
-def _changed_parts(artifact: Artifact, parts: Sequence[PlacedPart]) -> Iterator[tuple[Path, Part]]:
+def _changed_parts(artifact: Artifact, parts: Sequence[PlacedPart]) -> Iterator[tuple[Path, object]]:
+    """Yield the place and the new value of each part that was changed."""
     content = artifact.content
     now = list(content) if not isinstance(content, str) and len(content) == len(parts) else _spread(artifact, parts)
     for (path, was), part in zip(parts, now, strict=True):
         if was != part:
-            yield path, part
+            is_replaced = was.as_text is not None and part.text is not None
+            yield path, was.as_text(part.text) if is_replaced else _text(path, part)  # type: ignore[misc]  # both are there
 
 
 def _spread(artifact: Artifact, parts: Iterable[PlacedPart]) -> Iterator[Part]:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 _UNSPACED: Final = "unspaced_"
 """Prefix of the tables with phrases of languages that are written without spaces. They match anywhere."""
-_RANKING: Final = ("standing", "habits", "politeness", "orders", "moment")
+_RANKING: Final = ("standing", "habits", "tellers", "politeness", "orders", "moment")
 
 
 class Phrase(NamedTuple):

@@ -24,7 +24,7 @@ from ctxguard.history.conversation import TASK_SHARE
 from ctxguard.stages.calibration import Calibration
 from ctxguard.stages.observations import holds_observation
 from ctxguard.stages.said import said_sentences
-from ctxguard.stages.short_views import water_level
+from ctxguard.stages.short_views import may_leave, water_level
 from ctxguard.stages.trail import LEAST_NOTE, Note, read_note
 from ctxguard.stages.window_settings import SMALL, WindowSettings
 
@@ -508,12 +508,13 @@ class Fold:
         return known
 
     def _said_before(self, state: State, most: int) -> int:
-        """Return the number of tokens in the sentences of evicted messages, counted until they exceed `most`."""
+        """Return the number of tokens in the sentences of evicted and shortened messages, until they exceed `most`."""
         kept, tokens = set(state.numbers()), 0
         for number in reversed(self.history.asked):
             if tokens > most:
                 break
-            if number < state.seen and number not in kept:
+            is_whole = number in kept and self.history.spans[number].start not in state.forms
+            if number < state.seen and not is_whole:
                 tokens += self._said_tokens(number)
         return tokens + (0 if state.earlier is None else self.draft.counter.text("\n".join(state.earlier.said)))
 
@@ -692,7 +693,7 @@ def _hard_tokens(artifact: Artifact, draft: Draft) -> tuple[int, int]:
     if isinstance(content, str):
         rigid, media = measured - counter.text(content), 0
     else:
-        leaving = [part for part in content if part.media is not None and artifact.kind is Kind.TOOL]
+        leaving = [part for part in content if may_leave(artifact, part)]
         soft = sum(counter.part(part) for part in content if part.text is not None and part.editable)
         media = sum(max(0, counter.part(part) - _MEDIA_NOTE) for part in leaving)
         rigid = measured - soft - media

@@ -253,14 +253,23 @@ def media_of(artifact: Artifact) -> list[str]:
     ]
 
 
+def may_leave(artifact: Artifact, part: Part) -> bool:
+    """Return whether a short note can take the place of a part: a medium in a tool result, if the adapter can write it."""
+    if artifact.kind is not Kind.TOOL or part.media is None or part.media.kind not in _MEDIA:
+        return False
+    return part.as_text is not None or artifact.root.source is None
+
+
 def _without_media(artifact: Artifact) -> Artifact:
-    """Return an artifact with a note in place of each picture or other medium."""
+    """Return an artifact with a note in place of each picture or other medium that may leave."""
     if isinstance(artifact.content, str):
         return artifact
     content = tuple(
-        Part("text", f"[{_MEDIA[part.media.kind]} left out by {_BY}]")
-        if part.media is not None and part.media.kind in _MEDIA
-        else part
+        replace(part, kind="text", text=_media_note(part), media=None) if may_leave(artifact, part) else part
         for part in artifact.content
     )
     return artifact if content == artifact.content else artifact.revised(content=content)
+
+
+def _media_note(part: Part) -> str:
+    return "" if part.media is None else f"[{_MEDIA[part.media.kind]} left out by {_BY}]"
