@@ -90,7 +90,7 @@ def _score(sentence: str) -> int:
         if phrase.table == "politeness" and phrase.start == begin:
             begin = len(sentence) - len(sentence[phrase.end :].lstrip(" ,"))
     is_order = any(phrase.table == "orders" and phrase.start == begin for phrase in found)
-    is_rule = "standing" in tables and not any(p.table == "tellers" and p.start == begin for p in found)
+    is_rule = "standing" in tables and not any(p.table == "tellers" and p.start in (0, begin) for p in found)
     score = 2 * is_rule + ("habits" in tables) + 2 * is_order - ("moment" in tables)
     return score - 2 * sentence.endswith(("?", "？"))
 
