@@ -25,7 +25,7 @@ from ctxguard.stages import StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import LexicalIndex
 from ctxguard.stages.observations import failure_of, holds_observation
-from ctxguard.stages.trail import Evicted, spoken_text, write_note
+from ctxguard.stages.trail import Facts, facts_of, spoken_text, write_note
 
 if TYPE_CHECKING:
     from ctxguard.session import Stabilized
@@ -198,15 +198,15 @@ class _BriefWriter:
         for place, call in enumerate(first.calls[len(results) :]):
             yield f"not answered: {call.name} {shorten(call.arguments, _LONGEST)}", (len(self.history), place)
 
-    def _calls(self) -> list[Evicted]:
+    def _calls(self) -> list[Facts]:
         """Return the exchanges with tool calls. Where calls were repeated, only the latest are listed."""
-        latest: dict[tuple[tuple[str, str], ...], Evicted] = {}
+        latest: dict[tuple[tuple[str, str], ...], Facts] = {}
         for members in self.exchanges:
             if members[0].calls:
                 key = tuple((call.name, call.arguments) for call in members[0].calls)
                 before = latest.pop(key, None)
                 if before is None or not any(failure_of(result) for result in members[1:]):
-                    latest[key] = Evicted(members)
+                    latest[key] = facts_of(members)
                 else:
                     latest[key] = before
         return list(latest.values())

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
-from ctxguard.artifacts import Artifact
+from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft.drivers import Ask
 from ctxguard.errors import BudgetExceededError, HistoryError
 from ctxguard.history import History
 from ctxguard.history.overflows import Overflow
+from ctxguard.history.records import write_record
 from ctxguard.tokens import ArtifactCounter
 
 if TYPE_CHECKING:
@@ -215,6 +216,19 @@ class Draft:
         for mask in self.masks:
             text = mask(text)
         return text
+
+    def written(self, title: str, body: str, *, at: Artifact) -> Artifact:
+        """Return a message in the user's role that a stage writes: a record with a masked body (see `write_record`).
+
+        Args:
+            title: Title of the record.
+            body: Text of the record.
+            at: See `mask`.
+        """
+        text = write_record(title, body)
+        # Usually nothing is found, and then the very text that is sent was searched.
+        is_clean = self.mask(text, at=at) == text
+        return Artifact(Kind.USER, text if is_clean else write_record(title, self.mask(body, at=at)))
 
     def mask_again(self, artifact: Artifact, at: Artifact) -> Artifact:
         """Return a copy of an artifact, for a cut. Names that were known when `at` arrived are masked in it."""

@@ -359,8 +359,7 @@ def _write_block(
     at = _masking_point(draft, left.history.members(left.asked)[0])
     # Exchanges were counted one by one and before masking. If the block is too long, the least relevant are removed.
     while chosen:
-        body = draft.mask("\n".join(chosen[n] for n in sorted(chosen)), at=at)
-        block = Artifact(Kind.USER, write_record(RECALLED, body))
+        block = draft.written(RECALLED, "\n".join(chosen[n] for n in sorted(chosen)), at=at)
         if draft.counter.artifact(block) <= left.tokens:
             return block, frozenset(chosen)
         chosen.popitem()

@@ -39,7 +39,7 @@ from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.fold import VIEW, Fold, Form, State
 from ctxguard.stages.observations import holds_observation
 from ctxguard.stages.short_views import shortened
-from ctxguard.stages.trail import Evicted, Note, write_note
+from ctxguard.stages.trail import Facts, Note, facts_of, write_note
 from ctxguard.stages.window_settings import WindowOptions, WindowSettings
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class _Window:
         self._stored = 0
         self._shown: dict[int, tuple[Form, Artifact]] = {}
         self._note: tuple[object, tuple[Artifact | None, Note]] | None = None
+        self._facts: dict[int, Facts | None] = {}
 
     def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
         """Add new artifacts to the history, and process all exchanges but the last."""
@@ -134,6 +135,7 @@ class _Window:
             self._gate.rewind(closed)
         self._shown = {p: known for p, known in self._shown.items() if p < self._history.start(closed)}
         self._stored = min(self._stored, closed)
+        self._facts = {n: known for n, known in self._facts.items() if n < closed}
         self._latest = self._note = None
         return True
 
@@ -306,34 +308,44 @@ class _Window:
     def _write_note(self, state: State, draft: Draft, sent: dict[int, Artifact]) -> tuple[Artifact | None, Note]:
         if state.cut_at is None:
             return None, Note()
-        history, fold, count = self._history, self._fold, draft.counter
-        kept, evicted = set(state.kept), []
-        for number in range(state.judged):
-            span, members = history.spans[number], history.members(number)
-            is_text = span.is_asked or not span.has_user_role or record_title(members[0]) not in (TRAIL, RECALLED)
-            is_short = number in kept and span.is_asked and span.start in state.forms
-            if is_short or (number not in kept and is_text):
-                shown = sent[span.start].text or " " if is_short else ""
-                evicted.append(Evicted(members, holds_observation(history, number), shown))
-        stores = self._stage.store is not None
+        history, count, stores = self._history, draft.counter, self._stage.store is not None
+        kept = set(state.kept)
+        gone = [each for n in range(state.judged) if n not in kept and (each := self._facts_of(n)) is not None]
+        said = [
+            (sentence, sent[history.spans[number].start].text if number in kept else "")
+            for number in history.asked
+            if number < state.judged and (number not in kept or history.spans[number].start in state.forms)
+            for sentence in (self._facts_of(number) or _NOTHING).said
+        ]
         if stores:
             self._store_evicted(state, kept)
         at, limit = history.artifacts[history.spans[state.cut_at].start], state.noted
         heading = count.artifact(Artifact(Kind.USER, write_record(TRAIL, "")))
         while True:
             note = write_note(
-                *(evicted, state.earlier, limit - heading, state.said),
+                *(gone, state.earlier, limit - heading, state.said),
                 count=count.text,
+                said=said,
                 handle=handle_of if stores else None,
                 large=lambda artifact: count.artifact(artifact) > VIEW,
             )
-            made = Artifact(Kind.USER, write_record(TRAIL, draft.mask(note.text, at=at)))
+            made = draft.written(TRAIL, note.text, at=at)
             excess = count.artifact(made) - state.noted
             if excess <= 0:
                 return made, note
             if limit <= heading:
                 return None, note._replace(said=(), lines=())
             limit -= max(excess, 8)
+
+    def _facts_of(self, number: int) -> Facts | None:
+        """Return what the trail says of an exchange; None if it is a trail or a block, which only repeat others."""
+        if number not in self._facts:
+            span, members = self._history.spans[number], self._history.members(number)
+            is_record = span.has_user_role and not span.is_asked
+            repeats = is_record and record_title(members[0]) in (TRAIL, RECALLED)
+            is_observed = holds_observation(self._history, number)
+            self._facts[number] = None if repeats else facts_of(members, is_observed=is_observed)
+        return self._facts[number]
 
     def _store_evicted(self, state: State, kept: set[int]) -> None:
         """Have the full texts of all large artifacts stored that have been evicted since the last time."""
@@ -404,4 +416,5 @@ class _Window:
         return draft.exceeded(parts)
 
 
+_NOTHING: Final = Facts((), 0)
 _MASKED: Final = "contains a name that became known later"

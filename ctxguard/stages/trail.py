@@ -18,7 +18,7 @@ from ctxguard.content.outcomes import clipped
 from ctxguard.history import TRAIL
 from ctxguard.history.records import records_in
 from ctxguard.stages.observations import failure_of
-from ctxguard.stages.said import said_sentences
+from ctxguard.stages.said import Said, said_sentences
 from ctxguard.stages.short_views import media_of
 
 LEAST_NOTE: Final = 40
@@ -31,6 +31,8 @@ _SAID: Final = "Said earlier, in this order:"
 _STEPS: Final = "The latest of these steps:"
 _REQUEST: Final = 4
 """By how much the first sentence of all ranks above its words."""
+_LEAST_SAID: Final = 8
+"""With fewer tokens, no further sentence is tried."""
 _UNSAFE: Final = re.compile(r"[^\w.@-]+")
 _PLAIN: Final = re.compile(r"[\w./@:#$~+*?%<>&-]+")
 _OPENED: Final = re.compile(r"(\d+) earlier steps?(?:, (\d+) told)?(?:; with them left (.+))?[.:]")
@@ -88,49 +90,68 @@ def read_note(text: str) -> Note | None:
     return Note(int(opened[1]), media, tuple(said), tuple(lines))
 
 
-class Evicted(NamedTuple):
-    """An exchange that a cut evicted, or a message of a person that it shortened.
+class Facts(NamedTuple):
+    """What the trail needs to know of an exchange, worked out once.
 
     Attributes:
         members: The artifacts of the exchange, whole.
+        steps: Number of steps in it: its tool calls, or one.
+        media: A word for each picture, recording, video, or document in it.
+        said: The sentences that stand for later, if a person said them.
         is_observed: Whether it is tool output in the user's role.
-        shown: The text that is still sent of it; empty if it was evicted.
     """
 
     members: Sequence[Artifact]
+    steps: int
+    media: tuple[str, ...] = ()
+    said: tuple[Said, ...] = ()
     is_observed: bool = False
-    shown: str = ""
+
+
+def facts_of(members: Sequence[Artifact], *, is_observed: bool = False) -> Facts:
+    """Return what the trail needs to know of an exchange."""
+    first = members[0]
+    is_said = first.kind is Kind.USER and not is_observed
+    said = said_sentences(spoken_text(first)) if is_said else ()
+    media = tuple(word for artifact in members for word in media_of(artifact))
+    return Facts(members, max(1, len(first.calls)), media, said, is_observed)
 
 
 def write_note(
-    evicted: Sequence[Evicted],
+    gone: Sequence[Facts],
     earlier: Note | None,
     max_tokens: int,
     max_said: int,
     *,
     count: _Count,
+    said: Iterable[tuple[Said, str]] | None = None,
     handle: Callable[[str], str] | None = None,
     large: Callable[[Artifact], bool] = lambda _: False,
 ) -> Note:
     """Write the trail of evicted exchanges.
 
     Args:
-        evicted: The evicted exchanges and the shortened messages of people, in order.
+        gone: The evicted exchanges, in order.
         earlier: The trail that stood in the history before them; None if there was none.
         max_tokens: Maximum number of tokens in the text. A longer text has only its first line.
         max_said: Maximum number of tokens in the list of what people said.
         count: Function that returns the number of tokens in a string.
+        said: The sentences of people that may be listed, in order, each with the text that is still sent of its message
+            (empty if nothing is). None means those of the evicted exchanges.
         handle: Function that returns the handle of a stored text; None if texts are not stored.
         large: Whether the text of an artifact is so large that its line names its handle.
     """
     earlier = earlier or Note()
-    gone = [each for each in evicted if not each.shown]
-    steps = earlier.steps + sum(max(1, len(each.members[0].calls)) for each in gone)
+    steps = earlier.steps + sum(each.steps for each in gone)
     media = Counter(earlier.media)
-    media.update(word for each in gone for artifact in each.members for word in media_of(artifact))
+    for each in gone:
+        if each.media:
+            media.update(each.media)
     room = max_tokens - count(Note(steps, media, (), ("",)).opening) - 1
-    said = _choose_said(evicted, earlier.said, min(max_said, room), count)
-    room -= sum(count(sentence) + 3 for sentence in said) + (count(_SAID) + 1 if said else 0)
+    if said is None:
+        said = ((sentence, "") for each in gone for sentence in each.said)
+    listed = _choose_said(said, earlier.said, min(max_said, room), count)
+    room -= sum(count(sentence) + 3 for sentence in listed) + (count(_SAID) + 1 if listed else 0)
     lines: list[str] = []
     room -= count(_STEPS) + 1
     for line in _lines_backwards(gone, earlier.lines, handle, large):
@@ -139,25 +160,23 @@ def write_note(
         if room < 0:
             break
         lines.append(line)
-    return Note(steps, media, tuple(said), tuple(reversed(lines)))
+    return Note(steps, media, tuple(listed), tuple(reversed(lines)))
 
 
 def _choose_said(
-    evicted: Sequence[Evicted], earlier: Sequence[str], max_tokens: int, count: _Count
+    said: Iterable[tuple[Said, str]], earlier: Sequence[str], max_tokens: int, count: _Count
 ) -> list[str]:
     """Return the sentences that stand for later, the best and then the newest, in the order in which they were said."""
-    said = [(sentence, 2, "") for sentence in earlier]
-    for each in evicted:
-        first = each.members[0]
-        if first.kind is Kind.USER and not each.is_observed:
-            said += [(one.text, one.score, each.shown) for one in said_sentences(spoken_text(first))]
     found: dict[str, tuple[int, int, str]] = {}
-    for place, (sentence, score, shown) in enumerate(said):
-        if sentence not in shown:  # the first sentence of all states the request
-            found[sentence.casefold()] = score + (_REQUEST if place == 0 else 0), place, sentence
+    known = [(Said(sentence, 2), "") for sentence in earlier]
+    for place, (one, shown) in enumerate((*known, *said)):
+        if one.text not in shown:  # the first sentence of all states the request
+            found[one.text.casefold()] = one.score + (_REQUEST if place == 0 else 0), place, one.text
     chosen: list[tuple[int, str]] = []
     left = max_tokens - count(_SAID) - 1
     for _, position, sentence in sorted(found.values(), reverse=True):
+        if left < _LEAST_SAID:
+            break
         tokens = count(sentence) + 3
         if tokens <= left:
             left -= tokens
@@ -166,7 +185,7 @@ def _choose_said(
 
 
 def _lines_backwards(
-    gone: Sequence[Evicted],
+    gone: Sequence[Facts],
     earlier: Sequence[str],
     handle: Callable[[str], str] | None,
     large: Callable[[Artifact], bool],
