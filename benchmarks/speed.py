@@ -1,194 +1,194 @@
-"""The call after one new message: ours against langchain_core's trim_messages, side by side in one run.
+"""What a guard costs on messages as people write them, beside tokenizing the same texts in the same run.
 
-Figures are medians over the latest calls of a growing history, and ratios of medians; both sides see the same
-messages in the same process, in turns. `python benchmarks/speed.py` prints the table.
+    python benchmarks/speed.py [--sizes 1000,5000] [--budget 8000] [--quick]
+
+Three kinds of histories: *mix* (sessions of agents and support, one after another, several turns each), *chat* (long
+memories of a person, every second message a question), and *agent* (one request, then calls and results). They are made
+of recordings where these are there (`recordings.py`); without them, of the invented sessions of `invented.py` with
+personal data of the templates in `pii_templates.py` in every message of a user, and the first line says so.
+
+All figures are processor time in one process, after one short call that loads rules and vocabulary. *First sight* is
+the first call on a history that the process does not know, with masking and all checks; its ratio is to counting the
+same texts with the same tokenizer. *Next* is the call after one more message of a growing history: after a message of
+the user, or after any other one. Masking the new message is part of it.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
+import gzip
+import json
 import statistics
 import subprocess
 import sys
 import time
+import tracemalloc
 import warnings
+from collections.abc import Iterator
+from random import Random
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.messages.utils import count_tokens_approximately, trim_messages
+from recordings import RECORDINGS
 
-from ctxguard import Artifact, Stabilizer
+from ctxguard import Stabilizer
+from ctxguard.errors import BudgetExceededError
 from ctxguard.tokens import find_counter
-from ctxguard_openai import OpenAIAdapter, stabilize_messages
+from ctxguard_openai import stabilize_messages
 
-BUDGET = 8_000
-WORDS = [
-    "the",
-    "order",
-    "was",
-    "shipped",
-    "on",
-    "monday",
-    "and",
-    "the",
-    "customer",
-    "asks",
-    "where",
-    "the",
-    "parcel",
-    "is",
-    "now",
-]
+COUNTER = "o200k_base"
 
 
-def text(seed: int, words: int) -> str:
-    return " ".join(
-        WORDS[(seed * 7 + n * 3) % len(WORDS)] + (str(seed + n) if n % 11 == 0 else "") for n in range(words)
-    )
+def records(path: str) -> list[dict]:
+    with gzip.open(RECORDINGS / path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
 
 
-def dicts(count: int) -> list[dict]:
-    """Return a history of `count` messages: turns of a question, a tool exchange and a reply."""
-    messages: list[dict] = [{"role": "system", "content": text(1, 60)}]
-    for n in range(count - 1):
-        step = n % 4
-        if step == 0:
-            messages.append({"role": "user", "content": text(n, 25)})
-        elif step == 1:
-            call = {
-                "id": f"call_{n}",
-                "type": "function",
-                "function": {"name": "look_up", "arguments": f'{{"order": "A-{n}"}}'},
-            }
-            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        elif step == 2:
-            messages.append({"role": "tool", "tool_call_id": f"call_{n - 1}", "content": text(n, 150)})
-        else:
-            messages.append({"role": "assistant", "content": text(n, 60)})
-    return messages
+def told_apart(message: dict, session: object) -> dict:
+    """Return a message whose ids of calls are those of its session alone."""
+    own = dict(message)
+    if own.get("tool_calls"):
+        own["tool_calls"] = [{**call, "id": f"{session}-{call['id']}"} for call in own["tool_calls"]]
+    if own.get("tool_call_id"):
+        own["tool_call_id"] = f"{session}-{own['tool_call_id']}"
+    return own
 
 
-def lang(messages: list[dict]) -> list:
-    """Return the same history as LangChain messages."""
-    made: list = []
-    for m in messages:
-        if m["role"] == "system":
-            made.append(SystemMessage(m["content"]))
-        elif m["role"] == "user":
-            made.append(HumanMessage(m["content"]))
-        elif m["role"] == "tool":
-            made.append(ToolMessage(m["content"], tool_call_id=m["tool_call_id"]))
-        else:
-            calls = [
-                {"name": c["function"]["name"], "args": {"order": c["id"]}, "id": c["id"]}
-                for c in m.get("tool_calls", [])
-            ]
-            made.append(AIMessage(m["content"] or "", tool_calls=calls))
-    return made
+def mix() -> Iterator[dict]:
+    """Yield the messages of recorded sessions one after another, one session of each source in turn."""
+    pools = [iter(records(f"transcripts/{path.name}")) for path in sorted((RECORDINGS / "transcripts").glob("*.gz"))]
+    has_prompt = False
+    while pools:
+        for pool in list(pools):
+            session = next(pool, None)
+            if session is None:
+                pools.remove(pool)
+            elif not session.get("broken"):
+                for message in session["messages"]:
+                    if message["role"] in ("system", "developer"):
+                        if has_prompt:
+                            continue
+                        has_prompt = True
+                    yield told_apart(message, session["id"])
 
 
-def timed(call, repeat: int) -> float:
-    times = []
-    for _ in range(repeat):
-        start = time.process_time()
-        call()
-        times.append(time.process_time() - start)
-    return statistics.median(times) * 1_000
+def chat() -> Iterator[dict]:
+    """Yield the messages of long chats."""
+    for name in ("goodai-ltm", "lifebench"):
+        for conversation in records(f"memory/{name}.jsonl.gz"):
+            yield from ({"role": m["role"], "content": m["content"]} for m in conversation["messages"])
 
 
-def rows() -> None:
-    counter = find_counter("o200k_base")
+def agent() -> Iterator[dict]:
+    """Yield one request, and the calls and results of long coding sessions."""
+    yield {"role": "user", "content": "Reorganize the coding agent as planned, and keep its tests green."}
+    for name in ("transcripts_long/pi-mono", "transcripts/claude-code"):
+        for session in records(f"{name}.jsonl.gz"):
+            for message in session["messages"]:
+                if message["role"] in ("assistant", "tool"):
+                    yield told_apart(message, session["id"])
 
-    def exact(messages: list) -> int:
-        return sum(3 + counter.count(m.content if isinstance(m.content, str) else str(m.content)) for m in messages)
 
-    print(f"budget {BUDGET:,} tokens, counter {counter.name}; CPU ms of the call after one new message, median")
+def invented(kind: str) -> Iterator[dict]:
+    """Yield messages that are as personal and as varied as recorded ones, without a recording."""
+    from invented import session
+    from pii_template_sets import SETS
+    from pii_templates import text_of
+
+    chance = Random(7)
+    templates = [template for templates in SETS.values() for template in templates]
+    yield {"role": "user", "content": "Look into these cases one by one."}
+    for seed in range(10**6):
+        for message in session(seed % 60)[0]:
+            if message["role"] in ("system", "developer") or (kind == "agent" and message["role"] == "user"):
+                continue
+            if kind == "chat" and (message["role"] == "tool" or message.get("tool_calls")):
+                continue
+            own = told_apart(message, seed)
+            if own["role"] == "user":
+                own["content"] = f"{own['content']} {text_of(chance.choice(templates), chance)}"
+            yield own
+
+
+KINDS = {"mix": mix, "chat": chat, "agent": agent}
+
+
+def history(kind: str, size: int) -> list[dict]:
+    """Return the first messages of a kind of history, as many times as it takes."""
+    make = KINDS[kind] if RECORDINGS.is_dir() else lambda: invented(kind)
+    found: list[dict] = []
+    for number in range(10**6):
+        for message in make():
+            if len(found) == size:
+                return found
+            found.append(message if number == 0 else again(message, number))
+    return found
+
+
+def again(message: dict, number: int) -> dict:
+    """Return a message for a further round: other ids, and a text that no cache knows."""
+    own = told_apart(message, number)
+    if isinstance(own.get("content"), str) and own["role"] != "system":
+        own["content"] = f"{own['content']} ({number})"
+    return own
+
+
+def texts(messages: list[dict]) -> Iterator[str]:
+    for message in messages:
+        content = message.get("content")
+        yield from [content] if isinstance(content, str) else [p["text"] for p in content or () if p.get("text")]
+        yield from (call["function"]["arguments"] for call in message.get("tool_calls") or ())
+
+
+def spent(call) -> float:
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
+def first_sight(kind: str, size: int, budget: int) -> None:
+    messages, count = history(kind, size), find_counter(COUNTER).count
+    gc.collect()
+    tokenizing = spent(lambda: [count(text) for text in texts(messages)])
+    first = spent(lambda: stabilize_messages(messages, Stabilizer(budget, counter=COUNTER)))
+    from ctxguard.pii import STANDARD
+
+    fresh = [f"{text} " for text in texts(messages)]  # unknown to the cache
+    finding = spent(lambda: [STANDARD.find(text) for text in fresh])
+    size_kb = sum(map(len, texts(messages))) / 1_000
     print(
-        f"{'messages':>9} {'ours, new message':>18} {'ours, first call':>17} {'trim exact':>11} {'trim approx':>12} {'exact/ours':>11} {'approx/ours':>12}"
+        f"{kind:<6} {size:>6,} messages, {size_kb:>6,.0f} kB | first sight {first:6.2f} s = {first / tokenizing:4.0f} "
+        f"times tokenizing ({tokenizing * 1_000:.0f} ms) | of it finding personal data {finding:5.2f} s"
     )
-    for size in (100, 1_000, 10_000):
-        messages = dicts(size + 12)
-        native = lang(messages[:size])
-        stabilizer = Stabilizer(BUDGET, counter="o200k_base")
-        first = timed(lambda m=messages, s=stabilizer, n=size: stabilize_messages(m[:n], s), 1)
-        grown = [
-            timed(lambda m=messages, s=stabilizer, n=size + k: stabilize_messages(m[:n], s), 1) for k in range(1, 12)
-        ]
-        gc.collect()
-        options = {"max_tokens": BUDGET, "strategy": "last", "start_on": "human", "include_system": True}
-        repeat = 3 if size > 1_000 else 7
-        with_exact = timed(lambda n=native, o=options: trim_messages(n, token_counter=exact, **o), repeat)
-        approximate = timed(
-            lambda n=native, o=options: trim_messages(n, token_counter=count_tokens_approximately, **o), repeat
-        )
-        ours = statistics.median(grown)
-        print(
-            f"{size:>9,} {ours:>18.2f} {first:>17.2f} {with_exact:>11.2f} {approximate:>12.2f} {with_exact / ours:>10.1f}x {approximate / ours:>11.2f}x"
-        )
-        mask = next(s for s in stabilizer.stages if hasattr(s, "masker"))
-        held = stabilizer.counter.cache
-        print(
-            f"{'':>9} caches: {len(held):,} counts over {held.chars / 1e6:.2f} M characters, bound {2 * held.max_chars / 1e6:.0f} M; masks likewise ({type(mask).__name__})"
-        )
 
 
-def passages() -> None:
-    """Time the calls of a chat that sends passages with its latest question and does not store them."""
-    for size in (100, 1_000, 10_000):
-        messages = dicts(size + 60)
-        stabilizer = Stabilizer(BUDGET, counter="o200k_base")
-        times = []
-        for end in (n for n in range(size, size + 60) if messages[n]["role"] == "user"):
-            asked = {"role": "user", "content": f"Passages: {text(end, 300)}\n\n{messages[end]['content']}"}
-            request = [*messages[:end], asked]
-            times.append(timed(lambda r=request, s=stabilizer: stabilize_messages(r, s), 1))
-        print(
-            f"{size:>9,} messages, passages in the request alone: first call {times[0]:.0f} ms, "
-            f"later ones {statistics.median(times[1:]):.1f} ms"
-        )
+def growing(kind: str, size: int, budget: int, more: int) -> None:
+    """Time each call of a history that grows by one message, from `size` messages on."""
+    messages, stabilizer = history(kind, size + more), Stabilizer(budget, counter=COUNTER)
+    stabilize_messages(messages[:size], stabilizer)
+    asked: list[float] = []
+    others: list[float] = []
+    for end in range(size + 1, size + more + 1):
+        try:
+            took = spent(lambda end=end: stabilize_messages(messages[:end], stabilizer)) * 1_000
+        except BudgetExceededError:
+            continue
+        (asked if messages[end - 1]["role"] == "user" else others).append(took)
+    print(f"{kind:<6} {size:>6,} messages | next: {_figures(others)} | after a user's message: {_figures(asked)}")
 
 
-def cuts() -> None:
-    """Time the calls that cut at the end of a long session; an outsider has nothing to compare them with."""
-    for size in (100, 1_000, 10_000):
-        messages = OpenAIAdapter().read(dicts(size + 400))
-        session = Stabilizer(BUDGET, counter="o200k_base").session()
-        session.extend(messages[:size])
-        session.context()
-        fresh, others = [], []
-        for message in messages[size:]:
-            session.append(message)
-            began = time.process_time()
-            cut = session.context().report.cut
-            (fresh if cut is not None and cut.fresh else others).append((time.process_time() - began) * 1_000)
-        print(
-            f"{size:>9,} messages: a call that cuts {statistics.median(fresh):.1f} ms (worst of {len(fresh)}: "
-            f"{max(fresh):.1f}), one that does not {statistics.median(others):.1f} ms"
-        )
+def _figures(times: list[float]) -> str:
+    return f"{statistics.median(times):6.1f} ms, worst {max(times):6.1f} of {len(times)}" if times else "none"
 
 
-def appended() -> None:
-    """Time `session.context()` after one more message of 200 characters, where nothing has to be cut."""
-    for size in (100, 1_000, 10_000):
-        session = Stabilizer(32_000, counter="o200k_base").session()
-        session.append(Artifact("system", "You help."))
-        messages = [Artifact("user" if n % 2 == 0 else "assistant", text(n, 60)[:200]) for n in range(size + 41)]
-        session.extend(messages[:size])
-        session.context()
-        times = []
-        for message in messages[size:]:
-            began = time.process_time()
-            session.append(message)
-            session.context()
-            times.append((time.process_time() - began) * 1_000)
-        print(f"{size:>9,} messages: session.context() after one more {statistics.median(times):.2f} ms")
-
-
-def lens() -> None:
-    messages = dicts(2_000)
-    adapter = OpenAIAdapter()
-    adapter.write(messages, adapter.read(messages))
-    ms = timed(lambda: adapter.write(messages, adapter.read(messages)), 21)
-    print(f"read + write without edits: {ms * 1_000 / len(messages):.2f} us a message (dicts)")
+def memory(kind: str, size: int, budget: int) -> None:
+    """Print the memory that a guard keeps for a history, without the history itself."""
+    messages, stabilizer = history(kind, size), Stabilizer(budget, counter=COUNTER)
+    tracemalloc.start()
+    stabilize_messages(messages, stabilizer)
+    gc.collect()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    print(f"{kind:<6} {size:>6,} messages | {kept / 1e6:.0f} MB are kept between calls, caches included")
 
 
 def first_of_a_process() -> None:
@@ -204,23 +204,28 @@ def first_of_a_process() -> None:
     print(f"first call of a process: {min(times):.2f} s (least of three)")
 
 
-def imports() -> None:
-    times = []
-    for _ in range(10):
-        run = subprocess.run(
-            [sys.executable, "-X", "importtime", "-c", "import ctxguard"], capture_output=True, text=True, check=True
-        )
-        last = run.stderr.strip().splitlines()[-1]
-        times.append(int(last.split("|")[1]) / 1_000)
-    print(f"import ctxguard: {statistics.median(times):.1f} ms (median of ten)")
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="1000,5000")
+    parser.add_argument("--budget", type=int, default=8_000)
+    parser.add_argument("--quick", action="store_true", help="1,000 messages of each kind, and nothing else")
+    options = parser.parse_args()
+    print("messages: " + ("recordings" if RECORDINGS.is_dir() else "invented sessions with personal data of templates"))
+    stabilize_messages([{"role": "user", "content": "mail a@b.example"}], Stabilizer(options.budget, counter=COUNTER))
+    sizes = [1_000] if options.quick else [int(each) for each in options.sizes.split(",")]
+    for size in sizes:
+        for kind in KINDS:
+            first_sight(kind, size, options.budget)
+    if options.quick:
+        return
+    for size in (100, 1_000, 10_000):
+        for kind in KINDS:
+            growing(kind, size, options.budget, 120)
+    for kind in KINDS:
+        memory(kind, 1_000, options.budget)
+    first_of_a_process()
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    imports()
-    first_of_a_process()
-    lens()
-    cuts()
-    passages()
-    appended()
-    rows()
+    main()

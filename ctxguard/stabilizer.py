@@ -435,9 +435,10 @@ class Stabilizer:
         run.extend(history[len(run.given) :])
         try:
             result = yield from self._run_checked(run)
+            # while the run is still this call's own: another thread may extend it as soon as it is given back
+            return replace(result, artifacts=in_own_objects(result.artifacts, run.history, run.given, history))
         finally:
             self._runs.keep(run)  # also after an error, because the next call would otherwise process the whole history
-        return replace(result, artifacts=in_own_objects(result.artifacts, run.history, run.given, history))
 
     def _settings(
         self,

@@ -29,6 +29,8 @@ _NO_LETTERS: Final = re.compile(r"[\W\d_]+")
 _SPACES: Final = re.compile(r"\s+")
 _READ: Final = 4_000
 """Number of characters, from both ends of a message, by which it is judged."""
+_TYPE_READ: Final = 1_200
+"""Number of characters by which the type of a message is judged."""
 _TOOL_ERROR: Final = re.compile(r"\s*<(?:tool_use_)?error>\s*(.*)", re.DOTALL)
 
 
@@ -68,7 +70,7 @@ def is_observation(text: str) -> bool:
     letters = len(_NO_LETTERS.sub("", start))
     lines = [line for line in start.split("\n") if line.strip()]
     listed = sum(_LISTED.match(line) is not None for line in lines)
-    return 2 * letters < signs or 2 * listed > len(lines) or detect(start) in _TYPED
+    return 2 * letters < signs or 2 * listed > len(lines) or detect(start[:_TYPE_READ]) in _TYPED
 
 
 def failure_of(result: Artifact) -> str | None:
