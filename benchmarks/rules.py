@@ -64,7 +64,11 @@ def planted(messages: list[dict]) -> list[dict]:
     for number, (place, rule) in enumerate(zip(chosen, RULES, strict=True)):
         text = _text(done[place]) or ""
         half = text.find(". ", len(text) // 2) + 1
-        told = (f"{text}\n\n{rule}", f"{rule} {text}", f"{text[:half]} {rule} {text[half:]}" if half else f"{text} {rule}")
+        told = (
+            f"{text}\n\n{rule}",
+            f"{rule} {text}",
+            f"{text[:half]} {rule} {text[half:]}" if half else f"{text} {rule}",
+        )
         done[place] = {**done[place], "content": told[number % 3]}
     return done
 
@@ -116,7 +120,8 @@ def templates(seed: int, turns: int = 400) -> list[dict]:
     for turn in range(turns):
         sentences = chance.choice((1, 1, 2, 3, 8))
         asked = " ".join(
-            chance.choice(OPENINGS).format(noun=chance.choice(NOUNS), verb=chance.choice(VERBS)) for _ in range(sentences)
+            chance.choice(OPENINGS).format(noun=chance.choice(NOUNS), verb=chance.choice(VERBS))
+            for _ in range(sentences)
         )
         answer = " ".join(f"The {chance.choice(NOUNS)} {chance.choice(VERBS)} in run {turn}-{n}." for n in range(12))
         messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]

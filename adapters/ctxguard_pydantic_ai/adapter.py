@@ -10,10 +10,10 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, groupby
-from dataclasses import replace
 from typing import Any, Final
 
 from pydantic_ai import BinaryContent as NativeContent

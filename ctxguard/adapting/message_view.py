@@ -200,8 +200,8 @@ def _changed_parts(artifact: Artifact, parts: Sequence[PlacedPart]) -> Iterator[
     now = list(content) if not isinstance(content, str) and len(content) == len(parts) else _spread(artifact, parts)
     for (path, was), part in zip(parts, now, strict=True):
         if was != part:
-            is_replaced = was.as_text is not None and part.text is not None
-            yield path, was.as_text(part.text) if is_replaced else _text(path, part)  # type: ignore[misc]  # both are there
+            text = _text(path, part)
+            yield path, text if was.as_text is None or text is None else was.as_text(text)
 
 
 def _spread(artifact: Artifact, parts: Iterable[PlacedPart]) -> Iterator[Part]:

@@ -221,9 +221,7 @@ def _claim(detectors: Sequence[Detector]) -> str:
     return "; ".join([f"no match of {' and '.join(searched)}", *limits])
 
 
-def _find_split(
-    texts: Sequence[str], detector: Detector, path: str, *, independent: bool
-) -> Iterator[Finding]:
+def _find_split(texts: Sequence[str], detector: Detector, path: str, *, independent: bool) -> Iterator[Finding]:
     """Search the borders between consecutive texts for values that are split between two texts."""
     joined = spaced = last = ""
     for text in texts:

@@ -215,9 +215,7 @@ class _BriefWriter:
         """Return the trail of the tool calls: what a cut would leave of them."""
         handle = self.handles.__getitem__ if self.handles else None
         is_large = lambda artifact: artifact.text in self.handles  # noqa: E731
-        return write_note(
-            self.calls, None, max_tokens, 0, count=self.count, handle=handle, large=is_large
-        ).text
+        return write_note(self.calls, None, max_tokens, 0, count=self.count, handle=handle, large=is_large).text
 
 
 def shorten(text: str, length: int) -> str:

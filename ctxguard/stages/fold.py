@@ -2,8 +2,8 @@
 
 The state after an exchange is a function of the state before it and of numbers that were known when its artifacts
 arrived. No text is written, masked, or searched here. A shortened artifact is a position and a limit in tokens, and the
-trail is a number of reserved tokens; `rendering` and `trail` write both later, only for the context that is sent, within
-these limits. So all counts here are upper bounds of what is sent.
+trail is a number of reserved tokens; `short_views` and `trail` write both later, within these limits, and only for the
+context that is sent. So all counts here are upper bounds of what is sent.
 
 `stable_window` explains the terms. Exchanges are given by their index in the history, and artifacts by their position.
 Where a number was chosen by measuring, `docs/decisions/0012_window.md` says how.
@@ -385,7 +385,13 @@ class Fold:
         mandatory = self._mandatory(there, number, keep)
         said = min(int(_SAID * self.draft.budget), int(2 * _SAID * keep)) if self.settings.trail else 0
         trail = max(LEAST_NOTE, int(self.settings.trail * keep)) if self.settings.trail else 0
-        goal = min(self.budget(state), self.budget(state) - room + keep + min(self._freed_next(state, number), 3 * (room - keep) // 4)) - trail
+        goal = (
+            min(
+                self.budget(state),
+                self.budget(state) - room + keep + min(self._freed_next(state, number), 3 * (room - keep) // 4),
+            )
+            - trail
+        )
         leaving = [n for n in there if n not in mandatory]
         old = [n for n in leaving if n <= number - _RECENT]
         for other in old:
@@ -421,9 +427,9 @@ class Fold:
         history, budget = self.history, self.draft.budget
         for other in reversed(there):
             span = history.spans[other]
-            if span.has_user_role and not span.is_asked and span.tokens * TASK_SHARE <= budget:
-                if record_title(history.artifacts[span.start]) not in (RECALLED, TRAIL):
-                    return other
+            is_record = span.has_user_role and not span.is_asked and span.tokens * TASK_SHARE <= budget
+            if is_record and record_title(history.artifacts[span.start]) not in (RECALLED, TRAIL):
+                return other
         return -1
 
     def _freed_next(self, state: State, number: int) -> int:
@@ -554,9 +560,7 @@ class Fold:
         opener = history.opener(first)
         if opener is not None and opener not in state.kept:
             return self._with_kept(state, sorted((opener, *state.kept)), number)
-        leading = list(
-            takewhile(lambda n: not history.spans[n].has_user_role and n not in mandatory, state.kept)
-        )
+        leading = list(takewhile(lambda n: not history.spans[n].has_user_role and n not in mandatory, state.kept))
         return self._with_kept(state, state.kept[len(leading) :], number)
 
     # -- a result that the caller stored
@@ -675,7 +679,7 @@ class Fold:
         return rigid + _FLOORS[1] // 2
 
     def is_open(self, position: int) -> bool:
-        """Return whether some tool calls of an artifact have no results yet: tools may be running with the arguments."""
+        """Return whether some tool calls of an artifact have no results yet, so that tools may be running."""
         artifacts = self.history.artifacts
         calls = artifacts[position].calls
         following = artifacts[position + 1 : position + 1 + len(calls)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
@@ -158,51 +158,61 @@ def shortened(
         is_speech: Whether first and last words are shown (see `short_speech`) rather than lines (see `short_view`).
     """
     counter = draft.counter
-    if not keeps_media and not isinstance(artifact.content, str):
-        artifact = _without_media(artifact)
-    claimed = counter.artifact(artifact)
+    whole = artifact if keeps_media else _without_media(artifact)
+    claimed = counter.artifact(whole)
     if claimed <= limit:
-        return artifact
+        return whole
     # A count that the caller gave may differ from ours, so the excess is converted into tokens of our counter.
-    measured = counter.measured(artifact)
-    excess = measured - limit * measured // claimed
-    failed = artifact.kind is Kind.TOOL and failure_of(artifact) is not None
-
-    def bounded(text: str, max_tokens: int) -> str:
-        full, most = max_tokens, max_tokens
-        for attempt in range(1, _ATTEMPTS + 1):
-            if most < 1:
-                break
-            name = None if handle is None or not text else handle(text)
-            write = short_speech if is_speech else short_view
-            extra = {} if is_speech else {"has_failed": failed}
-            shown = draft.mask(write(text, most, count=counter.text, handle=name, **extra), at=at)
-            if counter.text(shown) <= full:
-                return shown
-            most = full - attempt * (full // _ATTEMPTS + 1)
-        return ""
-
-    calls = artifact.calls
-    if calls and not is_open and excess > 0:
-        sizes = [counter.text(artifact.text), *(counter.text(call.arguments) for call in calls)]
+    measured = counter.measured(whole)
+    excess, calls = measured - limit * measured // claimed, whole.calls
+    has_failed = whole.kind is Kind.TOOL and failure_of(whole) is not None
+    writer = _Writer(draft, at, handle, is_speech=is_speech, has_failed=has_failed)
+    if calls and not is_open:
+        sizes = [counter.text(whole.text), *(counter.text(call.arguments) for call in calls)]
         level = water_level(sizes, sum(sizes) - excess)
         calls = tuple(_shorter_call(call, level, draft) for call in calls)
         excess -= sum(sizes[1:]) - sum(counter.text(call.arguments) for call in calls)
-    if isinstance(artifact.content, str):
-        content: str | tuple[Part, ...] = artifact.content
-        if excess > 0 and content:
-            content = bounded(content, counter.text(content) - excess)
-        return artifact.revised(content=content, calls=calls)
+    is_plain = isinstance(whole.content, str)
     parts: list[Part] = []
-    for part in artifact.content:
+    for part in (Part("text", whole.content),) if isinstance(whole.content, str) else whole.content:
         # Providers refuse signed text that was changed.
         if excess <= 0 or not part.text or not part.editable:
             parts.append(part)
             continue
-        shown = bounded(part.text, counter.text(part.text) - excess)
+        shown = writer.write(part.text, counter.text(part.text) - excess)
         excess -= counter.text(part.text) - counter.text(shown)
         parts.append(Part(part.kind, shown))
-    return artifact.revised(content=tuple(parts), calls=calls)
+    return whole.revised(content=(parts[0].text or "") if is_plain else tuple(parts), calls=calls)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Writes masked short forms; for the attributes, see `shortened`."""
+
+    draft: Draft
+    at: Artifact
+    handle: Callable[[str], str] | None
+    is_speech: bool
+    has_failed: bool
+
+    def write(self, text: str, max_tokens: int) -> str:
+        """Return the short form of a text in at most `max_tokens` tokens; empty if not even a note fits."""
+        count, most = self.draft.counter.text, max_tokens
+        # If masking makes a view exceed its limit, a smaller view is made.
+        for attempt in range(1, _ATTEMPTS + 1):
+            if most < 1:
+                break
+            shown = self.draft.mask(self._shorten(text, most, count), at=self.at)
+            if count(shown) <= max_tokens:
+                return shown
+            most = max_tokens - attempt * (max_tokens // _ATTEMPTS + 1)
+        return ""
+
+    def _shorten(self, text: str, max_tokens: int, count: Count) -> str:
+        handle = None if self.handle is None else self.handle(text)
+        if self.is_speech:
+            return short_speech(text, max_tokens, count=count, handle=handle)
+        return short_view(text, max_tokens, count=count, handle=handle, has_failed=self.has_failed)
 
 
 def water_level(sizes: Sequence[int], available: int) -> int:
@@ -254,7 +264,7 @@ def media_of(artifact: Artifact) -> list[str]:
 
 
 def may_leave(artifact: Artifact, part: Part) -> bool:
-    """Return whether a short note can take the place of a part: a medium in a tool result, if the adapter can write it."""
+    """Return whether a note can take the place of a part: a medium in a tool result, if the adapter can write it."""
     if artifact.kind is not Kind.TOOL or part.media is None or part.media.kind not in _MEDIA:
         return False
     return part.as_text is not None or artifact.root.source is None

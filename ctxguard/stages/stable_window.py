@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Action, Ask, Draft, FollowedStage, Follower, StageResult
 from ctxguard.errors import BESIDE, BudgetExceededError
-from ctxguard.history import AUTHORITY, RECALLED, TRAIL, History, record_title, write_record
+from ctxguard.history import AUTHORITY, RECALLED, TRAIL, record_title, write_record
 from ctxguard.settings import opened, settings_of
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.fold import VIEW, Fold, Form, State
@@ -260,9 +260,9 @@ class _Window:
         return handle
 
     def _revise(self, draft: Draft, state: State) -> Draft:
-        if details := state.calibration.to_details():
-            budget, details = self._fold.whole_budget(state), {**draft.details, "calibration": details}
-            draft = replace(draft, settings=replace(draft.settings, budget=budget, regained=0), details=details)
+        if compared := state.calibration.to_details():
+            settings = replace(draft.settings, budget=self._fold.whole_budget(state), regained=0)
+            draft = replace(draft, settings=settings, details={**draft.details, "calibration": compared})
         # Nothing was ever shortened: the draft is returned unchanged, and so is its prefix.
         if state.cut_at is None and not state.forms:
             return draft
@@ -284,21 +284,19 @@ class _Window:
         gone = "evicted at a cut" if note is None else "evicted at a cut; listed or counted in the trail"
         left = None if self._gate is None else state.recalled
         fitted = draft.revise(artifacts, action="bounded", actions=actions, reason=reasons, otherwise=gone)
-        trail = {
+        details: dict[str, object] = {**fitted.details, "latest_cuts": self._count_latest_cuts(state)}
+        details["trail"] = {
             "steps": told.steps,
             "told": len(told.lines),
             "tokens": 0 if note is None else draft.counter.artifact(note),
             "room": note is not None or self._stage.settings.trail == 0 or len(state.kept) == state.judged,
         }
-        details = {**fitted.details, "trail": trail, "latest_cuts": self._count_latest_cuts(state)}
         if bounded := self._list_bounded_messages(state):
             details["bounded_messages"] = bounded
         cut_at = None if state.cut_at is None else self._cut_at(draft, state.cut_at)
         return replace(fitted, cut_at=cut_at, left_out=left, details=details)
 
-    def _written_note(
-        self, state: State, draft: Draft, sent: dict[int, Artifact]
-    ) -> tuple[Artifact | None, Note]:
+    def _written_note(self, state: State, draft: Draft, sent: dict[int, Artifact]) -> tuple[Artifact | None, Note]:
         """Return the message with the trail, and what it says; None if nothing was evicted or no tokens are left."""
         key = state.cuts[-1:], state.kept, state.noted, draft.masks
         if self._note is None or self._note[0] != key:

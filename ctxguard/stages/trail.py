@@ -59,7 +59,9 @@ class Note(NamedTuple):
     def opening(self) -> str:
         """The first line: how many steps and media were evicted, and how many steps are told."""
         told = f", {len(self.lines)} told" if 0 < len(self.lines) < self.steps else ""
-        counted = ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for word, number in sorted(self.media.items()))
+        counted = ", ".join(
+            f"{number} {word}{'' if number == 1 else 's'}" for word, number in sorted(self.media.items())
+        )
         left = f"; with them left {counted}" if counted else ""
         return f"{self.steps} earlier step{'' if self.steps == 1 else 's'}{told}{left}."
 
@@ -72,7 +74,7 @@ class Note(NamedTuple):
 
 
 def read_note(text: str) -> Note | None:
-    """Read the trail in a message, so that the next one can continue it; return None if there is none that can be read."""
+    """Read the trail in a message, so that the next one can continue it; return None if it cannot be read."""
     record = next((each for each in records_in(text) if each.title == TRAIL), None)
     opening, _, rest = ("", "", "") if record is None else record.body.partition("\n")
     opened = _OPENED.fullmatch(opening)
@@ -163,9 +165,7 @@ def write_note(
     return Note(steps, media, tuple(listed), tuple(reversed(lines)))
 
 
-def _choose_said(
-    said: Iterable[tuple[Said, str]], earlier: Sequence[str], max_tokens: int, count: _Count
-) -> list[str]:
+def _choose_said(said: Iterable[tuple[Said, str]], earlier: Sequence[str], max_tokens: int, count: _Count) -> list[str]:
     """Return the sentences that stand for later, the best and then the newest, in the order in which they were said."""
     found: dict[str, tuple[int, int, str]] = {}
     known = [(Said(sentence, 2), "") for sentence in earlier]
@@ -209,7 +209,9 @@ def _lines_backwards(
 
 def _line_of_message(artifact: Artifact, text: str, handle: str) -> str:
     who = " ".join((artifact.kind.value, *_UNSAFE.sub("_", artifact.name or "").split()))
-    media = ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for word, number in Counter(media_of(artifact)).items())
+    media = ", ".join(
+        f"{number} {word}{'' if number == 1 else 's'}" for word, number in Counter(media_of(artifact)).items()
+    )
     with_media = f" (with {media}, which left)" if media else ""
     quoted = clipped(text, _QUOTED.get(artifact.kind, _ARGUMENTS))
     return f"- {who}{with_media}{handle}: {quoted}".rstrip() if quoted or media else ""
