@@ -173,15 +173,6 @@ class RecallGate:
         """Remove all but the first `count` exchanges from the index."""
         self._index.rewind(count)
 
-    def need(self, recall: LeftOut, state: State) -> int:
-        """Return the maximum number of tokens of the block that `fit` would write, without writing it."""
-        if self._stage.embedding is not None:  # what is chosen is only known once meanings are compared
-            return recall.tokens
-        left = replace(recall, kept=state.kept, end=state.judged)
-        heading = self._draft.counter.artifact(_EMPTY_BLOCK)
-        # each exchange takes its texts, its turn, and its role
-        return min(recall.tokens, heading + sum(size + 12 for _, size in _rank(left, recall.scores, state.shown)))
-
     def fit(self, recall: LeftOut, tokens: int, state: State) -> LeftOut:
         """Return `recall` with a block: a message of at most `tokens` tokens that repeats exchanges evicted in `state`.
 

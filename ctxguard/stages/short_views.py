@@ -173,15 +173,17 @@ def shortened(
         calls = tuple(_shorter_call(call, level, draft) for call in calls)
         excess -= sum(sizes[1:]) - sum(counter.text(call.arguments) for call in calls)
     is_plain = isinstance(whole.content, str)
-    parts: list[Part] = []
-    for part in (Part("text", whole.content),) if isinstance(whole.content, str) else whole.content:
+    parts = [Part("text", whole.content)] if isinstance(whole.content, str) else list(whole.content)
+    # Reasoning goes before what was said; the sort keeps the order of the others.
+    for place in sorted(range(len(parts)), key=lambda n: parts[n].kind != "reasoning"):
+        part = parts[place]
         # Providers refuse signed text that was changed.
-        if excess <= 0 or not part.text or not part.editable:
-            parts.append(part)
-            continue
-        shown = writer.write(part.text, counter.text(part.text) - excess)
-        excess -= counter.text(part.text) - counter.text(shown)
-        parts.append(Part(part.kind, shown))
+        if excess > 0 and part.text and part.editable:
+            tokens = counter.text(part.text)
+            is_spared = part.kind != "reasoning" or excess < tokens
+            shown = writer.write(part.text, tokens - excess) if is_spared else ""
+            excess -= tokens - counter.text(shown)
+            parts[place] = Part(part.kind, shown)
     return whole.revised(content=(parts[0].text or "") if is_plain else tuple(parts), calls=calls)
 
 

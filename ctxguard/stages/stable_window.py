@@ -212,12 +212,12 @@ class _Window:
         recall = gate.find(number, state, max(0, budget - state.fixed))
         if recall is None:
             return state
-        need = gate.need(recall, state)
-        if state.total + need > budget:
-            # What earlier questions recalled leaves with this cut.
-            state = fold.cut(replace(state, recalled=(replace(recall, tokens=need),)), number)
+        left = gate.fit(recall, recall.tokens, state)
+        if state.total + left.tokens > budget:
+            # What earlier questions recalled leaves with this cut, and what the cut evicts may be recalled instead.
+            state = fold.cut(replace(state, recalled=(replace(recall, tokens=left.tokens),)), number)
             state = replace(state, recalled=())
-        left = gate.fit(recall, min(need, budget - state.total), state)
+            left = gate.fit(recall, min(left.tokens, budget - state.total), state)
         return replace(state, recalled=(*state.recalled, left)) if left.tokens else state
 
     # -- the result
@@ -279,7 +279,7 @@ class _Window:
         if note is not None:
             # The trail follows the task, because it summarizes what came between the task and the rest.
             artifacts.insert(self._place_of_note(positions), note)
-            reasons[id(note)] = f"lists {len(told.lines)} of {told.steps} evicted steps"
+            reasons[id(note)] = f"lists {told.told} of {told.steps} evicted steps"
             actions[id(note)] = "summarised"
         gone = "evicted at a cut" if note is None else "evicted at a cut; listed or counted in the trail"
         left = None if self._gate is None else state.recalled
@@ -287,7 +287,7 @@ class _Window:
         details: dict[str, object] = {**fitted.details, "latest_cuts": self._count_latest_cuts(state)}
         details["trail"] = {
             "steps": told.steps,
-            "told": len(told.lines),
+            "told": told.told,
             "tokens": 0 if note is None else draft.counter.artifact(note),
             "room": note is not None or self._stage.settings.trail == 0 or len(state.kept) == state.judged,
         }

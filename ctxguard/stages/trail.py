@@ -31,11 +31,14 @@ _SAID: Final = "Said earlier, in this order:"
 _STEPS: Final = "The latest of these steps:"
 _REQUEST: Final = 4
 """By how much the first sentence of all ranks above its words."""
+_TIMES_TOKENS: Final = 5
+"""Maximum number of tokens in the number behind a line, and the line break."""
 _LEAST_SAID: Final = 8
 """With fewer tokens, no further sentence is tried."""
 _UNSAFE: Final = re.compile(r"[^\w.@-]+")
 _PLAIN: Final = re.compile(r"[\w./@:#$~+*?%<>&-]+")
 _OPENED: Final = re.compile(r"(\d+) earlier steps?(?:, (\d+) told)?(?:; with them left (.+))?[.:]")
+_TIMES: Final = re.compile(r" ×(\d+)$")
 _COUNTED: Final = re.compile(r"(\d+) (picture|recording|video|document)s?")
 _Count = Callable[[str], int]
 
@@ -56,9 +59,14 @@ class Note(NamedTuple):
     lines: tuple[str, ...] = ()
 
     @property
+    def told(self) -> int:
+        """Number of steps that have a line. Equal steps in a row share one, which ends in their number."""
+        return sum(int(match[1]) if (match := _TIMES.search(line)) else 1 for line in self.lines)
+
+    @property
     def opening(self) -> str:
         """The first line: how many steps and media were evicted, and how many steps are told."""
-        told = f", {len(self.lines)} told" if 0 < len(self.lines) < self.steps else ""
+        told = f", {self.told} told" if 0 < self.told < self.steps else ""
         counted = ", ".join(
             f"{number} {word}{'' if number == 1 else 's'}" for word, number in sorted(self.media.items())
         )
@@ -97,7 +105,7 @@ class Facts(NamedTuple):
 
     Attributes:
         members: The artifacts of the exchange, whole.
-        steps: Number of steps in it: its tool calls, or one.
+        steps: Number of steps in it: its tool calls and what was said with them, or one message.
         media: A word for each picture, recording, video, or document in it.
         said: The sentences that stand for later, if a person said them.
         is_observed: Whether it is tool output in the user's role.
@@ -116,7 +124,8 @@ def facts_of(members: Sequence[Artifact], *, is_observed: bool = False) -> Facts
     is_said = first.kind is Kind.USER and not is_observed
     said = said_sentences(spoken_text(first)) if is_said else ()
     media = tuple(word for artifact in members for word in media_of(artifact))
-    return Facts(members, max(1, len(first.calls)), media, said, is_observed)
+    has_words = bool(first.calls and spoken_text(first).strip())
+    return Facts(members, max(1, len(first.calls) + has_words), media, said, is_observed)
 
 
 def write_note(
@@ -156,12 +165,18 @@ def write_note(
     room -= sum(count(sentence) + 3 for sentence in listed) + (count(_SAID) + 1 if listed else 0)
     lines: list[str] = []
     room -= count(_STEPS) + 1
+    times = 1
     for line in _lines_backwards(gone, earlier.lines, handle, large):
-        room -= count(line) + 1
+        if lines and _TIMES.sub("", lines[-1]) == line:
+            times += 1
+            lines[-1] = f"{line} ×{times}"
+            continue
+        room -= count(line) + (1 if times == 1 else _TIMES_TOKENS)
         # Stopping at the first line that does not fit keeps the told steps free of gaps.
         if room < 0:
             break
         lines.append(line)
+        times = 1
     return Note(steps, media, tuple(listed), tuple(reversed(lines)))
 
 
