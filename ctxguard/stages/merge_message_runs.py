@@ -56,14 +56,30 @@ class SplitMergedRecords:
     a history, this stage restores the task, trail, and question as separate messages, so that other stages recognize
     them. It is the first stage of every chain with `provider="strict"`. If no stage changes the pieces,
     `MergeMessageRuns` returns the original message. A record that a user quotes between blank lines is also split off.
+
+    Templates refuse a user message after a tool result, so the message "…" is inserted between them already here: then
+    it is counted before anything is evicted.
     """
 
     name = "SplitMergedRecords"
 
     def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft with joined messages split."""
-        artifacts = [piece for artifact in draft.artifacts for piece in _pieces(artifact)]
+        artifacts: list[Artifact] = []
+        for artifact in draft.artifacts:
+            if artifact.kind is Kind.USER and artifacts and artifacts[-1].kind is Kind.TOOL:
+                artifacts.append(_filler_after(artifacts[-1]))
+            artifacts += _pieces(artifact)
         return draft.revise(artifacts, action="repaired", reason=_SPLIT)
+
+
+def _filler_after(result: Artifact) -> Artifact:
+    """Return the message "…" that follows a tool result: the same object in each call, so that it is no new message."""
+    known = result.memo.get(_FILLER)
+    if not isinstance(known, Artifact):
+        known = Artifact(Kind.ASSISTANT, _FILLER)
+        result.memo.keep(_FILLER, known)
+    return known
 
 
 def _pieces(artifact: Artifact) -> tuple[Artifact, ...]:

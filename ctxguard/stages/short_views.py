@@ -62,7 +62,15 @@ class _Ends(TextProcessor):
         return replace(view, text=view.text.removesuffix(tail) + between + tail) if between else view
 
 
-def short_view(text: str, max_tokens: int, *, count: Count, handle: str | None = None, has_failed: bool = False) -> str:
+def short_view(
+    text: str,
+    max_tokens: int,
+    *,
+    count: Count,
+    handle: str | None = None,
+    has_failed: bool = False,
+    lists_values: bool = True,
+) -> str:
     """Return the first and last lines of a text in at most `max_tokens` tokens; the text itself if it fits.
 
     Args:
@@ -71,11 +79,12 @@ def short_view(text: str, max_tokens: int, *, count: Count, handle: str | None =
         count: Function that returns the number of tokens in a string.
         handle: Handle under which the full text can be read; None if it is not stored.
         has_failed: Whether the text is the output of a call that failed. Lines with an error's message are then shown.
+        lists_values: Whether a view of JSON with fewer than 200 tokens lists values with their keys.
     """
     measured = measure(text, max_tokens, count)
     if measured.exact and measured.tokens <= max_tokens:
         return text
-    if max_tokens < _DIGEST and text.lstrip()[:1] in ("{", "["):
+    if lists_values and max_tokens < _DIGEST and text.lstrip()[:1] in ("{", "["):
         from ctxguard.content.digests import digest_view
 
         return digest_view(text, max_tokens, count=count, handle=handle, by=_BY)
@@ -141,6 +150,7 @@ def shortened(
     is_open: bool = False,
     keeps_media: bool = True,
     is_speech: bool = False,
+    is_unread: bool = False,
 ) -> Artifact:
     """Return an artifact with its texts shortened, so that it has at most `limit` tokens.
 
@@ -156,6 +166,8 @@ def shortened(
         is_open: Whether calls of the artifact have no results yet. Their arguments then stay unchanged.
         keeps_media: Whether pictures and other media stay. If False, a short note takes the place of each.
         is_speech: Whether first and last words are shown (see `short_speech`) rather than lines (see `short_view`).
+        is_unread: Whether the model has not replied to the artifact yet. Then its beginning and its end are shown even
+            of JSON, because a list of values says too little to act on.
     """
     counter = draft.counter
     whole = artifact if keeps_media else _without_media(artifact)
@@ -166,7 +178,7 @@ def shortened(
     measured = counter.measured(whole)
     excess, calls = measured - limit * measured // claimed, whole.calls
     has_failed = whole.kind is Kind.TOOL and failure_of(whole) is not None
-    writer = _Writer(draft, at, handle, is_speech=is_speech, has_failed=has_failed)
+    writer = _Writer(draft, at, handle, is_speech=is_speech, has_failed=has_failed, is_unread=is_unread)
     if calls and not is_open:
         sizes = [counter.text(whole.text), *(counter.text(call.arguments) for call in calls)]
         level = water_level(sizes, sum(sizes) - excess)
@@ -196,6 +208,7 @@ class _Writer:
     handle: Callable[[str], str] | None
     is_speech: bool
     has_failed: bool
+    is_unread: bool
 
     def write(self, text: str, max_tokens: int) -> str:
         """Return the short form of a text in at most `max_tokens` tokens; empty if not even a note fits."""
@@ -214,7 +227,10 @@ class _Writer:
         handle = None if self.handle is None else self.handle(text)
         if self.is_speech:
             return short_speech(text, max_tokens, count=count, handle=handle)
-        return short_view(text, max_tokens, count=count, handle=handle, has_failed=self.has_failed)
+        lists_values = not self.is_unread
+        return short_view(
+            text, max_tokens, count=count, handle=handle, has_failed=self.has_failed, lists_values=lists_values
+        )
 
 
 def water_level(sizes: Sequence[int], available: int) -> int:

@@ -242,7 +242,8 @@ class _Window:
         key = replace(form, at=number)
         if known is None or known[0] != key:
             handle = None if self._stage.store is None else self._handle
-            at = self._history.artifacts[self._history.spans[number].start]
+            span = self._history.spans[number]
+            at = self._history.artifacts[span.start]
             view = shortened(
                 *(whole, form.limit, self._fold.draft),
                 at=at,
@@ -250,6 +251,7 @@ class _Window:
                 is_open=self._fold.is_open(position),
                 keeps_media=form.keeps_media,
                 is_speech=form.is_speech,
+                is_unread=span.start <= position < span.end,
             )
             known = self._shown[position] = key, view
         return known[1]

@@ -31,6 +31,8 @@ _SAID: Final = "Said earlier, in this order:"
 _STEPS: Final = "The latest of these steps:"
 _REQUEST: Final = 4
 """By how much the first sentence of all ranks above its words."""
+_FILLER: Final = "…"
+"""A message that only lets roles take turns; it is no step."""
 _TIMES_TOKENS: Final = 5
 """Maximum number of tokens in the number behind a line, and the line break."""
 _LEAST_SAID: Final = 8
@@ -60,8 +62,12 @@ class Note(NamedTuple):
 
     @property
     def told(self) -> int:
-        """Number of steps that have a line. Equal steps in a row share one, which ends in their number."""
-        return sum(int(match[1]) if (match := _TIMES.search(line)) else 1 for line in self.lines)
+        """Number of steps that have a line. Equal steps in a row share one, which ends in their number.
+
+        What the model said with a call is no step of its own: its line is indented.
+        """
+        steps = (line for line in self.lines if line.startswith("- "))
+        return sum(int(match[1]) if (match := _TIMES.search(line)) else 1 for line in steps)
 
     @property
     def opening(self) -> str:
@@ -105,7 +111,7 @@ class Facts(NamedTuple):
 
     Attributes:
         members: The artifacts of the exchange, whole.
-        steps: Number of steps in it: its tool calls and what was said with them, or one message.
+        steps: Number of steps in it: its tool calls, or one.
         media: A word for each picture, recording, video, or document in it.
         said: The sentences that stand for later, if a person said them.
         is_observed: Whether it is tool output in the user's role.
@@ -124,8 +130,8 @@ def facts_of(members: Sequence[Artifact], *, is_observed: bool = False) -> Facts
     is_said = first.kind is Kind.USER and not is_observed
     said = said_sentences(spoken_text(first)) if is_said else ()
     media = tuple(word for artifact in members for word in media_of(artifact))
-    has_words = bool(first.calls and spoken_text(first).strip())
-    return Facts(members, max(1, len(first.calls) + has_words), media, said, is_observed)
+    is_filler = first.kind is Kind.ASSISTANT and not first.calls and first.text.strip() == _FILLER
+    return Facts(members, 0 if is_filler else max(1, len(first.calls)), media, said, is_observed)
 
 
 def write_note(
@@ -216,8 +222,12 @@ def _lines_backwards(
                 result = results.get(number)
                 yield _line_of_call(first.calls[number], result, named(result))
             if text := spoken_text(first).strip():
-                yield _line_of_message(first, text, "")
-        elif not each.is_observed and (line := _line_of_message(first, spoken_text(first).strip(), named(first))):
+                yield f"  {_line_of_message(first, text, '').removeprefix('- ')}"
+        elif (
+            each.steps
+            and not each.is_observed
+            and (line := _line_of_message(first, spoken_text(first).strip(), named(first)))
+        ):
             yield line
     yield from reversed(earlier)
 
