@@ -46,7 +46,7 @@ _FLOORS: Final = (24, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Shortening:
     """How a kept artifact is shortened.
 
     Attributes:
@@ -87,7 +87,7 @@ class State:
 
     seen: int = 0
     kept: tuple[int, ...] = ()
-    forms: Mapping[int, Form] = field(default_factory=dict)
+    forms: Mapping[int, Shortening] = field(default_factory=dict)
     masked: Mapping[int, tuple[Artifact, int]] = field(default_factory=dict)
     cuts: tuple[int, ...] = ()
     fixed: int = 0
@@ -316,7 +316,7 @@ class Fold:
             rigid = self.rigid(position) + (self.media(position) if keeps_media else 0)
             before, least = self.tokens_at(state, position), max(limit, rigid + min(limit, _FLOORS[0]))
             if before > least:
-                forms[position] = Form(least, number, reason, keeps_media, is_speech)
+                forms[position] = Shortening(least, number, reason, keeps_media, is_speech)
                 saved += before - least
         if not saved:
             return state
@@ -664,7 +664,7 @@ class Fold:
             limit = max(cap, self._least(position) + (self.media(position) if keeps_media else 0))
             if sizes[position] > limit:
                 speaks = self.history.artifacts[position].kind is not Kind.TOOL
-                forms[position] = Form(limit, number, "the mandatory messages did not fit", keeps_media, speaks)
+                forms[position] = Shortening(limit, number, "the mandatory messages did not fit", keeps_media, speaks)
                 saved += sizes[position] - limit
                 of_task += sizes[position] - limit if position == task else 0
             available -= min(sizes[position], limit)

@@ -36,7 +36,7 @@ from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, RECALLED, TRAIL, record_title, write_record
 from ctxguard.settings import opened, settings_of
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
-from ctxguard.stages.fold import VIEW, Fold, Form, State
+from ctxguard.stages.fold import VIEW, Fold, Shortening, State
 from ctxguard.stages.observations import holds_observation
 from ctxguard.stages.short_views import shortened
 from ctxguard.stages.trail import Facts, Note, facts_of, write_note
@@ -115,7 +115,7 @@ class _Window:
         self._latest: tuple[State, int, State] | None = None
         self._handles: dict[str, str] = {}
         self._stored = 0
-        self._shown: dict[int, tuple[Form, Artifact]] = {}
+        self._shown: dict[int, tuple[Shortening, Artifact]] = {}
         self._note: tuple[object, tuple[Artifact | None, Note]] | None = None
         self._facts: dict[int, Facts | None] = {}
 
