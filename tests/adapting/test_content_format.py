@@ -62,7 +62,7 @@ def test_media_are_counted_by_their_data_wherever_it_stands(held):
     for kind in ("sound", "file"):
         ((_, link),) = FORMAT.read([{"type": kind, "url": "u"}], ())
         ((path, part),) = FORMAT.read([{"type": kind, **held}], ())
-        assert path == ()
+        assert path == (0,), "the whole part, in whose place a text may be written"
         assert COUNT.part(part) > 10
         assert COUNT.part(part) != COUNT.part(link)
 
@@ -78,4 +78,4 @@ def test_an_image_in_low_detail_costs_the_same_in_every_spelling(image):
 
 def test_names_stand_behind_what_they_name():
     slots = FORMAT.read([{"type": "file", "url": "u", "title": "t", "context": None}], ())
-    assert [(path, part.text) for path, part in slots] == [((), None), ((0, "title"), "t")]
+    assert [(path, part.text) for path, part in slots] == [((0,), None), ((0, "title"), "t")]

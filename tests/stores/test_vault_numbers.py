@@ -63,7 +63,7 @@ def test_an_old_placeholder_means_nobody_after_its_time(worker, clock: Clock) ->
 
 def test_the_number_of_a_value_that_was_forgotten_is_not_given_again(worker, forget, clock: Clock) -> None:
     worker(60).text("jane@site.org, bob@site.org")
-    assert forget("BOB@site.org") == 1
+    assert forget("bob@SITE.ORG") == 1
     clock.now += 61
     assert worker(60).text("eve@site.org, bob@site.org") == "<EMAIL_3>, <EMAIL_4>"
 
@@ -73,7 +73,7 @@ def test_a_value_keeps_its_placeholder_while_its_record_lives(worker, forget, cl
     clock.now += 40
     worker(60).text("bob@site.org")
     clock.now += 40
-    assert worker(60).text("Bob@site.org") == "<EMAIL_2>"
+    assert worker(60).text("bob@Site.org") == "<EMAIL_2>"
     assert forget("bob@site.org") == 1
     assert worker(60).unmask("<EMAIL_2>") == "<EMAIL_2>"
 
