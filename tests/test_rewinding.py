@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 
 import pytest
+from ctxguard.stages.cutting import Cutter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxguard import Artifact, BudgetExceededError, Stabilizer, ToolCall
 from ctxguard.pii import PEOPLE, STANDARD, Masker
-from ctxguard.stages.cutting import Cutter
 from ctxguard.testing import broken_histories, histories
 
 PEOPLE_SAY = (

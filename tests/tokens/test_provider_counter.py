@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+from patience import PATIENCE
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.errors import ConfigError
@@ -94,12 +95,12 @@ def test_tools_are_counted_with_the_prompts_that_they_bring():
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "said"),
-    [(Endpoint(seconds=0.5), "no answer within 0.1 s"), (Endpoint(status=500), "500")],
+    ("endpoint", "timeout", "said"),
+    [(Endpoint(seconds=0.5), 0.1, "no answer within 0.1 s"), (Endpoint(status=500), PATIENCE, "500")],
     ids=["late", "broken"],
 )
-def test_where_the_provider_does_not_answer_the_estimate_stands_and_the_report_says_so(endpoint, said):
-    stabilizer = Stabilizer(20_000, model=MODEL, counter=anthropic_counter(client(endpoint), timeout=0.1))
+def test_where_the_provider_does_not_answer_the_estimate_stands_and_the_report_says_so(endpoint, timeout, said):
+    stabilizer = Stabilizer(20_000, model=MODEL, counter=anthropic_counter(client(endpoint), timeout=timeout))
     report = stabilizer.stabilize(history()).report
     assert said in report.details["count_tokens"]
     assert report.tokens_after == estimated(history())
