@@ -1,6 +1,6 @@
 """Rules that people set: how many of fifteen standing rules stand whole in the context at the end of a long session.
 
-    python benchmarks/rules.py [--budgets 8000,32000,100000] [--plain] [--sources coding,chat]
+    python benchmarks/rules.py [--budgets 8000,32000,100000] [--lost]
 
 Fifteen rules are planted in fifteen user turns of each session, evenly over it, one each: at the end of the turn, at its
 beginning, or in its middle. A third of them say neither "never" nor "must" nor "always". A rule counts where its whole
@@ -57,7 +57,8 @@ VERBS = ("fails", "is slow", "shows old values", "works for me", "loses rows", "
 
 def planted(messages: list[dict]) -> list[dict]:
     """Return the session with the rules in fifteen of its user turns, evenly spread."""
-    turns = [n for n, message in enumerate(messages) if message["role"] == "user" and _text(message) is not None]
+    end = max(n for n, message in enumerate(messages) if message["role"] == "assistant")
+    turns = [n for n, message in enumerate(messages[:end]) if message["role"] == "user" and _text(message) is not None]
     turns = turns[: -max(2, len(turns) // 10)]
     chosen = [turns[int((k + 0.5) * len(turns) / len(RULES))] for k in range(len(RULES))]
     done = list(messages)
@@ -93,8 +94,18 @@ def sessions() -> Iterator[tuple[str, str, list[dict]]]:
         yield "coding", record["id"], record["messages"]
     support = [r for r in _records("transcripts/tau2-gpt-4.1.jsonl.gz") if not r.get("broken")]
     yield "support", "tau2 joined", _joined(support[:60])
-    for record in _records("memory/goodai-ltm.jsonl.gz")[:1] + _records("memory/lifebench.jsonl.gz")[:1]:
-        yield "chat", str(record["id"]), [{"role": m["role"], "content": m["content"]} for m in record["messages"]]
+    # In `lifebench`, messages in the user's role are notifications of a phone, so nobody sets rules there.
+    for record in _records("memory/goodai-ltm.jsonl.gz")[:2]:
+        yield "chat", str(record["id"]), _spoken(record)
+    yield (
+        "chat",
+        "longmemeval joined",
+        [m for r in _records("memory/longmemeval-evidence.jsonl.gz") for m in _spoken(r)],
+    )
+
+
+def _spoken(record: dict) -> list[dict]:
+    return [{"role": message["role"], "content": message["content"]} for message in record["messages"]]
 
 
 def _joined(records: list[dict]) -> list[dict]:

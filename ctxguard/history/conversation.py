@@ -37,6 +37,8 @@ AUTHORITY: Final = (Kind.SYSTEM, Kind.TASK)
 """The kinds of artifacts that come first in every context and are never dropped."""
 MESSAGES: Final = (Kind.USER, Kind.ASSISTANT)
 """The kinds of artifacts that count as messages."""
+_PARTS: Final = 4
+"""Maximum number of messages that count as one request."""
 TASK_SHARE: Final = 4
 """The first request is kept as the task if it takes at most a quarter (1 / `TASK_SHARE`) of the budget. A larger one is
 probably pasted text."""
@@ -199,7 +201,8 @@ class History:
         """Return the last user message among the first `end` exchanges, and those that the user sent right before it.
 
         A user may send a picture or a letter first and then the question about it. The message right before the last
-        one always counts, and earlier ones as long as all together take at most `most` tokens.
+        one always counts, and two earlier ones as long as all together take at most `most` tokens. More messages in a
+        row are no request in parts, but a history without replies.
 
         Returns:
             The indexes of their exchanges, the newest first; empty if there is no user message.
@@ -211,7 +214,7 @@ class History:
         for number in range(last - 1, -1, -1):
             span = self.spans[number]
             tokens += span.tokens
-            if not span.is_asked or (len(together) > 1 and tokens > most):
+            if not span.is_asked or len(together) == _PARTS or (len(together) > 1 and tokens > most):
                 break
             together.append(number)
         return together

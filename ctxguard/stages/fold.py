@@ -189,7 +189,7 @@ class Fold:
         return max(0, self.budget(state) - state.for_recall - state.fixed - asked)
 
     def _request(self, number: int) -> list[int]:
-        return self.history.asked_together(number + 1, int(_NEWEST * self.draft.budget))
+        return self.history.asked_together(number + 1, self.draft.budget // TASK_SHARE)
 
     def stays(self, number: int) -> bool:
         """Return whether an exchange is the task or pinned. Such an exchange is never evicted."""
