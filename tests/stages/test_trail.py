@@ -200,7 +200,8 @@ def test_a_trail_that_is_read_again_goes_on(before, after, limit):
     assert again == first
     both = written(*after, tokens=limit, said_tokens=limit // 3, earlier=again)
     assert both.steps == len(before) + len(after)
-    assert both.lines == (first.lines + written(*after, tokens=10_000).lines)[-len(both.lines) or len(both.lines) :]
+    whole = first.lines + written(*after, tokens=10_000).lines
+    assert both.lines == whole[len(whole) - len(both.lines) :]
     assert read(both) == both
 
 
