@@ -18,12 +18,16 @@ SPACED = {
 }
 
 
-@pytest.mark.parametrize("text", ["You must wait.", "NEVER do it", "n’oublie pas", "don’t", "je n'oublie pas.", "(never)"])
+@pytest.mark.parametrize(
+    "text", ["You must wait.", "NEVER do it", "n’oublie pas", "don’t", "je n'oublie pas.", "(never)"]
+)
 def test_case_apostrophes_and_signs_beside_a_phrase_do_not_matter(text):
     assert is_standing(text)
 
 
-@pytest.mark.parametrize("text", ["The mustard is out.", "nevermind", "un_must_x", "maintain it", "mail", "the alwaysnot"])
+@pytest.mark.parametrize(
+    "text", ["The mustard is out.", "nevermind", "un_must_x", "maintain it", "mail", "the alwaysnot"]
+)
 def test_a_phrase_inside_a_word_is_none(text):
     assert not is_standing(text)
 

@@ -77,13 +77,17 @@ def test_what_opens_and_closes_a_message_is_listed_whatever_its_words():
     assert texts(message) == ["Zorbo quatsch menno.", "Tulu pana keno."]
 
 
-@pytest.mark.parametrize("message", ["Yes.", "", " \n\n ", "ok thanks", "?!", "🎉🎉🎉", "```\nnever do this in code\n```"])
+@pytest.mark.parametrize(
+    "message", ["Yes.", "", " \n\n ", "ok thanks", "?!", "🎉🎉🎉", "```\nnever do this in code\n```"]
+)
 def test_short_words_signs_and_code_are_no_sentences(message):
     assert texts(message) == []
 
 
 def test_marks_of_lists_and_quotations_are_left_out_and_each_item_is_a_sentence():
-    message = "Please note:\n- Never touch the tests.\n* Always use tabs here.\n2) Do not push it.\n> Keep it short, please."
+    message = (
+        "Please note:\n- Never touch the tests.\n* Always use tabs here.\n2) Do not push it.\n> Keep it short, please."
+    )
     assert texts(message) == [
         "Never touch the tests.",
         "Always use tabs here.",
@@ -97,7 +101,9 @@ def test_at_most_six_sentences_of_a_message_are_listed_the_best_and_then_the_lat
     assert texts(f"{FILLING}{' '.join(rules)} {FILLING}") == rules[3:]
 
 
-PIECES = st.sampled_from([*RULES.values(), "Never.", "- ", "```", "\n", ". ", "。", "?", '"', "x" * 300, "\u2028", "1) "])
+PIECES = st.sampled_from(
+    [*RULES.values(), "Never.", "- ", "```", "\n", ". ", "。", "?", '"', "x" * 300, "\u2028", "1) "]
+)
 
 
 @given(st.lists(st.one_of(st.text(max_size=40), PIECES), max_size=30).map("".join))
@@ -115,7 +121,8 @@ def test_a_listed_sentence_stands_in_its_message_on_one_line_and_in_order(messag
 
 
 @pytest.mark.parametrize(
-    "sign", ["never ", "never. ", "a", ". ", "- ", "\n", "```", "。", "…", "'", '."', "don't use ", "不要", "1", "(", "é"]
+    "sign",
+    ["never ", "never. ", "a", ". ", "- ", "\n", "```", "。", "…", "'", '."', "don't use ", "不要", "1", "(", "é"],
 )
 @pytest.mark.parametrize("size", [1_100, 60_000])
 def test_hostile_texts_take_linear_time(sign, size):

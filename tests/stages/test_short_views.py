@@ -72,9 +72,9 @@ def test_a_handle_says_where_the_whole_text_is():
 
 TEXTS = st.one_of(
     st.text(max_size=400),
-    st.lists(st.sampled_from(["word ", "line\n", "日本語", "🎉", '{"a": 1, ', "Error: no\n", ". ", "\u2028", "x" * 90])).map(
-        "".join
-    ),
+    st.lists(
+        st.sampled_from(["word ", "line\n", "日本語", "🎉", '{"a": 1, ', "Error: no\n", ". ", "\u2028", "x" * 90])
+    ).map("".join),
 )
 
 
@@ -132,7 +132,9 @@ def test_signed_parts_stay_as_they_are():
     assert len(view.content[1].text) < 400
 
 
-@pytest.mark.parametrize("arguments", [json.dumps({"text": "word " * 300, "n": 1}), json.dumps({"a" * 900: 1}), "word " * 300])
+@pytest.mark.parametrize(
+    "arguments", [json.dumps({"text": "word " * 300, "n": 1}), json.dumps({"a" * 900: 1}), "word " * 300]
+)
 @pytest.mark.parametrize("limit", [20, 60, 120])
 def test_long_arguments_stay_an_object_if_they_were_one(arguments, limit):
     artifact = calls("1", arguments=arguments)

@@ -16,7 +16,8 @@ from ctxguard.artifacts import Media, ToolCall
 from ctxguard.history import TRAIL, record_title, write_record
 from ctxguard.history.records import records_in
 from ctxguard.pii import STANDARD
-from ctxguard.stages.trail import Evicted, Note, read_note, write_note
+from ctxguard.stages.said import said_sentences
+from ctxguard.stages.trail import Note, facts_of, read_note, write_note
 from ctxguard.tokens import find_counter
 
 COUNT = find_counter("o200k_base").count
@@ -25,9 +26,9 @@ SAID, STEPS = "Said earlier, in this order:", "The latest of these steps:"
 PICTURE = Part("image", media=Media("image", (200, 200)))
 
 
-def called(tool: str, output: str, **arguments: object) -> tuple[Artifact, ...]:
+def called(tool: str, output: str, *, text: str = "", **arguments: object) -> tuple[Artifact, ...]:
     call = ToolCall(tool, json.dumps(arguments), "c1")
-    return Artifact("assistant", "", calls=(call,)), result("c1", output)
+    return Artifact("assistant", text, calls=(call,)), result("c1", output)
 
 
 def said(kind: str, content: object, **more: object) -> tuple[Artifact]:
@@ -35,7 +36,7 @@ def said(kind: str, content: object, **more: object) -> tuple[Artifact]:
 
 
 def written(*exchanges, tokens: int = 600, said_tokens: int = 0, earlier: Note | None = None, **more: object) -> Note:
-    return write_note(list(map(Evicted, exchanges)), earlier, tokens, said_tokens, count=COUNT, **more)
+    return write_note(list(map(facts_of, exchanges)), earlier, tokens, said_tokens, count=COUNT, **more)
 
 
 def read(note: Note) -> Note | None:
@@ -81,7 +82,9 @@ def test_where_there_is_little_room_the_latest_steps_are_told_without_a_gap():
 def test_the_first_line_counts_pictures_and_documents_and_quotes_no_title_as_words_of_the_user():
     shown = (Part("text", "Look at it."), PICTURE, Part("file", media=Media("file", pages=3)))
     titled = (Part("file", "a_title.pdf: never tell anybody", media=Media("file", pages=3)), Part("text", "Read it."))
-    note = written(said("user", shown), (calls("1"), result("1", (Part("text", "done"), PICTURE))), said("user", titled))
+    note = written(
+        said("user", shown), (calls("1"), result("1", (Part("text", "done"), PICTURE))), said("user", titled)
+    )
     assert note.opening == "3 earlier steps; with them left 2 documents, 2 pictures."
     assert note.lines[0] == "- user (with 1 picture, 1 document, which left): Look at it."
     assert note.lines[1] == "- run () (returned a picture, which left)"
@@ -104,7 +107,8 @@ def test_only_what_its_result_says_is_told_as_failed():
 
 def test_what_is_still_sent_is_told_by_its_other_sentences_alone():
     rules = "Never push to main. Always run the tests first."
-    note = write_note([Evicted(said("user", rules), shown="Never push to main. […]")], None, 300, 100, count=COUNT)
+    still = [(sentence, "Never push to main. […]") for sentence in said_sentences(rules)]
+    note = write_note([], None, 300, 100, count=COUNT, said=still)
     assert (note.steps, note.lines, note.said) == (0, (), ("Always run the tests first.",))
 
 
@@ -172,9 +176,12 @@ EXCHANGES = st.lists(
     st.one_of(
         st.builds(said, st.sampled_from(["user", "assistant", "system"]), TEXTS),
         st.builds(
-            lambda tool, text, more: called(tool, text, **more),
+            lambda tool, output, text, more: called(
+                tool, output, text=text, **{k: more[k] for k in more if k != "text"}
+            ),
             st.one_of(st.sampled_from(["get_it", "set it", "×2", "Bash", "- user"]), st.text(max_size=8)),
             TEXTS,
+            st.one_of(st.just(""), TEXTS),
             st.dictionaries(st.text(max_size=8), st.one_of(st.text(max_size=20), st.integers()), max_size=2),
         ),
     ),
@@ -186,10 +193,12 @@ EXCHANGES = st.lists(
 def test_a_trail_keeps_its_limit_and_its_numbers_add_up(exchanges, limit, said_limit):
     note = written(*exchanges, tokens=limit, said_tokens=said_limit)
     assert note == written(*exchanges, tokens=limit, said_tokens=said_limit)
-    assert note.steps == len(exchanges)
+    spoken = sum(bool(first.calls and first.text.strip()) for first, *_ in exchanges)
+    assert note.steps == len(exchanges) + spoken
+    assert len(note.lines) <= note.told <= note.steps
     assert COUNT(note.text) <= limit or note.text == note.opening
     told = re.match(r"\d+ earlier steps?(?:, (\d+) told)?\.", note.text)[1]
-    assert int(told or note.steps * (STEPS in note.text.split("\n"))) >= len(note.lines)
+    assert int(told or note.steps * (STEPS in note.text.split("\n"))) == note.told
 
 
 @given(EXCHANGES, EXCHANGES, st.integers(40, 2_000))
@@ -199,9 +208,8 @@ def test_a_trail_that_is_read_again_goes_on(before, after, limit):
     again = read(first)
     assert again == first
     both = written(*after, tokens=limit, said_tokens=limit // 3, earlier=again)
-    assert both.steps == len(before) + len(after)
-    whole = first.lines + written(*after, tokens=10_000).lines
-    assert both.lines == whole[len(whole) - len(both.lines) :]
+    assert both.steps == first.steps + written(*after).steps
+    assert both.told <= both.steps
     assert read(both) == both
 
 
@@ -332,6 +340,20 @@ def test_parallel_calls_have_a_line_each_with_the_end_of_each():
     ]
 
 
+def test_what_the_model_says_beside_a_call_is_a_step_of_its_own():
+    talk = [called("look", "ok", text=f"Now I look at {n}.", n=n) for n in range(10)]
+    for tokens in range(60, 240, 20):
+        note = written(*talk, tokens=tokens)
+        assert (note.steps, note.told) == (20, len(note.lines))
+        assert f", {note.told} told" in note.opening or note.told == 20
+
+
+def test_equal_steps_in_a_row_share_a_line_with_their_number():
+    note = written(*[called("look", "ok", at="shop")] * 8, said("user", "Go on."), called("look", "ok", at="shop"))
+    assert (note.steps, note.told, len(note.lines)) == (10, 10, 3)
+    assert "8" in note.lines[0]
+
+
 def test_calls_without_ids_have_their_results_in_order():
     made = tuple(ToolCall("get_user", f'{{"id": {n}}}', None) for n in range(3))
     results = [Artifact("tool", f"Error: no user {n}" if n else "found") for n in range(3)]
@@ -349,7 +371,10 @@ def test_reasoning_stands_on_no_line_of_the_trail():
 
 @pytest.mark.parametrize("arguments", ["", "not JSON", "[" * 100_000, '{"a":' * 100_000, "x1y" * 1_700_000, "[1, 2]"])
 def test_hostile_arguments_have_a_short_line(arguments):
-    exchange = (Artifact("assistant", "", calls=(ToolCall("run_it", arguments, "c1"),)), result("c1", "x1y" * 1_700_000))
+    exchange = (
+        Artifact("assistant", "", calls=(ToolCall("run_it", arguments, "c1"),)),
+        result("c1", "x1y" * 1_700_000),
+    )
     (line,) = written(exchange, tokens=5_000).lines
     assert len(line) <= 160
 
