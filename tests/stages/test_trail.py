@@ -234,7 +234,7 @@ def untrue_words(trail: str, history: list[Artifact]) -> list[str]:
         parts = [artifact.text, artifact.kind.value, *(f"{call.name}\n{call.arguments}" for call in artifact.calls)]
         there.update(word for part in parts for word in words_of(part))
     body = re.sub(rf"^\d+ earlier.*$|^{SAID}$|^{STEPS}$| → failed: ", "", trail, flags=re.MULTILINE)
-    cut = {word for word in re.findall(r"(\w+)…", body)}
+    cut = set(re.findall(r"(\w+)…", body))
     ends = "\n".join(there)
     return [w for w in words_of(body) if w not in there and not (w in cut and re.search(rf"^{w}", ends, re.MULTILINE))]
 
