@@ -193,9 +193,8 @@ EXCHANGES = st.lists(
 def test_a_trail_keeps_its_limit_and_its_numbers_add_up(exchanges, limit, said_limit):
     note = written(*exchanges, tokens=limit, said_tokens=said_limit)
     assert note == written(*exchanges, tokens=limit, said_tokens=said_limit)
-    spoken = sum(bool(first.calls and first.text.strip()) for first, *_ in exchanges)
-    assert note.steps == len(exchanges) + spoken
-    assert len(note.lines) <= note.told <= note.steps
+    assert note.steps == sum(first.kind != "assistant" or first.text.strip() != "…" for first, *_ in exchanges)
+    assert sum(line.startswith("- ") for line in note.lines) <= note.told <= note.steps
     assert COUNT(note.text) <= limit or note.text == note.opening
     told = re.match(r"\d+ earlier steps?(?:, (\d+) told)?\.", note.text)[1]
     assert int(told or note.steps * (STEPS in note.text.split("\n"))) == note.told
@@ -340,12 +339,13 @@ def test_parallel_calls_have_a_line_each_with_the_end_of_each():
     ]
 
 
-def test_what_the_model_says_beside_a_call_is_a_step_of_its_own():
+def test_what_the_model_says_with_a_call_stands_before_it_and_is_no_step():
     talk = [called("look", "ok", text=f"Now I look at {n}.", n=n) for n in range(10)]
+    assert written(*talk).lines[-2:] == ("  assistant: Now I look at 9.", '- look {"n": 9}')
     for tokens in range(60, 240, 20):
         note = written(*talk, tokens=tokens)
-        assert (note.steps, note.told) == (20, len(note.lines))
-        assert f", {note.told} told" in note.opening or note.told == 20
+        assert (note.steps, note.told) == (10, sum("look {" in line for line in note.lines))
+        assert f", {note.told} told" in note.opening or note.told == 10
 
 
 def test_equal_steps_in_a_row_share_a_line_with_their_number():
