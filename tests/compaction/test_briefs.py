@@ -65,6 +65,18 @@ def test_it_has_the_task_rules_files_failures_and_what_is_open():
     assert '- not answered: query {"table": "invoices"}' in text
 
 
+@pytest.mark.parametrize(
+    "ends", [("ok", "error: no route"), ("error: no route", "ok"), ("error: a", "ok", "error: no route")]
+)
+def test_a_call_that_was_repeated_is_told_as_it_ended_last(ends):
+    history = [user("Ping the relay.")]
+    for number, end in enumerate(ends):
+        history += step(str(number), end, tool="ping", arguments='{"host": "relay"}')
+    steps = Stabilizer(8_000).brief([*history, user("And?")]).text.partition("The latest of these steps:")[2]
+    assert steps.count("- ping ") == 1
+    assert ("no route" in steps) == (ends[-1] != "ok")
+
+
 def test_what_matches_the_next_task_is_preferred():
     towns = [
         f"{first}{last}" for first in ("Kal", "Mor", "Bren", "Tol", "Ves") for last in ("stad", "heim", "wick", "ford")
