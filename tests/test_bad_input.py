@@ -207,7 +207,6 @@ SETTINGS = [
     ("max_tokens", "'5'", lambda: BoundToolOutput(max_tokens="5")),
     ("share", "'x'", lambda: BoundToolOutput(share="x")),
     ("output_share", "above 0 and at most 1", lambda: StableWindow(output_share=2)),
-    ("file_tools", "'read' or 'edit'", lambda: StableWindow(file_tools={"peek": "look"})),
     ("window_size", "'15'", lambda: SlidingWindow("15")),
     ("window_size", "0", lambda: SlidingWindow(0)),
 ]

@@ -79,7 +79,6 @@ def test_sections_have_their_defaults():
         "output_share": 0.1,
         "rules": None,
         "on_overflow": "raise",
-        "file_tools": None,
         "mode": "enforce",
         "counter": "auto",
         "model": None,

@@ -54,7 +54,7 @@ TEN_CHANGES = {
     "the trail tells exit codes": {"content/outcomes.py": "outcome"},
     "outputs of one tool are never shortened": {
         "stages/window_settings.py": "WindowSettings",
-        "stages/cutting.py": "bound_seen",
+        "stages/fold.py": "_with_seen",
     },
     "a new kind of personal data": {"data/rules/countries.toml": "name", "pii/detect/validate.py": "luhn"},
     "another provider's API": {
@@ -62,7 +62,7 @@ TEN_CHANGES = {
         "formats/registry.py": "CohereAdapter",
         "formats/format.py": "cohere",
     },
-    "the order in which exchanges are evicted": {"stages/cutting.py": "_eviction_order"},
+    "the order in which exchanges are evicted": {"stages/fold.py": "_evicted"},
     "another store": {"stores/redis.py": "RedisStore", "stores/__init__.py": "RedisStore"},
     "one more response header of the proxy": {"wire/guard.py": "headers"},
     "how Claude's tool schemas are counted": {"data/models.toml": "costs.claude", "tokens/schemas.py": "PARAMETERS"},

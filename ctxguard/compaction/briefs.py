@@ -24,7 +24,7 @@ from ctxguard.settings import whole_number
 from ctxguard.stages import StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import LexicalIndex
-from ctxguard.stages.observations import failure_of, holds_observation
+from ctxguard.stages.observations import holds_observation
 from ctxguard.stages.trail import Facts, facts_of, spoken_text, write_note
 
 if TYPE_CHECKING:
@@ -204,11 +204,8 @@ class _BriefWriter:
         for members in self.exchanges:
             if members[0].calls:
                 key = tuple((call.name, call.arguments) for call in members[0].calls)
-                before = latest.pop(key, None)
-                if before is None or not any(failure_of(result) for result in members[1:]):
-                    latest[key] = facts_of(members)
-                else:
-                    latest[key] = before
+                latest.pop(key, None)
+                latest[key] = facts_of(members)
         return list(latest.values())
 
     def _trail(self, max_tokens: int) -> str:

@@ -192,8 +192,11 @@ Such a word has four or more characters. For numbers, such as prices, two digits
 _ANY_WORD: Final = re.compile(r"\w+")
 _BEGINNING: Final = 8
 """Number of characters of a word that are compared, since a line may end inside a hash or a long word."""
-_COUNTED: Final = re.compile(r"^(\d+) earlier steps?(?:, (\d+) told)?(?:; ~ is \S+?)?([.:])$", re.MULTILINE)
-"""First line of a trail: the number of steps that were evicted, and the number of steps that have a line."""
+_COUNTED: Final = re.compile(r"^(\d+) earlier steps?(?:, (\d+) told)?(?:; with them left [^\n]+?)?\.$", re.MULTILINE)
+"""First line of a trail: the number of steps that were evicted, and the number of steps that have a line. If all have
+one, the second number is missing."""
+_STEPS: Final = re.compile(r"^The latest of these steps:$", re.MULTILINE)
+"""Heading of the lines of a trail, each of which tells one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,11 +392,11 @@ class Judge:
         if counted is None:
             yield Verdict("trail", f"{len(left)} messages have left the context, and nothing in it tells of them")
             return
-        steps, told = int(counted[1]), int(counted[2] or (counted[1] if counted[3] == ":" else 0))
+        lines = added[counted.end() :]
+        steps, told = int(counted[1]), int(counted[2] or (counted[1] if _STEPS.search(lines) else 0))
         if isinstance(reported, dict) and (steps, told) != (reported.get("steps"), reported.get("told")):
             figures = f"{reported.get('told')} of {reported.get('steps')}"
             yield Verdict("trail", f"the trail tells {told} of {steps} steps, the report says {figures}")
-        lines = added[counted.end() :]
         words = {word[:_BEGINNING] for word in (*_WORD.findall(lines), *_ANY_WORD.findall(lines))}
         names = list(map(_words_of, left))
         if told and any(names) and not any(map(words.intersection, names)):

@@ -65,7 +65,7 @@ def phrases_in(text: str, *tables: str) -> Iterator[Phrase]:
         text: The text.
         tables: The tables to search for; none means all that rank sentences.
     """
-    folded = text.lower().replace("’", "'")
+    folded = text.replace("İ", "i").lower().replace("’", "'")  # "İ" alone takes more characters in lower case
     for last, uses in _automaton(tables or _RANKING).iter(folded):
         for length, table, is_spaced in uses:
             start, end = last + 1 - length, last + 1

@@ -52,14 +52,14 @@ class Bar(NamedTuple):
 
 _FIXED = (("system", 0.09, "purple"), ("task", 0.07, "blue"))
 _LATEST = ("latest", 0.12, "green")
-_AFTER = (*_FIXED, ("trail", 0.11, "pink"), ("kept", 0.07, "amber"))
-_GOAL = 0.46
+_AFTER = (*_FIXED, ("trail", 0.08, "pink"), ("what stays", 0.34, "amber"))
+_GOAL = 0.7
 BUDGET = (
     Bar("1. the next message does not fit", (*_FIXED, ("old tool steps and talk", 0.76, "amber"), _LATEST)),
-    Bar("2. old outputs become digests", (*_FIXED, ("talk, calls, digests", 0.53, "amber"), _LATEST)),
-    Bar("3. so do the arguments of old calls", (*_FIXED, ("talk, digests", 0.44, "amber"), _LATEST)),
-    Bar("4. exchanges leave, the trail tells", (*_AFTER, _LATEST)),
-    Bar("5. prompts grow until the next cut", (*_AFTER, _LATEST, ("new", 0.4, "green"))),
+    Bar("2. old outputs take a short view", (*_FIXED, ("talk, calls, short views", 0.59, "amber"), _LATEST)),
+    Bar("3. the oldest exchanges leave", (*_FIXED, ("what stays", 0.34, "amber"), _LATEST)),
+    Bar("4. the trail says what has left", (*_AFTER, _LATEST)),
+    Bar("5. prompts grow until the next cut", (*_AFTER, _LATEST, ("new", 0.28, "green"))),
 )
 
 
@@ -117,7 +117,7 @@ def budget(width: int) -> str:
             if len(words) * 6.2 + 4 < share * scale:
                 picture.text(x + 4, y + 17, words, size=10.5, color="on")
             x += share * scale
-    for share, words, color, shift in ((1.0, "budget", "red", -42), (_GOAL, "goal of a cut", "grey", 0)):
+    for share, words, color, shift in ((1.0, "budget", "red", -42), (_GOAL, "goal of a cut", "grey", -78)):
         x, end = first + share * scale, top + step * len(BUDGET) - 12
         spans = [(top - 6, end)]
         if above:  # the labels stand between the bars
@@ -132,7 +132,7 @@ def budget(width: int) -> str:
 def pictures() -> dict[str, str]:
     """Return all pictures by their file's name."""
     told = "Green: a stage. Blue: an adapter. Every change of a stage and every finding of a check is in the report."
-    found = "The check NoPII takes a path of its own: every rule over everything that is sent, without the prefilter."
+    found = "The check NoPII searches the finished request once more; with independent=True without the prefilter."
     drawn = {}
     for width, name in ((WIDE, ""), (NARROW, "_narrow")):
         drawn |= {

@@ -57,10 +57,24 @@ def test_it_has_the_task_rules_files_failures_and_what_is_open():
     assert text.startswith("The task:\nMake the loader read regions, and mail [REDACTED_EMAIL].\n")
     assert "- Never touch the tests. The weather is fine." in text
     assert "- src/loader.py: edited" in text
-    assert 'Failed:\n- query: invoices_2024 → "error: no such table invoices_2024"' in text
-    assert "unknown region" not in text.partition("Failed:")[2], "the same call succeeded later"
+    assert '- query {"table": "invoices_2024"} → failed: "error: no such table invoices_2024"' in text
+    steps = text.partition("The latest of these steps:")[2]
+    assert "unknown region" not in steps, "the same call succeeded later"
+    assert steps.count("- load ") == 1
     assert "- user said last: Then go on with the invoices." in text
     assert '- not answered: query {"table": "invoices"}' in text
+
+
+@pytest.mark.parametrize(
+    "ends", [("ok", "error: no route"), ("error: no route", "ok"), ("error: a", "ok", "error: no route")]
+)
+def test_a_call_that_was_repeated_is_told_as_it_ended_last(ends):
+    history = [user("Ping the relay.")]
+    for number, end in enumerate(ends):
+        history += step(str(number), end, tool="ping", arguments='{"host": "relay"}')
+    steps = Stabilizer(8_000).brief([*history, user("And?")]).text.partition("The latest of these steps:")[2]
+    assert steps.count("- ping ") == 1
+    assert ("no route" in steps) == (ends[-1] != "ok")
 
 
 def test_what_matches_the_next_task_is_preferred():

@@ -1,0 +1,132 @@
+"""Sentences of people that stand for later: found by their place and by words of many languages, never made up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from patience import is_linear
+
+from ctxguard.stages.said import said_sentences
+
+
+def texts(message: str) -> list[str]:
+    return [said.text for said in said_sentences(message)]
+
+
+def score(sentence: str) -> int:
+    """Return the score of a sentence that neither opens nor closes its message; 0 if it is not listed."""
+    message = f"Die Sonne scheint heute.\n{sentence}\nDas war alles davon."
+    return next((said.score for said in said_sentences(message) if said.text == sentence), 0)
+
+
+FILLING = "It rained in the harbor and two boats came in with the tide, as they do in this weather. "
+RULES = {
+    "en": "From now on, never touch the folder vendor.",
+    "en, no must": "Use tabs in each file of the project.",
+    "en, of oneself": "I work in Lisbon, so my times are in WEST.",
+    "de": "Antworte ab jetzt nur noch auf Deutsch.",
+    "fr": "À partir de maintenant, réponds toujours en français.",
+    "es": "A partir de ahora, responde siempre en español.",
+    "it": "D'ora in poi rispondi sempre in italiano.",
+    "pt": "A partir de agora, responda sempre em português.",
+    "nl": "Vanaf nu moet je altijd in het Nederlands antwoorden.",
+    "pl": "Od teraz zawsze odpowiadaj po polsku.",
+    "ru": "С этого момента всегда отвечай по-русски.",
+    "tr": "Bundan sonra her zaman Türkçe cevap ver.",
+    "zh": "从现在开始必须用中文回答。",
+    "ja": "これからは必ず日本語で答えてください。",
+    "ko": "지금부터 항상 한국어로 대답해 주세요.",
+}
+
+
+@pytest.mark.parametrize("language", RULES)
+def test_a_rule_in_the_middle_is_listed_in_each_language(language):
+    rule = RULES[language]
+    assert score(rule) >= 2
+    assert rule in texts(f"{FILLING}\n{rule}\n{FILLING * 2}")
+
+
+@pytest.mark.parametrize("language", [name for name in RULES if name not in ("en, no must", "en, of oneself")])
+@pytest.mark.parametrize("size", [2_000, 60_000])
+def test_a_rule_in_a_long_pasted_text_is_listed(language, size):
+    half = FILLING * (size // len(FILLING) // 2)
+    assert RULES[language] in texts(f"{half}\n{RULES[language]}\n{half}")
+
+
+def test_letters_that_grow_in_lower_case_do_not_move_a_sentence():
+    half = "İstanbul ve İzmir. " * 60
+    assert RULES["tr"] in texts(f"{half} {RULES['tr']} {half}")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "other"),
+    [
+        ("Never push to main.", "I never remember the name of it."),
+        ("Use tabs in all files.", "Can you use tabs in all files?"),
+        ("I prefer short answers.", "The weather was fine in June."),
+        ("Réponds toujours en français.", "Il a fait beau hier soir."),
+    ],
+)
+def test_a_rule_ranks_above_what_only_sounds_like_one(sentence, other):
+    assert score(sentence) > score(other)
+
+
+def test_what_opens_and_closes_a_message_is_listed_whatever_its_words():
+    message = "Zorbo quatsch menno. Wala wala bing bang. Tulu pana keno."
+    assert texts(message) == ["Zorbo quatsch menno.", "Tulu pana keno."]
+
+
+@pytest.mark.parametrize(
+    "message", ["Yes.", "", " \n\n ", "ok thanks", "?!", "🎉🎉🎉", "```\nnever do this in code\n```"]
+)
+def test_short_words_signs_and_code_are_no_sentences(message):
+    assert texts(message) == []
+
+
+def test_marks_of_lists_and_quotations_are_left_out_and_each_item_is_a_sentence():
+    message = (
+        "Please note:\n- Never touch the tests.\n* Always use tabs here.\n2) Do not push it.\n> Keep it short, please."
+    )
+    assert texts(message) == [
+        "Never touch the tests.",
+        "Always use tabs here.",
+        "Do not push it.",
+        "Keep it short, please.",
+    ]
+
+
+def test_at_most_six_sentences_of_a_message_are_listed_the_best_and_then_the_latest():
+    rules = [f"Never touch the folder number{n}." for n in range(9)]
+    assert texts(f"{FILLING}{' '.join(rules)} {FILLING}") == rules[3:]
+
+
+PIECES = st.sampled_from(
+    [*RULES.values(), "Never.", "- ", "```", "\n", ". ", "。", "?", '"', "x" * 300, "\u2028", "1) "]
+)
+
+
+@given(st.lists(st.one_of(st.text(max_size=40), PIECES), max_size=30).map("".join))
+def test_a_listed_sentence_stands_in_its_message_on_one_line_and_in_order(message):
+    found = texts(message)
+    assert len(found) <= 6
+    words = " ".join(message.split())
+    cursor = 0
+    for sentence in found:
+        assert 6 <= len(sentence) <= 240
+        assert sentence.splitlines() == [sentence]
+        cursor = words.find(sentence, cursor)
+        assert cursor >= 0
+    assert all(said.score >= 1 for said in said_sentences(message))
+
+
+@pytest.mark.parametrize(
+    "sign",
+    ["never ", "never. ", "a", ". ", "- ", "\n", "```", "。", "…", "'", '."', "don't use ", "不要", "1", "(", "é"],
+)
+@pytest.mark.parametrize("size", [1_100, 60_000])
+def test_hostile_texts_take_linear_time(sign, size):
+    def work(count):
+        said_sentences.__wrapped__(sign * (count // len(sign)))
+
+    assert is_linear(work, size)
