@@ -157,7 +157,7 @@ def is_part_of_name(part: str, name: str) -> bool:
     """
     if _NEVER_IN_A_NAME.search(name) is not None:
         return False
-    words_of_part, words_of_name = (set(_WORD.findall(view_of(one).text.casefold())) for one in (part, name))
+    words_of_part, words_of_name = (set(_WORD.findall(view_of(one).text.lower())) for one in (part, name))
     return bool(words_of_part) and words_of_part <= words_of_name
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from ctxguard.pii.detect.normalize import view_of
-from ctxguard.pii.placeholders import LITERAL, pseudonym
+from ctxguard.pii.placeholders import pseudonym
 
-_BY_CASE: Final = frozenset({"SECRET", "PASSWORD", "PRIVATE_KEY", "URL_CREDENTIALS", "CRYPTO", LITERAL})
-_BY_SIGNS: Final = frozenset({"PERSON", "LOCATION", "ADDRESS", "ORGANIZATION", "EMAIL", "IP", "DATE_OF_BIRTH"})
+_COMPACT: Final = frozenset(
+    "CREDIT_CARD IBAN PHONE SSN MAC VIN UK_NHS UK_NINO UK_UTR US_EIN US_ROUTING AU_ABN AU_ACN AU_TFN BR_CNPJ BR_CPF"
+    " CA_BN CA_SIN CN_ID DE_SOCIAL_SECURITY DE_TAX_ID DE_VAT ES_NIE ES_NIF FR_NIF FR_NIR FR_SIRET IN_AADHAAR IN_GSTIN"
+    " IN_PAN IT_FISCAL_CODE IT_VAT JP_MY_NUMBER KR_BRN KR_RRN NL_BSN PL_NIP PL_PESEL".split()
+)
+"""Labels of numbers that are defined by their digits and letters alone. Their separators only group them for reading,
+and letters mean the same in either case."""
+# The separators of these numbers. A sign before the first digit stays, because it must come back: a plus, or the minus
+# of a JSON number.
+_SEPARATORS: Final = re.compile(r"(?<=[^\s(.-])[\s./():-]+|^\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +49,24 @@ class Pseudonyms(Protocol):
 
 
 def normalized(label: str, value: str) -> str:
-    """Return the form of a value by which values are compared, so that different spellings get the same placeholder.
+    """Return the form by which values of a label are compared: equal values share a placeholder, a hash, and an erasure.
 
-    For example, e-mail addresses are compared in lower case, and numbers without separators.
+    Two values are equal where the definition of their label says so, and else only where they are the same text:
+
+    * the numbers in `_COMPACT` without their separators, such as a card or an IBAN in groups of four;
+    * an e-mail address in any case of its host (RFC 5321, section 2.4: only the host's case has no meaning);
+    * an IP address in any case of its hexadecimal digits;
+    * a person's name with any white space between its words.
     """
-    folded = view_of(value).text
-    if label in _BY_CASE:
-        return value
-    if label in _BY_SIGNS:
-        return " ".join(folded.casefold().split())
-    bare = "".join(char for char in folded.casefold() if char.isalnum())
-    # the same number with and without a plus gets two placeholders, because restoring must keep the plus
-    return f"+{bare}" if bare and folded.startswith("+") else bare or folded
+    if label in _COMPACT:
+        return _SEPARATORS.sub("", view_of(value).text).lower()
+    if label == "EMAIL":
+        local, at, host = view_of(value).text.rpartition("@")
+        return local + at + host.lower()
+    if label == "IP":
+        address, sign, zone = value.partition("%")
+        return address.lower() + sign + zone
+    return " ".join(value.split()) if label == "PERSON" else value
 
 
 class MemoryPseudonyms:
