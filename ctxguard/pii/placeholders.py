@@ -26,9 +26,14 @@ SIGNS: Final = r"[ \n\xa0\u202f*`]{0,3}"
 ESCAPES: Final = r"(?<!\\)\\{1,16}"
 LESS: Final = rf"(?:<|&lt;|{ESCAPES}u(?:003[cC]|0026lt;))"
 GREATER: Final = rf"(?:>|&gt;|{ESCAPES}u(?:003[eE]|0026gt;))"
+# Between the groups of a number: an underscore as written or as Markdown escapes it, or white space.
+_NUMBER: Final = r"\d{1,2}(?:(?:\\{0,2}_|[ \n\xa0\u202f])\d\d){0,3}"
+# What may come after a number without its closing bracket is anything from which the number cannot go on: no escape or
+# reference, which may stand for an underscore, and no digit, not even behind white space.
+_WITHOUT_END: Final = r"(?P<open>)(?![\w>%]|&|\\(?![\"nrt])|(?:[_ \n\xa0\u202f*`]|\\{1,16}+[nrt]){1,4}(?:\d|[\\&%]))"
 _OPENED: Final = (
-    rf"{LESS}[*`]{{0,3}}(?P<label>[A-Za-z](?:[A-Za-z_]|[ \n\xa0\u202f](?=[A-Za-z_\d])){{1,42}})\\?_?"
-    rf"(?P<number>\d{{1,2}}(?:_\d\d){{0,3}}){SIGNS}(?:{GREATER}|(?<![*`\s])(?P<open>)(?![\w>]))"
+    rf"{LESS}[*`]{{0,3}}(?P<label>[A-Za-z](?:[A-Za-z_]|[ \n\xa0\u202f](?=[A-Za-z_\d])){{1,42}})\\{{0,2}}_?"
+    rf"(?:(?P<number>{_NUMBER}){SIGNS}{GREATER}|(?P<begun>\d{{1,2}}(?:\\{{0,2}}_\d\d){{0,3}}){_WITHOUT_END})"
 )
 OPENED: Final = re.compile(_OPENED)
 """Matches a pseudonym as models spell it (see `SPELLED`), but only with its opening bracket. It is much faster than
@@ -50,6 +55,7 @@ _WRITTEN: Final = re.compile(r"[1-9]\d?(?:_\d\d){0,3}")
 _LOOKALIKE: Final = re.compile(
     r"(<[A-Za-z][A-Za-z_]{0,39}|\[REDACTED(?:_[A-Z_]{1,40})?)_(?=[+(]?[A-Z]{0,3}\d[A-Z0-9]{0,31}+(?![A-Za-z0-9_]))"
 )
+_BETWEEN_GROUPS: Final = re.compile(r"\D+")
 BLANK: Final = "\x00"
 _LABEL_REST: Final = re.compile(r"[^A-Z]+")
 
@@ -83,7 +89,8 @@ def pseudonyms_of(match: re.Match[str]) -> dict[str, str]:
     Args:
         match: A match of `SPELLED` or `OPENED`.
     """
-    label, number = (match["label"] or match["bare"]).upper(), match["number"] or match["digits"]
+    label = (match["label"] or match["bare"]).upper()
+    number = _BETWEEN_GROUPS.sub("_", match["number"] or match["begun"] or match["digits"])
     labels = ("".join(label.split()).strip("_"), re.sub(r"[\s_]+", "_", label).strip("_"))
     return {one: f"<{one}_{number}>" for one in labels}
 

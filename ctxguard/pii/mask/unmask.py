@@ -14,7 +14,7 @@ from ctxguard.errors import ConfigError
 from ctxguard.pii.mask.json_text import JsonNumber, JsonToken, holds_json, is_json, json_tokens, rewrite_json
 from ctxguard.pii.mask.links import LONGEST_LINK, NamesHost, leaks
 from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
-from ctxguard.pii.placeholders import ESCAPES, GREATER, LESS, PSEUDONYM, SIGNS, SPELLED, pseudonyms_of
+from ctxguard.pii.placeholders import ESCAPES, GREATER, LESS, PSEUDONYM, SPELLED, pseudonyms_of
 from ctxguard.pii.settings import check_text
 from ctxguard.settings import nearest
 
@@ -24,17 +24,23 @@ if TYPE_CHECKING:
 LONGEST: Final = 80
 """Maximum length of a placeholder in characters, including quotes and escaped brackets."""
 _LOOSELY: Final = re.compile(r"<[A-Za-z][A-Za-z_ ]{0,40}[ _#-]?\d{1,6}(?:_\d\d){0,3}>")
+# A placeholder at the end of a text may have been cut off, also behind these characters.
+_GOES_ON: Final = re.compile(r"(?:[_ \n\xa0\u202f*`]|\\{1,16}+[nrt]?+){0,20}\Z")
+_SIGNS_BEFORE: Final = 1
+"""The number of characters before a placeholder that decide whether it is one."""
 _CLOSING: Final = re.compile(r"(\\+)u00(?:3[eE]|26gt;)\Z")
 # The beginning of an escaped bracket, at the end of a text.
 _OPEN_ESCAPE: Final = rf"{ESCAPES}(?:u(?:0{{1,2}}|003|002|0026[lg]?t?)?)?"
 _OPEN_GREATER: Final = rf"(?:&g?t?|{_OPEN_ESCAPE})?"
+# A number may go on behind white space and escapes.
+_OPEN_NUMBER: Final = rf"\d(?:[\d_ \n\xa0\u202f*`]|\\{{1,16}}+[nrt_]?){{0,20}}{_OPEN_GREATER}"
 _START: Final = (
-    rf"(?:{LESS}[*`]{{0,3}}(?:[A-Za-z][A-Za-z_ \n\xa0\u202f\\]{{0,42}}(?:\d[\d_]{{0,10}}{SIGNS}{_OPEN_GREATER})?)?"
+    rf"(?:{LESS}[*`]{{0,3}}(?:[A-Za-z][A-Za-z_ \n\xa0\u202f]{{0,42}}(?:\\{{0,2}}_?(?:{_OPEN_NUMBER})?)?)?"
     rf"|&l?t?|{_OPEN_ESCAPE}|(?<![\w<&;])[A-Z][A-Z_]{{0,40}}(?:\d[\d_]{{0,10}}{_OPEN_GREATER})?)"
 )
 _OPEN_TEXT: Final = re.compile(rf"{_START}\Z")
 _OPEN_ARGUMENTS: Final = re.compile(rf'"(?:{_START}(?:{GREATER}(?:"\s{{0,8}})?)?)?\Z|{_START}\Z')
-_QUOTED: Final = re.compile(rf'"{LESS}({PSEUDONYM.pattern[1:-1]}){GREATER}"(?!\s*:)')
+_QUOTED: Final = re.compile(rf'"{LESS}{PSEUDONYM.pattern[1:-1]}{GREATER}"(?!\s*:)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +76,57 @@ def restore(
             link that the model was tricked into writing leaks no value. None restores all.
         before: The text before `text`, in which a link may begin.
     """
-    count, whole = 0, before + text
-
-    def replaced(match: re.Match[str]) -> str:
-        nonlocal count
-        original = _look_up(match, pseudonyms)
-        if original is None:
-            return match[0]
-        at = len(before) + match.start()
-        if names_host is not None and leaks(whole[max(0, at - LONGEST_LINK - 1) : at], names_host, SPELLED):
-            return match[0]
-        count += 1
-        return _write(original.value, match[0], escaped=escaped)
-
-    plain = SPELLED.sub(replaced, text)
+    whole = before + text
+    plain, count, _ = _restore_until(whole, len(before), len(whole), pseudonyms, escaped=escaped, names_host=names_host)
     return Restored(plain, count, tuple(_unknown(text, pseudonyms)))
+
+
+def _restore_until(
+    text: str,
+    start: int,
+    end: int,
+    pseudonyms: Pseudonyms,
+    *,
+    escaped: bool,
+    names_host: NamesHost | None,
+    has_numbers: bool = False,
+) -> tuple[str, int, int]:
+    """Restore the placeholders of a text that begin in a part of it, judging each by the text before and after it.
+
+    Args:
+        text: The text.
+        start: The offset at which the part begins.
+        end: The offset at which it ends.
+        pseudonyms: The placeholders and their values.
+        escaped: Whether to escape values for use inside a JSON string.
+        names_host: See `restore`.
+        has_numbers: Whether values that were numbers in JSON lose the quotes around their placeholders.
+
+    Returns:
+        The part with values restored, the number of values, and the offset at which the part ends: `end`, or behind a
+        placeholder that begins before `end`.
+    """
+    pieces: list[str] = []
+    count = 0
+    for match in SPELLED.finditer(text, start):
+        if match.start() >= end:
+            break
+        first, last = match.span()
+        original = _look_up(match, pseudonyms)
+        if original is not None and names_host is not None:
+            link = text[max(0, first - LONGEST_LINK - 1) : first]
+            original = None if leaks(link, names_host, SPELLED) else original
+        if original is None:
+            continue
+        count += 1
+        written = _write(original.value, match[0], escaped=escaped)
+        if has_numbers and original.is_number and (quoted := _QUOTED.match(text, max(start, first - 1))) is not None:
+            first, last = quoted.span()
+            written = original.value
+        pieces += (text[start:first], written)
+        start = last
+    pieces.append(text[start:end])
+    return "".join(pieces), count, max(start, end)
 
 
 def _write(value: str, spelled: str, *, escaped: bool) -> str:
@@ -105,7 +147,7 @@ def _look_up(match: re.Match[str], pseudonyms: Pseudonyms) -> Original | None:
     found = [name for name in pseudonyms_of(match).values() if pseudonyms.original(name) is not None]
     if len(found) != 1:
         return None
-    is_cut = match["open"] is not None and match.end() == len(match.string)
+    is_cut = match["open"] is not None and _GOES_ON.match(match.string, match.end()) is not None
     longer = (f"{found[0][:-1]}{rest}>" for rest in ("_00", *"0123456789"))
     if is_cut and any(pseudonyms.original(name) is not None for name in longer if PSEUDONYM.fullmatch(name)):
         return None
@@ -276,15 +318,12 @@ class UnmaskStream:
         """
         check_text(chunk)
         self._note_unknown(chunk)
-        text = self._pending + chunk
-        cut = self._safe_end(text)
-        self._pending = text[cut:]
-        return self._restore(text[:cut])
+        self._pending += chunk
+        return self._release(self._safe_end(self._pending))
 
     def close(self) -> str:
         """End the stream, and return the text that was held back."""
-        rest, self._pending = self._pending, ""
-        return self._restore(rest)
+        return self._release(len(self._pending))
 
     def over(self, chunks: Iterable[str]) -> Iterator[str]:
         """Yield the chunks of a whole stream with values restored. Empty chunks are omitted."""
@@ -300,14 +339,22 @@ class UnmaskStream:
         match = opened.search(text, max(0, len(text) - LONGEST))
         return len(text) if match is None else match.start()
 
-    def _restore(self, text: str) -> str:
-        if self._arguments:
-            text = _QUOTED.sub(self._number, text)
-        restored = restore(
-            text, self._pseudonyms, escaped=self._arguments, names_host=self._names_host, before=self._before
+    def _release(self, size: int) -> str:
+        """Return the first characters of the pending text with values restored, as they are in the whole text."""
+        text, start = self._before + self._pending, len(self._before)
+        end = start + size
+        plain, _, end = _restore_until(
+            text,
+            start,
+            end,
+            self._pseudonyms,
+            escaped=self._arguments,
+            names_host=self._names_host,
+            has_numbers=self._arguments,
         )
-        self._before = (self._before + text)[-LONGEST_LINK - 1 :] if self._names_host is not None else ""
-        return restored.text
+        self._pending = text[end:]
+        self._before = text[max(0, end - (_SIGNS_BEFORE if self._names_host is None else LONGEST_LINK + 1)) : end]
+        return plain
 
     def _note_unknown(self, chunk: str) -> None:
         """Record placeholders in the stream that were never assigned.
@@ -322,7 +369,3 @@ class UnmaskStream:
         opened = text.rfind("<")
         is_open = opened >= 0 and ">" not in text[opened:] and len(text) - opened <= LONGEST
         self._open = text[opened:] if is_open else ""
-
-    def _number(self, match: re.Match[str]) -> str:
-        original: Original | None = self._pseudonyms.original(f"<{match[1]}>")
-        return original.value if original is not None and original.is_number else match[0]
