@@ -35,6 +35,7 @@ class Delta:
         text: Text of the piece.
         is_arguments: Whether the text is JSON, such as the arguments of a tool call.
         alone: Function that takes a text, and returns an event that contains only this text in place of the piece.
+        calls: Keys of the tool call that the text belongs to, see `Format.called`; empty for text of the answer.
     """
 
     channel: Channel
@@ -42,6 +43,7 @@ class Delta:
     text: str
     is_arguments: bool
     alone: Callable[[str], Event]
+    calls: tuple[Hashable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,17 @@ class Format(ABC):
 
     def wholes(self, event: Event) -> Iterable[tuple[Path, object]]:  # noqa: ARG002 - the signature of all formats
         """Yield the path and the value of each value that an event contains as a whole rather than in pieces."""
+        return ()
+
+    def called(self, event: Event) -> Iterable[tuple[Hashable, object]]:  # noqa: ARG002 - the signature of all formats
+        """Yield a key and the record of each tool call that an event begins or continues.
+
+        The record has the name of the tool, or a piece of it, under `name`. The call's other events have the same key.
+        """
+        return ()
+
+    def calls_of(self, event: Event) -> tuple[Hashable, ...]:  # noqa: ARG002 - the signature of all formats
+        """Return the keys of the tool call that an event without pieces of text belongs to, see `called`."""
         return ()
 
     def stored(self, event: Event) -> object:  # noqa: ARG002 - the signature of all formats

@@ -6,7 +6,7 @@ in OpenAI's Agents SDK. Items of other types are passed on unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, pairwise
@@ -165,7 +165,20 @@ class ResponsesAdapter(Format):
             name = kind.removesuffix(".delta")
             channel = (name, *map(event.get, _PLACE))
             alone = partial(with_text, event, ("delta",))
-            yield Delta(channel, ("delta",), said, name.endswith("arguments"), alone)
+            calls = self.calls_of(event) if "_call" in kind else ()
+            yield Delta(channel, ("delta",), said, name.endswith("arguments"), alone, calls)
+
+    def called(self, event: Event) -> Iterator[tuple[Hashable, object]]:
+        """Yield a key and the record of each tool call that an event begins or continues."""
+        item = event.get("item")
+        if isinstance(item, dict):
+            for key in self.calls_of({**event, "item_id": item.get("id")}):
+                yield key, item
+
+    def calls_of(self, event: Event) -> tuple[Hashable, ...]:
+        """Return the keys of the tool call that an event without pieces of text belongs to, see `called`."""
+        index, name = event.get("output_index"), event.get("item_id")
+        return (*((index,) if isinstance(index, int) else ()), *((name,) if isinstance(name, str) and name else ()))
 
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""

@@ -248,10 +248,11 @@ class GivesBack(ABC):
         return UnmaskStream(self._pseudonyms, arguments=arguments, names_host=names_host)
 
 
-# Words in the names of tools that send data out: mail, HTTP, messages, a shell.
+# Words in the names of tools that send data out: mail, HTTP, messages, a shell. No list of words is complete.
 _OUTWARD: Final = re.compile(
     r"mail|send|post|http|url|web|fetch|brows|navigat|upload|publish|share|invite|message|sms|slack|webhook|curl|shell"
-    r"|bash|exec|terminal|command|transfer|pay",
+    r"|bash|exec|terminal|command|transfer|pay|smtp|forward|reply|notif|tweet|python"
+    r"|(?<![A-Za-z])(?:sh|cmd|run|ssh|ftp|eval)(?![a-z])",
     re.IGNORECASE,
 )
 OUTWARD: Final = "outward"
@@ -273,19 +274,24 @@ def require_tools(tools: Mapping[str, bool]) -> Mapping[str, bool]:
     return tools
 
 
-def gets_values(tools: Mapping[str, bool], name: str) -> bool:
+def gets_values(tools: Mapping[str, bool], name: str, *, is_outward: bool = False) -> bool:
     """Return whether a tool gets real values, rather than placeholders, in its arguments.
 
     Args:
         tools: True or False by tool name, by pattern (`crm_*`), by `outward` for tools that send data out (mail, HTTP,
             messages, a shell), and by `*` for all other tools. Names and patterns come before `outward`; the first one
-            that matches decides. Tools without an entry get values.
-        name: The name of the tool.
+            that matches decides. Tools without an entry get values. Which tools are `outward` is guessed from words in
+            their names; to be sure, name your tools.
+        name: The name of the tool; empty if it is not known for certain. Such a tool gets values only if no tool is
+            denied them.
+        is_outward: Whether the tool counts as `outward`, whatever its name is.
     """
+    if not name:
+        return all(tools.values())
     patterns = (pattern for pattern in tools if pattern not in (OUTWARD, "*"))
     named = (tools[pattern] for pattern in patterns if fnmatchcase(name, pattern))
     rest = tools.get("*", True)
-    return next(named, tools.get(OUTWARD, rest) if _OUTWARD.search(name) else rest)
+    return next(named, tools.get(OUTWARD, rest) if is_outward or _OUTWARD.search(name) else rest)
 
 
 class UnmaskStream:
@@ -324,6 +330,11 @@ class UnmaskStream:
     def close(self) -> str:
         """End the stream, and return the text that was held back."""
         return self._release(len(self._pending))
+
+    def abandon(self) -> str:
+        """End the stream, and return the text that was held back, without restoring anything."""
+        rest, self._pending = self._pending, ""
+        return rest
 
     def over(self, chunks: Iterable[str]) -> Iterator[str]:
         """Yield the chunks of a whole stream with values restored. Empty chunks are omitted."""
