@@ -273,7 +273,7 @@ class OpenAIAdapter(MessageFormat):
                 alone = partial(_alone, event, choice, path, call)
                 calls = () if path[0] in _TEXTS else (channel,)
                 place = ("choices", number, "delta", *path)
-                yield Delta(channel, place, text, path[-1] == "arguments", alone, calls)
+                yield Delta(channel, place, text, path[-1] == "arguments", alone, calls, channel[0])
 
     def called(self, event: Event) -> Iterator[tuple[Hashable, object]]:
         """Yield a key and the record of each tool call that an event begins or continues."""

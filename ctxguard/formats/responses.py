@@ -22,6 +22,7 @@ from ctxguard.artifacts import Artifact, Kind, PartKind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.formats.format import (
     Body,
+    Channel,
     Delta,
     Ends,
     Event,
@@ -189,6 +190,15 @@ class ResponsesAdapter(Format):
             return None
         index = event.get("output_index")
         return lambda channel: channel[2] == index
+
+    def places(self, channel: Channel) -> Iterable[Hashable]:
+        """Return the places of a text in the response that later events may repeat whole: its item and its part."""
+        return ((channel[2], None), (channel[2], channel[3]))
+
+    def place_of(self, event: Event) -> Hashable:
+        """Return the place of what an event repeats whole; None if it repeats nothing, or the response."""
+        index = event.get("output_index")
+        return None if index is None else (index, event.get("content_index"))
 
     def stored(self, event: Event) -> object:
         """Return the response in an event; the provider stores it under its id."""

@@ -15,6 +15,7 @@ from ctxguard.adapting.fields import Path
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
 from ctxguard.pii import UnmaskStream
+from ctxguard.pii.mask.links import Links
 from ctxguard.wire import events, frames
 from ctxguard.wire.replies import Tool, as_json, tool_of
 
@@ -82,6 +83,8 @@ class ReplyEvents(Generic[Origin]):
         self._format = reply.format
         self._channels: dict[Channel, _Channel[Origin]] = {}
         self._tools = _Tools()
+        self._links: dict[Hashable, Links | None] = {}
+        self._starts: dict[Hashable, Links] = {}
         self._added = 0
 
     def feed(self, event: Event, origin: Origin) -> list[tuple[Event, Origin]]:
@@ -122,11 +125,25 @@ class ReplyEvents(Generic[Origin]):
         known = self._channels.get(delta.channel)
         if known is None:
             is_json = delta.is_arguments or (self._reply.wants_json and not delta.calls)
-            unmask = self._reply.session.unmask_stream(arguments=is_json, names_host=self._reply.names_host)
+            links = self._reply.links() if delta.calls else self._links_at(delta)
+            unmask = self._reply.session.stream_after(links, arguments=is_json)
             known = _Channel(unmask, origin, delta)
             self._channels[delta.channel] = known
         known.origin, known.delta = origin, delta
         return known
+
+    def _links_of(self, answer: Hashable) -> Links | None:
+        if answer not in self._links:
+            self._links[answer] = self._reply.links()
+        return self._links[answer]
+
+    def _links_at(self, delta: Delta) -> Links | None:
+        """Return what has read the texts before a text of an answer, which a client may show as one with this text."""
+        links = self._links_of(delta.answer)
+        if links is not None:
+            for place in self._format.places(delta.channel):
+                self._starts.setdefault(place, links.copy())
+        return links
 
     def _gives(self, event: Event, delta: Delta) -> bool:
         """Return whether values are restored in a piece of text: not in the calls of tools that may not get values."""
@@ -139,7 +156,10 @@ class ReplyEvents(Generic[Origin]):
         """Return an event that contains no pieces of text, with masked values restored."""
         self._reply.learn(self._format.stored(event))
         known = self._tools.of(self._format.calls_of(event))
-        restored = event if "reasoning" in str(event.get("type")) else self._reply.restore(event, known=known)
+        start = self._starts.get(self._format.place_of(event))
+        is_response = self._format.stored(event) is not None  # it repeats all texts, from the first one on
+        links = start.copy() if start is not None else None if is_response else self._links_of(0)
+        restored = event if "reasoning" in str(event.get("type")) else self._reply.restore(event, known, links)
         return restored if isinstance(restored, dict) else event
 
     def _flush(self, ends: Callable[[Channel], bool]) -> list[tuple[Event, Origin]]:
