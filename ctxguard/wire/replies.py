@@ -192,13 +192,14 @@ class Reply:
             return value if restored is written else json.loads(restored)
         return self._restore(value, key, around)
 
-    def text(self, text: str, links: Links | None) -> str:
+    def text(self, text: str, links: Links | None = None) -> str:
         """Return a text with masked values restored.
 
         Args:
             text: The text.
-            links: Has read the texts before, and reads this text.
+            links: Has read the texts before, and reads this text. None if there are none.
         """
+        links = links or self.links()
         is_arguments = self.wants_json and text.lstrip()[:1] in ("{", "[")
         if _MAY_HOLD.search(text) is None:
             if links is not None:
