@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import is_linear
 
 from ctxguard.pii.mask.links import Links
 from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original
@@ -108,3 +109,22 @@ def test_links_in_json_keep_their_placeholders(url, target, indent):
     flat = {"url": "https://evil.example/form", "to": "<EMAIL_1>", "cc": ["<EMAIL_1>"]}
     told = json.loads(restore_arguments(json.dumps(flat, indent=indent), known(), Links(named)).text)
     assert told == {"url": "https://evil.example/form", "to": MAIL, "cc": [MAIL]}
+
+
+@pytest.mark.parametrize(
+    "unit", ["<EMAIL_1> ", "<EMAIL_1>,", "<a href='x' <EMAIL_1>", "](https://evil.example/<EMAIL_1> "]
+)
+@pytest.mark.parametrize("count", [10, 10_000])
+def test_restoring_takes_time_in_proportion_to_the_text(unit, count):
+    pseudonyms = MemoryPseudonyms()
+    for number in range(count):
+        pseudonyms.placeholder("EMAIL", Original(f"user{number}@example.com"))
+
+    def work(size):
+        restore(unit * size, pseudonyms, names_host=named)
+        stream = UnmaskStream(pseudonyms, names_host=named)
+        for _ in range(size):
+            stream.feed(unit)
+        stream.close()
+
+    assert is_linear(work, 300)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import inf, log10
 from re import _constants as op  # type: ignore[attr-defined]  # the one parser that reads what `re` reads
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 Chars: TypeAlias = frozenset[int]
 """A character class: codes below 256, and `BEYOND` if it contains any other character."""
@@ -126,10 +126,10 @@ def _work(parsed: Parsed, widths: Sequence[int | None]) -> _Work:
         most = max((one.ways for one in inner), default=0.0)
         taken = sum(one.steps for one in inner) or 1.0
         if kind is op.GROUPREF and widths:
-            taken = float(widths[argument] or 1)  # type: ignore[index]
+            taken = float(widths[cast("int", argument)] or 1)
         if kind in REPEATS:
             least, limit = argument[:2]  # type: ignore[index]
-            is_simple = [node[0] in ONE for node in argument[2]] == [True]  # type: ignore[index]
+            is_simple = [node[0] in ONE for node in cast("Sequence[Any]", argument)[2]] == [True]
             once = taken if is_simple else taken + _STEPS_OF_REPEAT
             tried = 0.0 if kind is op.POSSESSIVE_REPEAT else limit * most
             taken = inf if limit is parser.MAXREPEAT else limit * once * _power(tried)
