@@ -168,7 +168,7 @@ class Reply:
 
     def _restore_record(self, record: dict[str, object], at: object, around: _Around) -> dict[str, object]:
         known = list(around.tools)
-        if record.get("type") in _KEPT_TYPES or record.get("thought") is True:
+        if str(record.get("type")) in _KEPT_TYPES or record.get("thought") is True:
             return record
         tool = tool_of(record, at)
         if tool is not None and not self.gives([*known, *([tool] if tool.name or not known else [])]):
