@@ -220,8 +220,8 @@ class PiiConfig(_Settings):
         strategy: How values are masked (`redact`, `pseudonymize`, `hash`, `partial`), for all values or by label, with
             `*` for all other labels; None leaves the decision to the program or the command line.
         tools: Tools that receive real values in `serve` and `run`. Keys are names, patterns (`crm_*`), `outward` for
-            tools that reach outside (mail, HTTP, messages, a shell), or `*`; values are true or false. None means all
-            tools.
+            tools whose names suggest that they reach outside (mail, HTTP, messages, a shell), or `*`; values are true
+            or false. None means all tools.
     """
 
     rules: list[dict[str, Any]] | None = None

@@ -6,7 +6,7 @@ unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial, reduce
 from typing import Any, Final, TypeAlias
@@ -323,7 +323,14 @@ class AnthropicAdapter(BlockFormat):
             path = ("delta", field)
             text = member_at(event, path)
             if isinstance(text, str):
-                yield Delta((event.get("index"),), path, text, field == "partial_json", partial(with_text, event, path))
+                is_json, alone = field == "partial_json", partial(with_text, event, path)
+                channel = (event.get("index"),)
+                yield Delta(channel, path, text, is_json, alone, (channel,) if is_json else ())
+
+    def called(self, event: Event) -> Iterator[tuple[Hashable, object]]:
+        """Yield a key and the record of each tool call that an event begins or continues."""
+        if event.get("type") == "content_block_start":
+            yield (event.get("index"),), event.get("content_block")
 
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""

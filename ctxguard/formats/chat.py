@@ -5,7 +5,7 @@ The fields are those of `openai.types.chat.ChatCompletionMessageParam`. Other ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
@@ -264,18 +264,33 @@ class OpenAIAdapter(MessageFormat):
             for path, text, call in _pieces(said) if isinstance(said, dict) else ():
                 channel = (get(choice, "index") or 0, path[0], call)
                 alone = partial(_alone, event, choice, path, call)
-                is_json = path[-1] == "arguments"
-                yield Delta(channel, ("choices", number, "delta", *path), text, is_json, alone)
+                calls = () if path[0] in _TEXTS else (channel,)
+                place = ("choices", number, "delta", *path)
+                yield Delta(channel, place, text, path[-1] == "arguments", alone, calls, channel[0])
+
+    def called(self, event: Event) -> Iterator[tuple[Hashable, object]]:
+        """Yield a key and the record of each tool call that an event begins or continues."""
+        for choice in records_of(event.get("choices")):
+            said, index = get(choice, "delta"), get(choice, "index") or 0
+            calls = get(said, "tool_calls")
+            for number, call in enumerate(calls if isinstance(calls, list) else ()):
+                place = get(call, "index")
+                record = get(call, "function") or get(call, "custom")
+                yield (index, "tool_calls", number if place is None else place), record
+            yield (index, "function_call", None), get(said, "function_call")
 
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
         return ended_choices(event, listed="choices", reason="finish_reason")
 
 
+_TEXTS: Final = ("content", "refusal")
+
+
 def _pieces(said: Mapping[str, object]) -> Iterator[tuple[Path, str, object]]:
     """Yield path and text of each piece in a choice's delta, and the index of its tool call (None without a call)."""
     calls = said.get("tool_calls")
-    places: list[tuple[Path, object]] = [((key,), None) for key in ("content", "refusal")]
+    places: list[tuple[Path, object]] = [((key,), None) for key in _TEXTS]
     for number, call in enumerate(calls if isinstance(calls, list) else ()):
         index = get(call, "index")
         name = number if index is None else index

@@ -7,7 +7,7 @@ the events of a stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -89,7 +89,13 @@ class CohereAdapter(MessageFormat):
         name, path = _DELTAS.get(str(event.get("type")), ("", ()))
         text = member_at(event, path) if name else None
         if isinstance(text, str) and text:
-            yield Delta((name, event.get("index")), path, text, name == "call", partial(_alone, event, path))
+            channel, is_json = (name, event.get("index")), name == "call"
+            yield Delta(channel, path, text, is_json, partial(_alone, event, path), (channel,) if is_json else ())
+
+    def called(self, event: Event) -> Iterator[tuple[Hashable, object]]:
+        """Yield a key and the record of each tool call that an event begins or continues."""
+        if event.get("type") == "tool-call-start":
+            yield ("call", event.get("index")), member_at(event, ("delta", "message", "tool_calls", "function"))
 
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""

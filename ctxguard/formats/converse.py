@@ -6,7 +6,7 @@ base64 strings as in the body of an HTTP request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any, Final, TypeAlias
@@ -398,7 +398,14 @@ class BedrockAdapter(BlockFormat):
         for path in (_TEXT, _INPUT):
             text = member_at(event, path)
             if isinstance(text, str) and text:
-                yield Delta((index,), path, text, path == _INPUT, partial(_alone, index, path))
+                calls = ((index,),) if path == _INPUT else ()
+                yield Delta((index,), path, text, path == _INPUT, partial(_alone, index, path), calls)
+
+    def called(self, event: Event) -> Iterator[tuple[Hashable, object]]:
+        """Yield a key and the record of each tool call that an event begins or continues."""
+        start = event.get("contentBlockStart")
+        if isinstance(start, dict):
+            yield (start.get("contentBlockIndex"),), member_at(start, ("start", "toolUse"))
 
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""

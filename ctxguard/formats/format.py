@@ -36,6 +36,8 @@ class Delta:
         text: Text of the piece.
         is_arguments: Whether the text is JSON, such as the arguments of a tool call.
         alone: Function that takes a text, and returns an event that contains only this text in place of the piece.
+        calls: Keys of the tool call that the text belongs to, see `Format.called`; empty for text of the answer.
+        answer: Identifies the answer that the text belongs to, if a response contains several.
     """
 
     channel: Channel
@@ -43,6 +45,8 @@ class Delta:
     text: str
     is_arguments: bool
     alone: Callable[[str], Event]
+    calls: tuple[Hashable, ...] = ()
+    answer: Hashable = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +204,25 @@ class Format(ABC):
     def wholes(self, event: Event) -> Iterable[tuple[Path, object]]:  # noqa: ARG002 - the signature of all formats
         """Yield the path and the value of each value that an event contains as a whole rather than in pieces."""
         return ()
+
+    def called(self, event: Event) -> Iterable[tuple[Hashable, object]]:  # noqa: ARG002 - the signature of all formats
+        """Yield a key and the record of each tool call that an event begins or continues.
+
+        The record has the name of the tool, or a piece of it, under `name`. The call's other events have the same key.
+        """
+        return ()
+
+    def calls_of(self, event: Event) -> tuple[Hashable, ...]:  # noqa: ARG002 - the signature of all formats
+        """Return the keys of the tool call that an event without pieces of text belongs to, see `called`."""
+        return ()
+
+    def places(self, channel: Channel) -> Iterable[Hashable]:  # noqa: ARG002 - the signature of all formats
+        """Return the places of a text in the response that later events may repeat whole, see `place_of`."""
+        return ()
+
+    def place_of(self, event: Event) -> Hashable:  # noqa: ARG002 - the signature of all formats
+        """Return the place of what an event repeats whole; None if it repeats nothing, or the response."""
+        return None
 
     def stored(self, event: Event) -> object:  # noqa: ARG002 - the signature of all formats
         """Return the response in an event, if the provider stores responses under their ids; otherwise None."""

@@ -299,7 +299,8 @@ class GoogleAdapter(BlockFormat):
             text = part.get("text")
             if isinstance(text, str) and not part.get("thought"):
                 alone = partial(_alone, candidate)
-                yield Delta((candidate.get("index", 0),), (*path, "text"), text, is_arguments=False, alone=alone)
+                index = candidate.get("index", 0)
+                yield Delta((index,), (*path, "text"), text, is_arguments=False, alone=alone, answer=index)
 
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""

@@ -6,7 +6,7 @@ in OpenAI's Agents SDK. Items of other types are passed on unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, pairwise
@@ -22,6 +22,7 @@ from ctxguard.artifacts import Artifact, Kind, PartKind, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.formats.format import (
     Body,
+    Channel,
     Delta,
     Ends,
     Event,
@@ -179,7 +180,20 @@ class ResponsesAdapter(Format):
             name = kind.removesuffix(".delta")
             channel = (name, *map(event.get, _PLACE))
             alone = partial(with_text, event, ("delta",))
-            yield Delta(channel, ("delta",), said, name.endswith("arguments"), alone)
+            calls = self.calls_of(event) if "_call" in kind else ()
+            yield Delta(channel, ("delta",), said, name.endswith("arguments"), alone, calls)
+
+    def called(self, event: Event) -> Iterator[tuple[Hashable, object]]:
+        """Yield a key and the record of each tool call that an event begins or continues."""
+        item = event.get("item")
+        if isinstance(item, dict):
+            for key in self.calls_of({**event, "item_id": item.get("id")}):
+                yield key, item
+
+    def calls_of(self, event: Event) -> tuple[Hashable, ...]:
+        """Return the keys of the tool call that an event without pieces of text belongs to, see `called`."""
+        index, name = event.get("output_index"), event.get("item_id")
+        return (*((index,) if isinstance(index, int) else ()), *((name,) if isinstance(name, str) and name else ()))
 
     def ends(self, event: Event) -> Ends | None:
         """Return a predicate that is true for the channels (see `Channel`) that an event ends; None if it ends none."""
@@ -190,6 +204,15 @@ class ResponsesAdapter(Format):
             return None
         index = event.get("output_index")
         return lambda channel: channel[2] == index
+
+    def places(self, channel: Channel) -> Iterable[Hashable]:
+        """Return the places of a text in the response that later events may repeat whole: its item and its part."""
+        return ((channel[2], None), (channel[2], channel[3]))
+
+    def place_of(self, event: Event) -> Hashable:
+        """Return the place of what an event repeats whole; None if it repeats nothing, or the response."""
+        index = event.get("output_index")
+        return None if index is None else (index, event.get("content_index"))
 
     def stored(self, event: Event) -> object:
         """Return the response in an event; the provider stores it under its id."""

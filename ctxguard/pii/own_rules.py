@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Final, Protocol
 
 from ctxguard.errors import ConfigError
-from ctxguard.pii.detect.expressions import most_ways
+from ctxguard.pii.detect.expressions import most_steps
 from ctxguard.pii.detect.fields import FieldValues, name_expression
 from ctxguard.pii.detect.matcher import Matcher
 from ctxguard.pii.mask.session import Masker
@@ -18,9 +18,8 @@ from ctxguard.pii.rules.files import RuleFile
 from ctxguard.pii.rules.rule import EXPRESSIONS, Rule
 from ctxguard.pii.rules.standard import RULES_BY_COUNTRY
 
-_MOST_WAYS: Final = 4.0
-"""The maximum number of ways to match at one offset, as a power of ten: 10,000. With more ways, a hostile text can take
-a millisecond for each offset."""
+_MOST_STEPS: Final = 4.0
+"""The maximum number of steps to match at one offset, as a power of ten: 10,000, which take 10 to 20 microseconds."""
 _NEEDED: Final = ("name", "label", "pattern")
 
 
@@ -63,9 +62,9 @@ def _rule(file: RuleFile, given: Mapping[str, Any]) -> Rule:
         told = f"check of rule {rule.name} is not the name of a number in python-stdnum: {given['check']!r}"
         raise ConfigError(f"{told}; write luhn, br.cpf, de.idnr, …", setting="check")
     for setting in EXPRESSIONS:
-        if (ways := most_ways(getattr(rule, setting))) > _MOST_WAYS:
+        if (steps := most_steps(getattr(rule, setting))) > _MOST_STEPS:
             told = "can match one text in too many ways, which is slow; shorten repeats, or write {1,64}+ for {1,64}"
-            if ways == float("inf"):
+            if steps == float("inf"):
                 told = "repeats something without a limit, which is slow; instead of *, + or {2,}, write {1,64}"
             raise ConfigError(f"{setting} of rule {rule.name} {told}", setting=setting)
     return rule

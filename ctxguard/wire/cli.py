@@ -323,6 +323,8 @@ def uvicorn_settings(grace: int) -> dict[str, Any]:
         "server_header": False,
         "date_header": False,
         "timeout_graceful_shutdown": grace,
+        "http": "ctxguard.wire.connections:BoundedConnection",
+        "ws": "none",  # the proxy refuses web sockets itself; libraries for them never answer if there is a body
     }
 
 

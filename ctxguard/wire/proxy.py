@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from ctxguard.wire.transport import UNFORWARDED, AsyncTransport
 if TYPE_CHECKING:
     import httpx
     from starlette.applications import Starlette
+    from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
 _LOG: Final = logging.getLogger("ctxguard.wire")
@@ -37,6 +39,7 @@ _HOP_BY_HOP: Final = frozenset(
     b"transfer-encoding upgrade".split()
 )
 """Headers that apply to a single connection (RFC 9110, section 7.6.1)."""
+_HOST: Final = re.compile(r"(?P<name>\[[\da-fA-F:.]*\]|[^:\[\]]*)(?::\d*)?")
 _LARGE: Final = 100_000
 """Size in bytes from which on a body is prepared in a thread."""
 _PREFIX: Final = "ctxguard.prefix"
@@ -93,7 +96,9 @@ def _app(forward: _Forward, guard: Guard, sender: AsyncTransport) -> Starlette:
     async def health(_: object) -> PlainTextResponse:
         return PlainTextResponse("ok\n")
 
-    async def metrics(_: object) -> PlainTextResponse:
+    async def metrics(request: Request) -> PlainTextResponse:
+        if _is_on_this_machine(request.scope) and not _names_this_machine(request.scope):
+            return PlainTextResponse("ctxguard: on this machine, ask for localhost\n", status_code=403)
         gauge = f"# TYPE ctxguard_open_requests gauge\nctxguard_open_requests {forward.open}\n"
         return PlainTextResponse(guard.metrics.text() + gauge)
 
@@ -314,15 +319,29 @@ class _Forward:
 
 
 def _asks_for_page(scope: Scope) -> bool:
-    """Return whether a browser on this machine opens the root page.
-
-    The host name is checked, too, because any web page can use a host name that resolves to this machine.
-    """
+    """Return whether a browser on this machine opens the root page."""
     if scope["type"] != "http" or (scope["method"], scope["path"]) != ("GET", "/"):
         return False
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-    named = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
-    return "text/html" in headers.get("accept", "") and {(scope["client"] or [""])[0], named.strip("[]")} <= LOOPBACK
+    wants_page = "text/html" in _header(scope, b"accept")
+    return wants_page and _is_on_this_machine(scope) and _names_this_machine(scope)
+
+
+def _is_on_this_machine(scope: Scope) -> bool:
+    return (scope["client"] or [""])[0] in LOOPBACK
+
+
+def _names_this_machine(scope: Scope) -> bool:
+    """Return whether a request names the loopback interface as its host.
+
+    Any web page can use a host name of its own that resolves to this machine, and read what comes back.
+    """
+    host = _HOST.fullmatch(_header(scope, b"host"))
+    return host is not None and host["name"].lower().strip("[]") in LOOPBACK
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    values: list[bytes] = [value for key, value in scope["headers"] if key == name]
+    return values[0].decode("latin-1") if len(values) == 1 else ""
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

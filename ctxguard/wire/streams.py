@@ -6,7 +6,7 @@ held back, this rest is sent in an additional event, which is a copy of the text
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
@@ -15,10 +15,9 @@ from ctxguard.adapting.fields import Path
 from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
 from ctxguard.pii import UnmaskStream
-from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms
-from ctxguard.pii.mask.unmask import gets_values
+from ctxguard.pii.mask.links import Links
 from ctxguard.wire import events, frames
-from ctxguard.wire.replies import as_json
+from ctxguard.wire.replies import Tool, as_json, tool_of
 
 if TYPE_CHECKING:
     from ctxguard.formats.answers import Item, Weave
@@ -46,15 +45,30 @@ class _Channel(Generic[Origin]):
     delta: Delta
 
 
-def _tool_names(value: object, place: object = None) -> Iterator[tuple[object, str]]:
-    """Yield the names of tools in an event, each with the index of its call in the response."""
-    if isinstance(value, dict):
-        places = (value.get(key) for key in ("output_index", "contentBlockIndex", "index"))
-        place = next((number for number in places if number is not None), place)
-        if isinstance(value.get("name"), str):
-            yield place, value["name"]
-    for member in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _tool_names(member, place)
+class _Tools:
+    """The tools that the calls of a response may mean, by the keys of the calls, see `Format.called`.
+
+    Providers send a name whole, again with each piece of the arguments, or in pieces. A piece that differs is read both
+    as a name and as the continuation of the one before.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, set[Tool]] = {}
+
+    def add(self, key: Hashable, record: object) -> None:
+        """Add the tool in a record of a call."""
+        tool = tool_of(record, "function") if isinstance(record, dict) else None
+        if tool is None or not tool.name:
+            return
+        known = self._known.setdefault(key, set())
+        if tool not in known:
+            longer = {Tool(one.name + tool.name, one.is_providers) for one in known}
+            known.clear()
+            known.update(longer, {tool})
+
+    def of(self, keys: Iterable[Hashable]) -> set[Tool]:
+        """Return the tools that a call may mean, which has any of these keys."""
+        return {tool for key in keys for tool in self._known.get(key, ())}
 
 
 class ReplyEvents(Generic[Origin]):
@@ -68,13 +82,15 @@ class ReplyEvents(Generic[Origin]):
         self._reply = reply
         self._format = reply.format
         self._channels: dict[Channel, _Channel[Origin]] = {}
-        self._tools: dict[object, str] = {}
+        self._tools = _Tools()
+        self._links: dict[Hashable, Links | None] = {}
+        self._starts: dict[Hashable, Links] = {}
         self._added = 0
 
     def feed(self, event: Event, origin: Origin) -> list[tuple[Event, Origin]]:
         """Return the events to send now. The last one is the given event, as the same object if nothing changed."""
-        if self._reply.tools:
-            self._tools.update(_tool_names(event))
+        for key, record in self._format.called(event) if self._reply.tools else ():
+            self._tools.add(key, record)
         deltas = list(self._format.deltas(event))
         ends = self._format.ends(event)
         now = self._pieces(event, origin, deltas, ends) if deltas else self._restore_whole(event)
@@ -90,9 +106,12 @@ class ReplyEvents(Generic[Origin]):
     ) -> Event:
         changes: dict[Path, object] = {}
         for delta in deltas:
-            channel = self._channel(origin, delta)
-            text = channel.unmask.feed(delta.text)
-            if ends is not None and ends(delta.channel):
+            if not self._gives(event, delta):
+                given = self._channels.pop(delta.channel, None)
+                text = delta.text if given is None else given.unmask.abandon() + delta.text
+            else:
+                text = self._channel(origin, delta).unmask.feed(delta.text)
+            if delta.channel in self._channels and ends is not None and ends(delta.channel):
                 text += self._channels.pop(delta.channel).unmask.close()
             if text != delta.text:
                 changes[delta.path] = text
@@ -105,21 +124,42 @@ class ReplyEvents(Generic[Origin]):
     def _channel(self, origin: Origin, delta: Delta) -> _Channel[Origin]:
         known = self._channels.get(delta.channel)
         if known is None:
-            is_json = delta.is_arguments or self._reply.wants_json
-            number = next((part for part in reversed(delta.channel) if part is not None), None)
-            if delta.is_arguments and not gets_values(self._reply.tools, self._tools.get(number, "")):
-                unmask = UnmaskStream(MemoryPseudonyms())
-            else:
-                unmask = self._reply.session.unmask_stream(arguments=is_json, names_host=self._reply.names_host)
+            is_json = delta.is_arguments or (self._reply.wants_json and not delta.calls)
+            links = self._reply.links() if delta.calls else self._links_at(delta)
+            unmask = self._reply.session.stream_after(links, arguments=is_json)
             known = _Channel(unmask, origin, delta)
             self._channels[delta.channel] = known
         known.origin, known.delta = origin, delta
         return known
 
+    def _links_of(self, answer: Hashable) -> Links | None:
+        if answer not in self._links:
+            self._links[answer] = self._reply.links()
+        return self._links[answer]
+
+    def _links_at(self, delta: Delta) -> Links | None:
+        """Return what has read the texts before a text of an answer, which a client may show as one with this text."""
+        links = self._links_of(delta.answer)
+        if links is not None:
+            for place in self._format.places(delta.channel):
+                self._starts.setdefault(place, links.copy())
+        return links
+
+    def _gives(self, event: Event, delta: Delta) -> bool:
+        """Return whether values are restored in a piece of text: not in the calls of tools that may not get values."""
+        if not delta.calls or not self._reply.tools:
+            return True
+        tool = tool_of(event)
+        return self._reply.gives([*self._tools.of(delta.calls), *([tool] if tool is not None and tool.name else [])])
+
     def _restore_whole(self, event: Event) -> Event:
         """Return an event that contains no pieces of text, with masked values restored."""
         self._reply.learn(self._format.stored(event))
-        restored = event if "reasoning" in str(event.get("type")) else self._reply.restore(event)
+        known = self._tools.of(self._format.calls_of(event))
+        start = self._starts.get(self._format.place_of(event))
+        is_response = self._format.stored(event) is not None  # it repeats all texts, from the first one on
+        links = start.copy() if start is not None else None if is_response else self._links_of(0)
+        restored = event if "reasoning" in str(event.get("type")) else self._reply.restore(event, known, links)
         return restored if isinstance(restored, dict) else event
 
     def _flush(self, ends: Callable[[Channel], bool]) -> list[tuple[Event, Origin]]:

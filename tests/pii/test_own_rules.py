@@ -16,7 +16,7 @@ from ctxguard.cli.options import StabilizerOptions, settings_of
 from ctxguard.config import PiiConfig, load_context_config
 from ctxguard.errors import ConfigError
 from ctxguard.pii import PEOPLE, STANDARD, Masker, Rule, RuleSet
-from ctxguard.pii.detect.expressions import most_ways
+from ctxguard.pii.detect.expressions import most_steps
 from ctxguard.pii.own_rules import own_rules, with_own
 from ctxguard.pii.scanning import explain_file_text
 from ctxguard.wire.cli import Guarding, guard_of
@@ -233,23 +233,51 @@ def test_what_cannot_be_used_is_refused_with_its_line(section, line, told, monke
 
 
 @pytest.mark.parametrize(
-    ("pattern", "ways"),
+    ("pattern", "steps"),
     [
-        ("abc", 1),
-        ("a{2}", 1),
-        ("a{1,20}-b{1,20}", 400),
-        (r"(?:\d{1,3}\.){3}", 27),
-        ("(?:ab|bc|c){2}", 9),
-        ("a{1,9}+b", 1),
+        ("abc", 3),
+        ("a{20}", 20),
+        ("a{1,20}b", 20 + 20),
+        ("a{1,20}b{1,20}c", 20 + 20 * 20 + 400),
+        ("a{1,20}+b{1,20}c", 20 + 20 + 20),
+        ("(?=a{1,20}b)c", 20 + 20 + 1),
+        ("(?>a{1,20}b{1,20})c", 20 + 400 + 1),
+        (r"(a{1,20})\1", 20 + 20 * 20),
+        ("(?:ab|cd)e", 4 + 2),
     ],
 )
-def test_the_ways_of_an_expression(pattern, ways):
-    assert 10 ** most_ways(pattern) == pytest.approx(ways)
+def test_the_steps_of_an_expression(pattern, steps):
+    assert 10 ** most_steps(pattern) == pytest.approx(steps)
 
 
-@pytest.mark.parametrize("pattern", ["a+", "(?:a{1,9})*", "(?=a+)b", "a++", "a{2,}"])
-def test_what_repeats_without_a_limit_has_no_number_of_ways(pattern):
-    assert most_ways(pattern) == float("inf")
+@pytest.mark.parametrize("pattern", ["a+", "(?:a{1,9})*", "(?=a+)b", "a++", "a{2,}", r"(a{1,9})\1*"])
+def test_what_repeats_without_a_limit_takes_steps_without_a_limit(pattern):
+    assert most_steps(pattern) == float("inf")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(a{1,50})\1{1,50}!",
+        r"(a{1,40})(a{1,40})\2\1b",
+        r"(?:(a{1,30})\1){1,9}b",
+        "(?=a{1,60}a{1,60}a{1,60}b)a",
+        "(?>a{1,60}a{1,60}a{1,60})b",
+        "(?:a{1,60}a{1,60}a{1,60}b){1,2}+",
+        "(?:(?:a{1,2}){1,3}){1,3}b",
+        "(a{1,99})?(?(1)a{1,99}|b)a{1,9}b",
+    ],
+)
+def test_an_own_rule_that_can_take_long_is_refused(pattern):
+    with pytest.raises(ConfigError, match="in too many ways"):
+        own_rules([{"name": "own", "label": "OWN", "pattern": pattern}])
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(['\"])a{1,64}\1", r"\w{1,64}@\w{1,64}", r"(?:\d{1,3}\.){3}", r"a{1,64}+b{1,64}+c"]
+)
+def test_an_own_rule_that_takes_little_is_accepted(pattern):
+    assert own_rules([{"name": "own", "label": "OWN", "pattern": pattern}])
 
 
 # -- init, explain

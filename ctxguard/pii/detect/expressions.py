@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import inf, log10
 from re import _constants as op  # type: ignore[attr-defined]  # the one parser that reads what `re` reads
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 Chars: TypeAlias = frozenset[int]
 """A character class: codes below 256, and `BEYOND` if it contains any other character."""
@@ -17,6 +17,8 @@ Parsed: TypeAlias = Iterable[tuple[object, object]]
 BEYOND: Final = 256
 # Maximum distance from the start of a match to its literal. If it can be greater, the whole text is searched.
 FARTHEST: Final = 200
+# The steps that repeating a group once takes in addition to what is in the group, measured with `re`.
+_STEPS_OF_REPEAT: Final = 10.0
 # Nodes that match one character.
 ONE: Final = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
 REPEATS: Final = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
@@ -97,30 +99,52 @@ def runs_on(pattern: str) -> int:
     return most
 
 
-def most_ways(pattern: str) -> float:
-    """Return an upper bound for the number of ways in which an expression can match at one offset, as a power of ten.
+def most_steps(pattern: str) -> float:
+    """Return an upper bound for the steps that `re` takes to match an expression at one offset, as a power of ten.
 
-    The bound is infinite if something is repeated without a limit. It is the product over all repeats, which is far
-    more than `re` tries in most texts, but a hostile text can come near it. Atomic groups, possessive repeats, and
-    lookarounds count once, because `re` does not try another way to match them.
+    A step compares one character. Where something is repeated or optional, `re` tries what comes after it in each way
+    in which it can match, except behind atomic groups, possessive repeats, and lookarounds, of which it tries one way.
+    A back reference compares the text of its group each time. The bound is infinite if something is repeated without
+    a limit. It is far more than `re` takes in most texts, but a hostile text can come near it.
     """
-    return _ways(parse(pattern))
+    parsed = parse(pattern)
+    widths = [None if width is None else width[1] for width in parsed.state.groupwidths]
+    return log10(max(1.0, _work(parsed, widths).steps))
 
 
-def _ways(parsed: Parsed) -> float:
-    total = 0.0
+class _Work(NamedTuple):
+    """What matching a part of an expression takes: the ways in which it can match, as a power of ten, and the steps."""
+
+    ways: float
+    steps: float
+
+
+def _work(parsed: Parsed, widths: Sequence[int | None]) -> _Work:
+    ways = steps = 0.0
     for kind, argument in parsed:
-        inner = [_ways(one) for one in inner_of(kind, argument)]
-        most = max(inner, default=0.0)
+        inner = [_work(one, widths) for one in inner_of(kind, argument)]
+        most = max((one.ways for one in inner), default=0.0)
+        taken = sum(one.steps for one in inner) or 1.0
+        if kind is op.GROUPREF and widths:
+            taken = float(widths[cast("int", argument)] or 1)
         if kind in REPEATS:
             least, limit = argument[:2]  # type: ignore[index]
+            is_simple = [node[0] in ONE for node in cast("Sequence[Any]", argument)[2]] == [True]
+            once = taken if is_simple else taken + _STEPS_OF_REPEAT
+            tried = 0.0 if kind is op.POSSESSIVE_REPEAT else limit * most
+            taken = inf if limit is parser.MAXREPEAT else limit * once * _power(tried)
             most = inf if limit is parser.MAXREPEAT else limit * most + log10(limit - least + 1)
         if kind is op.BRANCH:
             most += log10(len(inner))
         if kind in (op.POSSESSIVE_REPEAT, op.ATOMIC_GROUP, op.ASSERT, op.ASSERT_NOT) and most < inf:
             most = 0.0
-        total += most
-    return total
+        steps += _power(ways) * taken
+        ways += most
+    return _Work(ways, steps)
+
+
+def _power(ways: float) -> float:
+    return 10 ** min(ways, 100.0)
 
 
 def _nodes(parsed: Parsed) -> Iterator[tuple[object, object]]:

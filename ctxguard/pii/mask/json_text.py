@@ -55,9 +55,14 @@ class JsonToken(NamedTuple):
     scope: int = -1
 
 
+def starts_json(text: str) -> bool:
+    """Return whether a text begins like a JSON object, array, or string."""
+    return text.lstrip(" \t\r\n")[:1] in _OPENERS
+
+
 def is_json(text: str) -> bool:
     """Return whether the whole text is one JSON object, array, or string."""
-    if text.lstrip(" \t\r\n")[:1] not in _OPENERS:
+    if not starts_json(text):
         return False
     try:
         json.loads(text)

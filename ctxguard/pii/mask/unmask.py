@@ -11,8 +11,16 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.errors import ConfigError
-from ctxguard.pii.mask.json_text import JsonNumber, JsonToken, holds_json, is_json, json_tokens, rewrite_json
-from ctxguard.pii.mask.links import LONGEST_LINK, NamesHost, leaks
+from ctxguard.pii.mask.json_text import (
+    JsonNumber,
+    JsonToken,
+    holds_json,
+    is_json,
+    json_tokens,
+    rewrite_json,
+    starts_json,
+)
+from ctxguard.pii.mask.links import Links, NamesHost
 from ctxguard.pii.mask.pseudonyms import Original, Pseudonyms
 from ctxguard.pii.placeholders import ESCAPES, GREATER, LESS, PSEUDONYM, SPELLED, pseudonyms_of
 from ctxguard.pii.settings import check_text
@@ -28,6 +36,7 @@ _LOOSELY: Final = re.compile(r"<[A-Za-z][A-Za-z_ ]{0,40}[ _#-]?\d{1,6}(?:_\d\d){
 _GOES_ON: Final = re.compile(r"(?:[_ \n\xa0\u202f*`]|\\{1,16}+[nrt]?+){0,20}\Z")
 _SIGNS_BEFORE: Final = 1
 """The number of characters before a placeholder that decide whether it is one."""
+_MAY_HOLD: Final = re.compile(r"[<>]|&[lg]t;|\\u00(?:3[ce]|26[lg]t;)", re.IGNORECASE)
 _CLOSING: Final = re.compile(r"(\\+)u00(?:3[eE]|26gt;)\Z")
 # The beginning of an escaped bracket, at the end of a text.
 _OPEN_ESCAPE: Final = rf"{ESCAPES}(?:u(?:0{{1,2}}|003|002|0026[lg]?t?)?)?"
@@ -64,7 +73,7 @@ def restore(
     *,
     escaped: bool = False,
     names_host: NamesHost | None = None,
-    before: str = "",
+    links: Links | None = None,
 ) -> Restored:
     """Replace placeholders by their values, including placeholders that a model has spelled differently.
 
@@ -74,10 +83,10 @@ def restore(
         escaped: Whether to escape values for use inside a JSON string.
         names_host: Returns whether a user mentioned a host. Placeholders in links to other hosts are kept, so that a
             link that the model was tricked into writing leaks no value. None restores all.
-        before: The text before `text`, in which a link may begin.
+        links: Has read the text before `text`, in which a link may begin.
     """
-    whole = before + text
-    plain, count, _ = _restore_until(whole, len(before), len(whole), pseudonyms, escaped=escaped, names_host=names_host)
+    links = links or (None if names_host is None else Links(names_host))
+    plain, count, _ = _restore_until(text, 0, len(text), pseudonyms, escaped=escaped, links=links)
     return Restored(plain, count, tuple(_unknown(text, pseudonyms)))
 
 
@@ -88,8 +97,8 @@ def _restore_until(
     pseudonyms: Pseudonyms,
     *,
     escaped: bool,
-    names_host: NamesHost | None,
-    has_numbers: bool = False,
+    links: Links | None,
+    is_json: bool = False,
 ) -> tuple[str, int, int]:
     """Restore the placeholders of a text that begin in a part of it, judging each by the text before and after it.
 
@@ -99,32 +108,41 @@ def _restore_until(
         end: The offset at which it ends.
         pseudonyms: The placeholders and their values.
         escaped: Whether to escape values for use inside a JSON string.
-        names_host: See `restore`.
-        has_numbers: Whether values that were numbers in JSON lose the quotes around their placeholders.
+        links: Has read the text before the part, and reads the part. Placeholders in links that leak are kept. None
+            restores all.
+        is_json: Whether the text is JSON, in which values that were numbers lose the quotes around their placeholders.
 
     Returns:
         The part with values restored, the number of values, and the offset at which the part ends: `end`, or behind a
         placeholder that begins before `end`.
     """
     pieces: list[str] = []
-    count = 0
+    count, done, unread = 0, start, ""
+    read = None if links is None else links.read_json if is_json else links.read
     for match in SPELLED.finditer(text, start):
         if match.start() >= end:
             break
         first, last = match.span()
         original = _look_up(match, pseudonyms)
-        if original is not None and names_host is not None:
-            link = text[max(0, first - LONGEST_LINK - 1) : first]
-            original = None if leaks(link, names_host, SPELLED) else original
+        if links is not None and read is not None:
+            unread += text[done:first]
+            done = last
+            if original is not None:
+                read(unread)
+                unread = ""
+                original = None if links.leaks() else original
+            unread += "_"  # a placeholder, whose brackets are not those of a tag
         if original is None:
             continue
         count += 1
         written = _write(original.value, match[0], escaped=escaped)
-        if has_numbers and original.is_number and (quoted := _QUOTED.match(text, max(start, first - 1))) is not None:
+        if is_json and original.is_number and (quoted := _QUOTED.match(text, max(start, first - 1))) is not None:
             first, last = quoted.span()
             written = original.value
         pieces += (text[start:first], written)
         start = last
+    if read is not None:
+        read(unread + text[done:end])
     pieces.append(text[start:end])
     return "".join(pieces), count, max(start, end)
 
@@ -172,25 +190,50 @@ def _unknown(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
             yield match[0]
 
 
-def restore_arguments(text: str, pseudonyms: Pseudonyms) -> Restored:
+def restore_arguments(
+    text: str, pseudonyms: Pseudonyms, links: Links | None = None, *, is_inner: bool = False
+) -> Restored:
     """Restore values in tool-call arguments. JSON stays valid, and values that were numbers become numbers again.
 
     Strings that contain JSON are restored in the same way.
+
+    Args:
+        text: The arguments.
+        pseudonyms: The placeholders and their values.
+        links: Has read the text before, and reads the arguments. Placeholders in links that leak are kept. None
+            restores all.
+        is_inner: Whether the text is the value of a string in JSON.
     """
     if not is_json(text):
-        return restore(text, pseudonyms, escaped=True)
+        is_read_as_json = starts_json(text)
+        plain, count, _ = _restore_until(
+            text, 0, len(text), pseudonyms, escaped=True, links=links, is_json=is_read_as_json
+        )
+        return Restored(plain, count, tuple(_unknown(text, pseudonyms)))
     parts: list[Restored] = []
+    done = 0
+    read = None if links is None else links.read if is_inner else links.read_json
 
     def change(token: JsonToken) -> str:
+        nonlocal done
+        if token.is_number or _MAY_HOLD.search(token.value) is None:
+            return token.value
         original = None if token.is_key else pseudonyms.original(token.value)
         if original is not None and original.is_number:
             parts.append(Restored("", 1, ()))
             return JsonNumber(original.value)
-        way = restore_arguments if holds_json(token.value) else restore
-        parts.append(way(token.value, pseudonyms))
+        if read is not None:
+            read(text[done : token.start + 1])
+            done = token.end - 1
+        if holds_json(token.value):
+            parts.append(restore_arguments(token.value, pseudonyms, links, is_inner=True))
+        else:
+            parts.append(restore(token.value, pseudonyms, links=links))
         return parts[-1].text if parts[-1].restored else token.value
 
     rewritten = rewrite_json(text, change, json_tokens(text))
+    if read is not None:
+        read(text[done:])
     unknown = tuple(name for part in parts for name in part.unknown)
     return Restored(rewritten, sum(part.restored for part in parts), unknown)
 
@@ -229,14 +272,19 @@ class GivesBack(ABC):
         """
         return self.restore(text).text
 
-    def unmask_arguments(self, text: str) -> str:
+    def unmask_arguments(self, text: str, *, names_host: NamesHost | None = None) -> str:
         """Return tool-call arguments with values restored; JSON stays valid. Call it right before the tool runs.
+
+        Args:
+            text: The arguments.
+            names_host: See `restore`.
 
         Raises:
             TypeError: If `text` is not a string. `ctxguard.adapting.unmask_arguments` also accepts parsed arguments.
         """
         check_text(text)
-        return restore_arguments(text, self._pseudonyms).text
+        links = None if names_host is None else Links(names_host)
+        return restore_arguments(text, self._pseudonyms, links).text
 
     def unmask_call(self, call: ToolCall) -> ToolCall:
         """Return a tool call with values restored in its arguments, unless `tools` denies values to this tool.
@@ -257,11 +305,28 @@ class GivesBack(ABC):
         """
         return UnmaskStream(self._pseudonyms, arguments=arguments, names_host=names_host)
 
+    def restore_after(self, text: str, links: Links | None, *, arguments: bool = False) -> str:
+        """Return a text, or the arguments of a call, with values restored, judging links by the text before it, too.
 
-# Words in the names of tools that send data out: mail, HTTP, messages, a shell.
+        Args:
+            text: The text.
+            links: Has read the text before, and reads this text.
+            arguments: Whether the text is arguments, or an answer in JSON.
+        """
+        if arguments:
+            return restore_arguments(text, self._pseudonyms, links).text
+        return restore(text, self._pseudonyms, escaped=is_json(text), links=links).text
+
+    def stream_after(self, links: Links | None, *, arguments: bool = False) -> UnmaskStream:
+        """Return an object that does the same as `restore_after` for a text that is streamed."""
+        return UnmaskStream(self._pseudonyms, arguments=arguments, links=links)
+
+
+# Words in the names of tools that send data out: mail, HTTP, messages, a shell. No list of words is complete.
 _OUTWARD: Final = re.compile(
     r"mail|send|post|http|url|web|fetch|brows|navigat|upload|publish|share|invite|message|sms|slack|webhook|curl|shell"
-    r"|bash|exec|terminal|command|transfer|pay",
+    r"|bash|exec|terminal|command|transfer|pay|smtp|forward|reply|notif|tweet|python"
+    r"|(?<![A-Za-z])(?:sh|cmd|run|ssh|ftp|eval)(?![a-z])",
     re.IGNORECASE,
 )
 OUTWARD: Final = "outward"
@@ -283,19 +348,24 @@ def require_tools(tools: Mapping[str, bool]) -> Mapping[str, bool]:
     return tools
 
 
-def gets_values(tools: Mapping[str, bool], name: str) -> bool:
+def gets_values(tools: Mapping[str, bool], name: str, *, is_outward: bool = False) -> bool:
     """Return whether a tool gets real values, rather than placeholders, in its arguments.
 
     Args:
         tools: True or False by tool name, by pattern (`crm_*`), by `outward` for tools that send data out (mail, HTTP,
             messages, a shell), and by `*` for all other tools. Names and patterns come before `outward`; the first one
-            that matches decides. Tools without an entry get values.
-        name: The name of the tool.
+            that matches decides. Tools without an entry get values. Which tools are `outward` is guessed from words in
+            their names; to be sure, name your tools.
+        name: The name of the tool; empty if it is not known for certain. Such a tool gets values only if no tool is
+            denied them.
+        is_outward: Whether the tool counts as `outward`, whatever its name is.
     """
+    if not name:
+        return all(tools.values())
     patterns = (pattern for pattern in tools if pattern not in (OUTWARD, "*"))
     named = (tools[pattern] for pattern in patterns if fnmatchcase(name, pattern))
     rest = tools.get("*", True)
-    return next(named, tools.get(OUTWARD, rest) if _OUTWARD.search(name) else rest)
+    return next(named, tools.get(OUTWARD, rest) if is_outward or _OUTWARD.search(name) else rest)
 
 
 class UnmaskStream:
@@ -309,13 +379,22 @@ class UnmaskStream:
         arguments: True for streamed tool-call arguments: values are escaped, and numbers lose their quotes.
         names_host: Returns whether a user mentioned a host. Placeholders in links to other hosts are kept. None
             restores all.
+        links: Has read the text before this one, in which a link may begin.
     """
 
-    def __init__(self, pseudonyms: Pseudonyms, *, arguments: bool = False, names_host: NamesHost | None = None) -> None:
+    def __init__(
+        self,
+        pseudonyms: Pseudonyms,
+        *,
+        arguments: bool = False,
+        names_host: NamesHost | None = None,
+        links: Links | None = None,
+    ) -> None:
         self._pseudonyms = pseudonyms
-        self._names_host = names_host
+        self._links = links or (None if names_host is None else Links(names_host))
         self._before = ""
         self._arguments = arguments
+        self._is_json: bool | None = None if arguments else False
         self._pending = ""
         self._open = ""
         self.unknown: list[str] = []
@@ -335,6 +414,11 @@ class UnmaskStream:
         """End the stream, and return the text that was held back."""
         return self._release(len(self._pending))
 
+    def abandon(self) -> str:
+        """End the stream, and return the text that was held back, without restoring anything."""
+        rest, self._pending = self._pending, ""
+        return rest
+
     def over(self, chunks: Iterable[str]) -> Iterator[str]:
         """Yield the chunks of a whole stream with values restored. Empty chunks are omitted."""
         for chunk in chunks:
@@ -353,17 +437,19 @@ class UnmaskStream:
         """Return the first characters of the pending text with values restored, as they are in the whole text."""
         text, start = self._before + self._pending, len(self._before)
         end = start + size
+        if self._is_json is None and text.strip():
+            self._is_json = starts_json(text)
         plain, _, end = _restore_until(
             text,
             start,
             end,
             self._pseudonyms,
             escaped=self._arguments,
-            names_host=self._names_host,
-            has_numbers=self._arguments,
+            links=self._links,
+            is_json=bool(self._is_json),
         )
         self._pending = text[end:]
-        self._before = text[max(0, end - (_SIGNS_BEFORE if self._names_host is None else LONGEST_LINK + 1)) : end]
+        self._before = text[max(0, end - _SIGNS_BEFORE) : end]
         return plain
 
     def _note_unknown(self, chunk: str) -> None:
