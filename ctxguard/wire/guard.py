@@ -310,7 +310,7 @@ class Guard:
                 raise
             # to observe changes nothing, whatever goes wrong; only the type is logged, because messages may hold texts
             self.metrics.add("failures", cause="observing")
-            _LOG.error("a request could not be observed and is sent as it is: %s", type(error).__name__)  # noqa: TRY400
+            _LOG.error("a request could not be observed and is sent as it is: %s", type(error).__name__)
             prepared = Prepared(request.body)
         yield from self.recording(request.path, request.headers, prepared)
         self._note(prepared, request, retry)
