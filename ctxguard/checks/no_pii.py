@@ -111,7 +111,7 @@ class NoPII:
         rules: Rules to search with; None means the rules of the masking stages that ran. Without rules, nothing is
             searched.
         independent: Whether to match each expression against each whole text, by code that shares no shortcut with the
-            masking. This takes about ten times as long. ctxguard's own tests do so.
+            masking. This takes several times as long.
     """
 
     name = "NoPII"

@@ -241,6 +241,7 @@ class Judge:
         self._tokens_before = 0
         self._seen_end = 0
         self._recalled: set[str] = set()
+        self._had_recalled = False
         self._sent: dict[int, Artifact] = {}
         self._left: dict[int, Artifact] = {}
 
@@ -350,8 +351,9 @@ class Judge:
     ) -> Iterator[Verdict]:
         """Yield a verdict if the prompt was rewritten although the previous one, with all new messages, would have fit.
 
-        Evicted messages that the window recalls for a new question count as new messages, because no tokens are
-        reserved for them.
+        Recalled messages leave with the next cut of the window. The window does not count them, so it cuts when it
+        would have without them, however short the prompt was. So of the first rewrite after a prompt with recalled
+        messages, room is not judged.
         """
         recalled, known = [a for a in context if a.text.startswith(_RECALLED)], self._recalled
         self._recalled = {a.text for a in recalled}
@@ -362,7 +364,11 @@ class Judge:
             if was is not now and was.json != now.json:
                 break
             same += 1
+        had_recalled, self._had_recalled = self._had_recalled or bool(known), False
         if same >= newest_exchange(self._before):
+            self._had_recalled = had_recalled
+            return
+        if had_recalled:
             return
         new = self._count.artifacts([*history[self._seen_end :], *(a for a in recalled if a.text not in known)])
         if self._tokens_before + new <= self._budget * _CERTAIN:

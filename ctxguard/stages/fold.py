@@ -455,8 +455,9 @@ class Fold:
             is_long = TASK_SHARE * self.tokens_of(state, other) > share
             if other <= number - _RECENT and (is_long or 2 * left < share):
                 state = self._as_line(state, other, _LINE if 2 * left < share else VIEW, number)
-            has_answer = self._answer_to(other, number) is not None
-            left -= self.tokens_of(state, other) + (_LINE if has_answer else 0)
+            answer = self._answer_to(other, number)
+            left -= self.tokens_of(state, other)
+            left -= 0 if answer is None else min(_LINE, self.tokens_of(state, answer))
             if left < 0:
                 break
             protected.add(other)

@@ -34,6 +34,8 @@ _LONGEST: Final = 200  # characters of an error line
 _DIGEST: Final = 200
 """A view of JSON with fewer tokens lists values with their keys: JSON has no lines, and its first and last characters
 say little."""
+_LEAST_BEGINNING: Final = 40
+"""Fewest characters of the beginning of a text that are worth showing."""
 _ATTEMPTS: Final = 5
 _LEAST: Final = 4
 """The smallest number of tokens to which one text or argument of a message with calls is limited."""
@@ -87,10 +89,22 @@ def short_view(
     if lists_values and max_tokens < _DIGEST and text.lstrip()[:1] in ("{", "["):
         from ctxguard.content.digests import digest_view
 
-        return digest_view(text, max_tokens, count=count, handle=handle, by=_BY)
+        values = digest_view(text, max_tokens, count=count, handle=handle, by=_BY)
+        return _filled(values, text, max_tokens, count)
     between = "\n".join(_error_lines(text)) if has_failed else ""
     source = Source(text, handle=handle, by=_BY)
     return fit(_Ends(source, between), max_tokens, count, measured.ratio).text
+
+
+def _filled(values: str, text: str, max_tokens: int, count: Count) -> str:
+    """Return the values of a text, followed by its beginning as far as tokens are left: they are reserved anyway."""
+    length = 3 * (max_tokens - count(values) - 4)
+    while length >= _LEAST_BEGINNING:
+        shown = f"{values}\nIt begins: {clipped(text, length)}"
+        if count(shown) <= max_tokens:
+            return shown
+        length = length * 3 // 4
+    return values
 
 
 def _error_lines(text: str) -> Iterator[str]:

@@ -33,14 +33,14 @@ _REQUEST: Final = 4
 """By how much the first sentence of all ranks above its words."""
 _FILLER: Final = "…"
 """A message that only lets roles take turns; it is no step."""
-_TIMES_TOKENS: Final = 5
-"""Maximum number of tokens in the number behind a line, and the line break."""
+_TIMES_TOKENS: Final = 4
+"""Maximum number of tokens in the number before a line."""
 _LEAST_SAID: Final = 8
 """With fewer tokens, no further sentence is tried."""
 _UNSAFE: Final = re.compile(r"[^\w.@-]+")
 _PLAIN: Final = re.compile(r"[\w./@:#$~+*?%<>&-]+")
 _OPENED: Final = re.compile(r"(\d+) earlier steps?(?:, (\d+) told)?(?:; with them left (.+))?[.:]")
-_TIMES: Final = re.compile(r" ×(\d+)$")
+_TIMES: Final = re.compile(r"- (\d+)× ")
 _COUNTED: Final = re.compile(r"(\d+) (picture|recording|video|document)s?")
 _Count = Callable[[str], int]
 
@@ -62,12 +62,12 @@ class Note(NamedTuple):
 
     @property
     def told(self) -> int:
-        """Number of steps that have a line. Equal steps in a row share one, which ends in their number.
+        """Number of steps that have a line. Equal steps in a row share one, which begins with their number.
 
         What the model said with a call is no step of its own: its line is indented.
         """
         steps = (line for line in self.lines if line.startswith("- "))
-        return sum(int(match[1]) if (match := _TIMES.search(line)) else 1 for line in steps)
+        return sum(number for number, _ in map(_times_of, steps))
 
     @property
     def opening(self) -> str:
@@ -169,21 +169,29 @@ def write_note(
         said = ((sentence, "") for each in gone for sentence in each.said)
     listed = _choose_said(said, earlier.said, min(max_said, room), count)
     room -= sum(count(sentence) + 3 for sentence in listed) + (count(_SAID) + 1 if listed else 0)
-    lines: list[str] = []
+    lines: list[tuple[int, str]] = []
     room -= count(_STEPS) + 1
-    times = 1
-    for line in _lines_backwards(gone, earlier.lines, handle, large):
-        if lines and _TIMES.sub("", lines[-1]) == line:
-            times += 1
-            lines[-1] = f"{line} ×{times}"
-            continue
-        room -= count(line) + (1 if times == 1 else _TIMES_TOKENS)
+    for number, line in map(_times_of, _lines_backwards(gone, earlier.lines, handle, large)):
+        before = lines[-1][0] if lines and lines[-1][1] == line else 0
+        room -= 0 if before else count(line) + 1
+        room -= _TIMES_TOKENS if before < 2 <= before + number else 0
         # Stopping at the first line that does not fit keeps the told steps free of gaps.
         if room < 0:
             break
-        lines.append(line)
-        times = 1
-    return Note(steps, media, tuple(listed), tuple(reversed(lines)))
+        if before:
+            lines.pop()
+        lines.append((before + number, line))
+    told = [line if number == 1 else f"- {number}× {line.removeprefix('- ')}" for number, line in reversed(lines)]
+    return Note(steps, media, tuple(listed), tuple(told))
+
+
+def _times_of(line: str) -> tuple[int, str]:
+    """Return the number of equal steps that share a line, and the line without it.
+
+    Nothing that a line quotes counts: a message begins with who said it, and a tool's name with `×` stands in quotes.
+    """
+    match = _TIMES.match(line)
+    return (1, line) if match is None else (int(match[1]), f"- {line[match.end() :]}")
 
 
 def _choose_said(said: Iterable[tuple[Said, str]], earlier: Sequence[str], max_tokens: int, count: _Count) -> list[str]:
@@ -238,7 +246,7 @@ def _line_of_message(artifact: Artifact, text: str, handle: str) -> str:
         f"{number} {word}{'' if number == 1 else 's'}" for word, number in Counter(media_of(artifact)).items()
     )
     with_media = f" (with {media}, which left)" if media else ""
-    quoted = clipped(text, _QUOTED.get(artifact.kind, _ARGUMENTS))
+    quoted = quoted_line(clipped(text, _QUOTED.get(artifact.kind, _ARGUMENTS)))
     return f"- {who}{with_media}{handle}: {quoted}".rstrip() if quoted or media else ""
 
 

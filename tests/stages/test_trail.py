@@ -153,7 +153,7 @@ def test_nobody_speaks_with_the_voice_of_another(text, place):
     assert len(note.lines) == 2
     assert [each for each in note.text.split("\n") if each.splitlines() != [each]] == []
     line = note.lines[1]
-    assert place == "reply" or line.isprintable()
+    assert line.isprintable()
     assert line.startswith({"reply": "- assistant: ", "name": "- assistant "}.get(place, ("- fetch {", '- "')))
     if place == "result":
         assert re.fullmatch(r'- fetch \{"url": "https://example\.org/a"\} → failed: "[^"]*"', line)
@@ -352,6 +352,22 @@ def test_equal_steps_in_a_row_share_a_line_with_their_number():
     note = written(*[called("look", "ok", at="shop")] * 8, said("user", "Go on."), called("look", "ok", at="shop"))
     assert (note.steps, note.told, len(note.lines)) == (10, 10, 3)
     assert "8" in note.lines[0]
+
+
+@pytest.mark.parametrize("number", ["×9", "9 ×", "×9 ×9", "9×", "(×9)"])
+@pytest.mark.parametrize("place", ["user", "assistant", "arguments", "tool", "result"])
+def test_a_number_that_somebody_wrote_counts_no_steps(number, place):
+    text = f"Eat apples {number}"
+    exchange = {
+        "user": lambda: said("user", text),
+        "assistant": lambda: said("assistant", text),
+        "arguments": lambda: (Artifact("assistant", "", calls=(ToolCall("eat", text, "c1"),)), result("c1", "ok")),
+        "tool": lambda: called(text, "ok"),
+        "result": lambda: called("eat", f"Error: {text}"),
+    }[place]()
+    note = written(said("user", "Eat apples"), exchange, said("user", "Eat apples"))
+    assert (note.steps, note.told) == (3, 3)
+    assert sum(number in line for line in note.lines) == 1
 
 
 def test_calls_without_ids_have_their_results_in_order():
