@@ -113,7 +113,7 @@ async def test_clients_of_the_proxy_read_back(streams):
     guard = Guard(Stabilizer(6_000), recall=True)
     app = proxy_app(guard, "http://provider", transport=model.transport())
     history, said = [question("chat", "What does the log say?")], []
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://proxy") as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as http:
         for _ in range(5):
             answer = await http.post(PATHS["chat"], json=request("chat", history, stream=streams))
             members, calls = READ["chat"](None if streams else answer.json(), answer.content)
