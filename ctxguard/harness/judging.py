@@ -274,6 +274,7 @@ class Judge:
             found += self._prefix(history, context, messages)
             found += self._trail(history, context, report)
         self._before, self._tokens_before, self._seen_end = messages, tokens, len(history)
+        self._had_recalled = "recalled_since_cut" in report.details
         return found
 
     # -- the system prompt
@@ -352,8 +353,8 @@ class Judge:
         """Yield a verdict if the prompt was rewritten although the previous one, with all new messages, would have fit.
 
         Recalled messages leave with the next cut of the window. The window does not count them, so it cuts when it
-        would have without them, however short the prompt was. So of the first rewrite after a prompt with recalled
-        messages, room is not judged.
+        would have without them, however short the prompt was. So room is not judged after a prompt whose report says
+        that something was recalled since the window's last cut.
         """
         recalled, known = [a for a in context if a.text.startswith(_RECALLED)], self._recalled
         self._recalled = {a.text for a in recalled}
@@ -364,11 +365,7 @@ class Judge:
             if was is not now and was.json != now.json:
                 break
             same += 1
-        had_recalled, self._had_recalled = self._had_recalled or bool(known), False
-        if same >= newest_exchange(self._before):
-            self._had_recalled = had_recalled
-            return
-        if had_recalled:
+        if self._had_recalled or same >= newest_exchange(self._before):
             return
         new = self._count.artifacts([*history[self._seen_end :], *(a for a in recalled if a.text not in known)])
         if self._tokens_before + new <= self._budget * _CERTAIN:

@@ -145,11 +145,15 @@ class _Window:
         Raises:
             BudgetExceededError: If the mandatory messages exceed the budget.
         """
-        state = self._with_recalled(self._complete())
+        window = self._complete()
+        state = self._with_recalled(window)
         # By now, exchanges and records were evicted and texts shortened as far as possible.
         if state.total > self._fold.whole_budget(state):
             raise self._overflow_error(draft, state)
         result = self._revise(draft, state)
+        if state.recalled or state.cuts != window.cuts:
+            # The window is cut where it would be without recalled messages, however short the prompt is by then.
+            result = replace(result, details={**result.details, "recalled_since_cut": True})
         store = self._stage.store
         return result if store is None or draft.dry or not self._handles else self._store_texts(result, store)
 
