@@ -39,6 +39,8 @@ _NUMBER_SIGNS: Final = DIGITS | frozenset(map(ord, " .()/+-"))
 _NUMBER_ENDS: Final = DIGITS | frozenset(map(ord, "+()"))
 _NUMBER_WIDTHS: Final = range(6, 129)
 
+_SEPARATING: Final = " \n\",'():<>=\t"
+
 # each expression is analyzed several times, and many rules share one
 parse: Final = lru_cache(maxsize=512)(parser.parse)
 
@@ -76,6 +78,16 @@ def reach(pattern: str) -> int:
     parsed = parse(pattern)
     ahead = sum(argument[1].getwidth()[1] for kind, argument in _nodes(parsed) if kind in (op.ASSERT, op.ASSERT_NOT))  # type: ignore[index]
     return int(parsed.getwidth()[1] + ahead)
+
+
+def between(pattern: str) -> str:
+    """Return up to three characters that never occur in a match, those first that separate most texts into short parts.
+
+    A match may still depend on such a character next to it.
+    """
+    consumed = consumed_by(parse(pattern))
+    has_reference = any(kind in (op.GROUPREF, op.GROUPREF_EXISTS) for kind, _ in _nodes(parse(pattern)))
+    return "" if has_reference else "".join(char for char in _SEPARATING if ord(char) not in consumed)[:3]
 
 
 def runs_on(pattern: str) -> int:
