@@ -22,6 +22,7 @@ PROPERTIES = (
     "runs_on",
     "reach",
     "between",
+    "is_beyond_ascii",
     "anchor",
     "words_before",
     "words_behind",

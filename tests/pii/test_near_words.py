@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxguard.pii import STANDARD
+from ctxguard.pii.detect.expressions import is_beyond_ascii
 from ctxguard.pii.detect.match import engine_of
 from ctxguard.pii.detect.matcher import Matcher
 from ctxguard.pii.detect.normalize import PlainText
@@ -79,6 +80,31 @@ def test_in_its_windows_an_expression_matches_as_in_the_whole_text(matcher, text
 )
 def test_the_rules_that_took_most_time_are_searched_for_only_near_their_words(name):
     assert name in {matcher.rule.name for matcher in NEAR}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_beyond"),
+    [
+        ("aé", True),
+        ("(?:é|[à-ü]{2})x", True),
+        ("(?>(?P<value>a*é+))", True),
+        ("é|e", False),
+        ("é?a", False),
+        ("[eé]", False),
+        ("(?=é)a*.", False),
+        ("(?i)ſ", False),
+        ("(?i:ſ)", False),
+        ("[^a]", False),
+    ],
+)
+def test_whether_each_match_has_a_character_beyond_ascii(pattern, is_beyond):
+    assert is_beyond_ascii(pattern) == is_beyond
+
+
+@given(data=st.data(), pattern=st.sampled_from(["[aé]{1,3}é", "(?:é|[à-ü]a){1,2}", "x(?>é|ü)y?"]))
+def test_a_match_of_such_an_expression_is_no_ascii_text(pattern, data):
+    assert is_beyond_ascii(pattern)
+    assert not data.draw(st.from_regex(pattern, fullmatch=True)).isascii()
 
 
 @given(text=st.one_of(texts, some_tables), data=st.data())

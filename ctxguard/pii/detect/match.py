@@ -175,9 +175,12 @@ class Engine:
         opened, located = self._prefilter.locate(view)
         # rules that differ only in their context words share an expression, which is matched once
         shared: dict[object, list[int]] = {}
+        is_ascii = view.text.isascii()
         for place in sorted(place for place in opened if place < len(self._others)):
+            one = self._others[place]
+            if is_ascii and one.is_beyond_ascii:
+                continue
             if place not in self._needed or self._needed[place] <= opened:
-                one = self._others[place]
                 shared.setdefault((one.rule.pattern, one.rule.walk), []).append(place)
         for numbers in shared.values():
             matchers = (*map(self._others.__getitem__, numbers),)

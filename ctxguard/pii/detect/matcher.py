@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.anchors import SHAPE, WORDS, Anchor, anchor_of, worth
 from ctxguard.pii.detect.derived import derived
-from ctxguard.pii.detect.expressions import between, is_number, reach, runs_on, tells_digits_apart
+from ctxguard.pii.detect.expressions import between, is_beyond_ascii, is_number, reach, runs_on, tells_digits_apart
 from ctxguard.pii.detect.normalize import PlainText
 
 if TYPE_CHECKING:
@@ -145,6 +145,11 @@ class Matcher:
     def is_near_words(self) -> bool:
         """Whether a search may be limited to the text after the rule's context words."""
         return bool(self.rule.context) and self._walk is None and "\n" in self.between and self.reach < _FARTHEST_REACH
+
+    @cached_property
+    def is_beyond_ascii(self) -> bool:
+        """Whether each match contains a non-ASCII character, see `expressions.is_beyond_ascii`."""
+        return self._walk is None and is_beyond_ascii(self.rule.pattern)
 
     @cached_property
     def between(self) -> str:
