@@ -17,6 +17,7 @@ from ctxguard.history import Exchange as Exchange
 from ctxguard.history import exchanges as exchanges
 from ctxguard.pii import mask_pii as mask_pii
 from ctxguard.pii import validate_no_pii as validate_no_pii
+from ctxguard.pii import warm as warm
 from ctxguard.report import Report as Report
 from ctxguard.stabilizer import Stabilized as Stabilized
 from ctxguard.stabilizer import Stabilizer as Stabilizer

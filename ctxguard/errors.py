@@ -27,7 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Final
+
+TYPE_CHECKING = False  # as type checkers read it; `typing` takes longer to import than this module
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = [
     "AdapterError",

@@ -1,38 +1,37 @@
 """Validation of settings, lazy loading of public names, and install hints for extras.
 
 A setting that cannot work is rejected when it is passed, with a one-line error that says what to write instead. Public
-names are loaded on first use, so that importing a package is cheap.
+names are loaded on first use, so that importing a package is cheap. Each package imports this module for that, so it
+imports what takes long to load only where it is used.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from importlib import import_module
-from pathlib import Path, PurePath
-from typing import Final, NoReturn, TypeVar, get_args
+from importlib.util import find_spec
 
 from ctxguard.errors import ConfigError
 
-C = TypeVar("C", bound=Callable[..., object])
-T = TypeVar("T")
+TYPE_CHECKING = False  # as type checkers read it; `typing` takes longer to import than this module
+if TYPE_CHECKING:
+    from typing import Final, NoReturn, TypeVar
 
+    C = TypeVar("C", bound=Callable[..., object])
+    T = TypeVar("T")
 
-_BUDGET: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kK%]?)")
-_PUBLIC: Final = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
-"""A line of a stub that re-exports a public name. The groups of the expression are the module and the name."""
+_BUDGET: Final = r"(\d{1,12}(?:\.\d+)?)([kK%]?)"
 _QUOTED: Final = 16
 """Maximum length of a string that an error message quotes, in characters."""
 DISTRIBUTION: Final = "ctxguard-stabilizer"
 """The name under which to install this project. On PyPI, `ctxguard` is another project."""
-_OTHERS: Final = "hooks.py"
+_OTHERS: Final = "hooks"
 """A module of that other project, whose package is also called `ctxguard`."""
 
 # checked here because this module is always loaded: by the package, the commands, and the adapters
-if Path(__file__).with_name(_OTHERS).exists():
+if find_spec(f"ctxguard.{_OTHERS}") is not None:
     raise ImportError(
         f"another project named ctxguard is installed in the folder of {DISTRIBUTION}, and each overwrites files of "
         f"the other; keep one: `pip uninstall ctxguard`, then `pip install --force-reinstall --no-deps {DISTRIBUTION}`"
@@ -49,6 +48,7 @@ def install_command(extra: str) -> str:
     import json
     import shlex
     from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
@@ -96,9 +96,13 @@ def names_in_stub(package: str, file: str) -> tuple[list[str], Callable[[str], o
             because Python would then return the module.
         file: The package's `__file__`. The stub is in the same folder.
     """
-    homes = {
-        name: module for module, name in _PUBLIC.findall(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
-    }
+    homes: dict[str, str] = {}
+    with open(f"{file.removesuffix('.py')}.pyi", encoding="utf-8") as stub:  # noqa: PTH123 - pathlib is slow to import
+        for line in stub:
+            # a line that re-exports a public name: `from ctxguard.report import Report as Report`
+            words = line.split()
+            if words[:1] == ["from"] and words[2:3] == ["import"] and words[4:] == ["as", words[3]]:
+                homes[words[3]] = words[1]
 
     def load(name: str) -> object:
         if name not in homes:
@@ -174,7 +178,9 @@ def _quote(value: object) -> str:
 
 def share_of(given: object) -> float | None:
     """Convert a share such as `5%` to a number from 0 to 1; return None if `given` is not a share."""
-    found = _BUDGET.fullmatch(str(given).strip())
+    import re  # imported here because it takes longer to import than this module
+
+    found = re.fullmatch(_BUDGET, str(given).strip())
     share = float(found[1]) / 100 if found and found[2] == "%" else 2.0
     return share if share <= 1 else None
 
@@ -194,7 +200,9 @@ def valid_budget(budget: object) -> int | str:
     if isinstance(budget, str):
         if share_of(budget):
             return budget.strip()
-        found = _BUDGET.fullmatch(budget.strip())
+        import re  # imported here because it takes longer to import than this module
+
+        found = re.fullmatch(_BUDGET, budget.strip())
         value, unit = (float(found[1]), found[2].lower()) if found else (0.0, "%")
         value *= 1_000 if unit == "k" else 1
         if unit == "%" or not value.is_integer():
@@ -214,6 +222,8 @@ def one_of(value: T, known: object, setting: str) -> T:
     Raises:
         ConfigError: If the value is not valid; the message lists the valid values.
     """
+    from typing import get_args  # imported here because it takes longer to import than this module
+
     *words, last = map(repr, get_args(known))
     if value not in get_args(known):
         raise ConfigError(f"{setting} is {', '.join(words)} or {last}, not {value!r}", setting=setting)
@@ -226,6 +236,8 @@ def settings_of(kind: type[T], given: Mapping[str, object]) -> T:
     Raises:
         ConfigError: If a name is not a field of the dataclass, or the dataclass rejects a value.
     """
+    from dataclasses import fields  # imported here because it takes longer to import than this module
+
     known = [each.name for each in fields(kind)]  # type: ignore[arg-type]  # a dataclass
     if unknown := sorted(given.keys() - set(known)):
         told = f"unknown setting {unknown[0]!r}{nearest(unknown[0], known)}; known are {', '.join(sorted(known))}"
@@ -251,6 +263,8 @@ def opened(store: T) -> T:
     Raises:
         ConfigError: If it is the path or URL of a store, which has to be opened first.
     """
+    from pathlib import PurePath  # imported here because it takes longer to import than this module
+
     if isinstance(store, str | PurePath):
         raise ConfigError("store is an open store, not the place of one; write open_store('…')", setting="store")
     return store

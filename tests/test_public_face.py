@@ -48,6 +48,14 @@ def test_importing_ctxguard_loads_no_framework_and_nothing_heavy():
     assert loaded_by("import ctxguard") == []
 
 
+def test_importing_ctxguard_loads_little_of_the_standard_library():
+    root = str(Path(ctxguard.__file__).parents[1])
+    script = f"import sys; sys.path.insert(0, {root!r}); import ctxguard; print(*sys.modules)"
+    # without `site`, which may have loaded anything
+    run = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True)
+    assert not {"dataclasses", "enum", "inspect", "pathlib", "re", "typing"} & {*run.stdout.split()}
+
+
 def test_importing_the_core_loads_no_framework():
     frameworks = {
         "pydantic_ai",

@@ -1,6 +1,7 @@
 from ctxguard.pii.api import find_pii as find_pii
 from ctxguard.pii.api import mask_pii as mask_pii
 from ctxguard.pii.api import validate_no_pii as validate_no_pii
+from ctxguard.pii.api import warm as warm
 from ctxguard.pii.detectors import CallableDetector as CallableDetector
 from ctxguard.pii.detectors import PresidioDetector as PresidioDetector
 from ctxguard.pii.evaluation import evaluate as evaluate

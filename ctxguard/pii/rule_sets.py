@@ -61,6 +61,10 @@ class RuleSet:
     def _engine(self) -> Engine:
         return engine_of(self.rules, self.allow, self.deny)
 
+    def warm(self) -> None:
+        """Load the expressions, automata, and libraries of the rules now rather than on first use; see `warm`."""
+        self._engine.warm()
+
     @property
     def is_joinable(self) -> bool:
         """Whether many texts can be joined by blank lines and searched at once, without changing any finding."""

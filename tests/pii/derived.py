@@ -16,7 +16,17 @@ from ctxguard.pii.detect.derived import FILE, fingerprint
 from ctxguard.pii.detect.matcher import Matcher
 
 RULES = (*STANDARD.rules, *PEOPLE.rules)
-PROPERTIES = ("is_number", "tells_digits_apart", "runs_on", "anchor", "words_before", "words_behind")
+PROPERTIES = (
+    "is_number",
+    "tells_digits_apart",
+    "runs_on",
+    "reach",
+    "between",
+    "is_beyond_ascii",
+    "anchor",
+    "words_before",
+    "words_behind",
+)
 
 
 def derived_anew(rule: Rule) -> dict[str, Any]:

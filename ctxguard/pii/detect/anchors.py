@@ -331,10 +331,13 @@ class _Walk:
         # the beginnings of the alternatives are more selective
         heads = _concatenate(self._read, frozenset().union(*(walk.head for walk in walks)), self._form.most)
         self._offer(heads, frozenset().union(*(walk.lead for walk in walks)))
+        # the literals that begin the alternatives also begin the word
+        edge = EDGE if self._read == frozenset({EDGE}) else ""
         self._break()
         anchors = [walk.best for walk in walks]
         farthest = [anchor.most for anchor in anchors]
-        literals = frozenset().union(*(anchor.literals for anchor in anchors))
+        edged = ((edge if walk.head.issuperset(walk.best.literals) else "", walk.best.literals) for walk in walks)
+        literals = frozenset(prefix + literal for prefix, those in edged for literal in those)
         # a text with a literal that contains another one also contains the other one, so the longer one is redundant
         kept = frozenset(one for one in literals if not any(other in one for other in literals if other is not one))
         # a dropped literal is represented by the one inside it, which may begin later

@@ -27,6 +27,7 @@ DIGITS: Final = frozenset(map(ord, "0123456789"))
 UPPER: Final = frozenset(map(ord, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 LOWER: Final = frozenset(map(ord, "abcdefghijklmnopqrstuvwxyz")) | frozenset(range(0xC0, 0x100))
 LETTERS: Final = frozenset(range(0x61, 0x7B))
+_ASCII: Final[Chars] = frozenset(range(128))
 ALL: Final[Chars] = frozenset(range(BEYOND + 1))
 _CATEGORIES: Final = {
     # texts are normalized, so all digits are ASCII digits
@@ -40,6 +41,8 @@ _CATEGORIES: Final = {
 _NUMBER_SIGNS: Final = DIGITS | frozenset(map(ord, " .()/+-"))
 _NUMBER_ENDS: Final = DIGITS | frozenset(map(ord, "+()"))
 _NUMBER_WIDTHS: Final = range(6, 129)
+
+_SEPARATING: Final = " \n\",'():<>=\t"
 
 # each expression is analyzed several times, and many rules share one
 parse: Final = lru_cache(maxsize=512)(parser.parse)
@@ -78,6 +81,39 @@ def reach(pattern: str) -> int:
     parsed = parse(pattern)
     ahead = sum(argument[1].getwidth()[1] for kind, argument in _nodes(parsed) if kind in (op.ASSERT, op.ASSERT_NOT))  # type: ignore[index]
     return int(parsed.getwidth()[1] + ahead)
+
+
+def between(pattern: str) -> str:
+    """Return up to three characters that never occur in a match, those first that separate most texts into short parts.
+
+    A match may still depend on such a character next to it.
+    """
+    consumed = consumed_by(parse(pattern))
+    has_reference = any(kind in (op.GROUPREF, op.GROUPREF_EXISTS) for kind, _ in _nodes(parse(pattern)))
+    return "" if has_reference else "".join(char for char in _SEPARATING if ord(char) not in consumed)[:3]
+
+
+def is_beyond_ascii(pattern: str) -> bool:
+    """Return whether each match contains a non-ASCII character, so that ASCII texts need not be searched."""
+    parsed = parse(pattern)
+    # some non-ASCII letters match an ASCII letter in another case
+    return not parsed.state.flags & re.IGNORECASE and _is_beyond_ascii(parsed)
+
+
+def _is_beyond_ascii(parsed: Parsed) -> bool:
+    for kind, argument in parsed:
+        if kind in ONE:
+            found = members_of(kind, argument).isdisjoint(_ASCII)
+        elif kind is op.BRANCH:
+            found = all(map(_is_beyond_ascii, inner_of(kind, argument)))
+        elif kind in REPEATS:
+            found = argument[0] > 0 and _is_beyond_ascii(argument[2])  # type: ignore[index]
+        else:
+            is_group = kind is op.ATOMIC_GROUP or (kind is op.SUBPATTERN and not argument[1])  # type: ignore[index]
+            found = is_group and any(map(_is_beyond_ascii, inner_of(kind, argument)))
+        if found:
+            return True
+    return False
 
 
 def runs_on(pattern: str) -> int:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from ctxguard.pii.detect.anchors import anchor_of
 from ctxguard.pii.detect.grids import grid_rows, within
-from ctxguard.pii.detect.normalize import PlainText
+from ctxguard.pii.detect.normalize import PlainText, plain_text
 from ctxguard.pii.detect.people import Place
-from ctxguard.pii.detect.tables import columns
+from ctxguard.pii.detect.tables import columns, may_be_headings
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+|\*")
 _JOINT: Final = re.compile(
@@ -50,10 +50,28 @@ def _compiled(name: str) -> re.Pattern[str]:
     return re.compile(name_expression(name))
 
 
+class _Ending(NamedTuple):
+    """How a heading ends.
+
+    Attributes:
+        pattern: Matches the end of a heading.
+        literals: Strings of which each match contains at least one, in the form of `table`.
+        table: See `anchors.Form`.
+        starts: Yields the offsets in a text at which a match may begin.
+    """
+
+    pattern: re.Pattern[str]
+    literals: Sequence[str]
+    table: bytes
+    starts: Callable[[PlainText], Iterator[int]]
+
+
 @lru_cache(maxsize=64)
-def _ending(heading: str) -> tuple[re.Pattern[str], Callable[[PlainText], Iterator[int]]]:
+def _ending(heading: str) -> _Ending:
     # many words in any case are searched for by their literals, which takes a fiftieth of the time
-    return re.compile(rf"(?i:{heading})(?![^\W_])"), anchor_of(f"(?i:{heading})").searcher()
+    anchor = anchor_of(f"(?i:{heading})")
+    pattern = re.compile(rf"(?i:{heading})(?![^\W_])")
+    return _Ending(pattern, anchor.literals, anchor.form.table, anchor.searcher())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +106,37 @@ def cells_under(text: str, heading: str) -> Iterator[Place]:
 
     `heading` is a regular expression.
     """
-    (ending, starts), tables = _ending(heading), [0]
+    ending, tables = _ending(heading), [0]
 
     def is_named(cell: str) -> bool:
         # an assignment is a line of a program
-        return "=" not in cell and any(match.end() == len(cell) for match in ending.finditer(cell))
+        return "=" not in cell and any(match.end() == len(cell) for match in ending.pattern.finditer(cell))
 
     def headed(cell: str, _: str) -> tuple[str, Callable[[str], Place | None]] | None:
         return ("", _whole) if is_named(cell.strip(_MARKUP)) else None
 
     yield from _grid_cells(text, is_named)
-    for start in starts(PlainText(text)):
-        match = ending.match(text, start) if start >= tables[-1] else None
-        if match is not None and _HEADS.match(text, match.end()):
-            yield from (place for _, place in columns(text, start, tables, headed))
+    for begin, end in _lines_with(ending.literals, plain_text(text).form(ending.table)):
+        # most lines with such a word are no headings
+        if end <= tables[-1] or not may_be_headings(text, begin):
+            continue
+        for start in ending.starts(PlainText(text[begin:end])):
+            match = ending.pattern.match(text, begin + start) if begin + start >= tables[-1] else None
+            if match is not None and _HEADS.match(text, match.end()):
+                yield from (place for _, place in columns(text, begin + start, tables, headed))
+
+
+def _lines_with(literals: Iterable[str], text: str) -> Sequence[Place]:
+    """Return the start and end offset of each line with one of these strings, sorted by offset."""
+    lines: set[Place] = set()
+    for literal in literals:
+        place = text.find(literal)
+        while place >= 0:
+            end = text.find("\n", place)
+            end = end if end >= 0 else len(text)
+            lines.add((text.rfind("\n", 0, place) + 1, end))
+            place = text.find(literal, end)
+    return sorted(lines)
 
 
 def _grid_cells(text: str, is_named: Callable[[str], object]) -> Iterator[Place]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -103,7 +104,8 @@ class Row(NamedTuple):
         return _cells(self.pattern, text, self.begin, self.end)
 
 
-def grid_rows(text: str) -> list[Row]:
+@lru_cache(maxsize=2)  # several rules read the same text, one after the other
+def grid_rows(text: str) -> Sequence[Row]:
     """Return all table rows in a text that are in brackets or tags, sorted by offset."""
     return sorted((row for form in _FORMS for row in _rows(form, text)), key=attrgetter("begin"))
 

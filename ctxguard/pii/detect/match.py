@@ -19,8 +19,8 @@ from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.listed import Listed
 from ctxguard.pii.detect.matcher import MEMO, WINDOW, Matcher
 from ctxguard.pii.detect.normalize import PlainText, views_of
-from ctxguard.pii.detect.prefilter import Prefilter
-from ctxguard.pii.detect.tables import Headings
+from ctxguard.pii.detect.prefilter import Located, Prefilter
+from ctxguard.pii.detect.tables import Headings, Windows, merged
 from ctxguard.pii.placeholders import BLANK, LITERAL, UNCHECKED
 from ctxguard.pii.spans import Span, resolve, start_of
 from ctxguard.tokens.text_cache import TextCache
@@ -44,8 +44,6 @@ _PHONE: Final = "PHONE"
 # Up to so many rules, their context words are searched for one rule at a time, without a prefilter. `scan` judges one
 # rule at a time, so it never uses a prefilter.
 _FEW: Final = 2
-# Maximum number of cached prefilters. Each has an automaton, which takes far more memory than other cached results.
-_MOST_PREFILTERS: Final = 512
 # Minimum number of digits of a phone number with area code. A remainder with fewer digits is not a separate number.
 _PHONE_DIGITS: Final = 7
 _GAP: Final = " /,;|"
@@ -53,6 +51,10 @@ _CLOSING: Final = re.compile(r"</[a-z][^<>]{0,38}>")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9A-Za-z])")
 _UUID_GROUPS: Final = (9, 14, 19, 24)
 _ALIKE: Final = str.maketrans("123456789", "0" * 9)
+# A text with numbers whose validators import libraries.
+_SAMPLE: Final = (
+    "call +49 30 901820 or 030 901820, card 4111 1111 1111 1111, IBAN DE89 3704 0044 0532 0130 00, jane@example.org"
+)
 Found: TypeAlias = list[tuple[int, Span]]
 """Findings, each with the index of its rule in the set."""
 Candidate: TypeAlias = "tuple[tuple[Matcher, ...], int, int]"
@@ -82,15 +84,37 @@ class Engine:
         self._matchers = tuple(Matcher(rule, order) for order, rule in enumerate(rules))
         self._numbers = tuple(one for one in self._matchers if one.is_number)
         self._others = tuple(one for one in self._matchers if not one.is_number)
-        self._prefilter = Prefilter([one.evidence for one in self._others])
+        self._have_digits = all("0" in literal for one in self._numbers for literal in one.anchor.literals)
+        # the evidence of each rule, and for rules that are searched for only after their context words, these words
+        # and the literals of the expression
+        near = [place for place, one in enumerate(self._others) if one.is_near_words]
+        first = len(self._others)
+        self._words = {place: first + number for number, place in enumerate(near)}
+        self._needed = {place: {place, words, words + len(near)} for place, words in self._words.items()}
+        self._prefilter = Prefilter(
+            [
+                *(one.evidence for one in self._others),
+                *(self._others[place].words_before for place in near),
+                *(self._others[place].anchor for place in near),
+            ],
+            located=frozenset(self._words.values()),
+        )
         self._allow = allow
         self._denied = Listed(deny) if deny else None
         labels = (*(one.rule.label for one in self._matchers), *(label for _, label in deny))
         self._labels = frozenset((*labels, LITERAL, UNCHECKED))
         self._fits = lru_cache(MEMO)(self._match_shape)
         self._finds_number = lru_cache(MEMO)(self.find)
+        self._filter_lowered = lru_cache(MEMO)(self._filter_lowered_anew)
         self._clean: TextCache[bool] = TextCache()
         self._echoes = tuple(one for one in self._matchers if one.rule.echo)
+
+    def warm(self) -> None:
+        """Load now what is otherwise loaded when a text first needs it: expressions, automata, and validators."""
+        for one in self._matchers:
+            one.warm()
+        self.find(_SAMPLE)
+        self.scan(_SAMPLE)
 
     @cached_property
     def is_joinable(self) -> bool:
@@ -148,15 +172,25 @@ class Engine:
         return _choose(view, found) if found else ()
 
     def _candidates(self, view: PlainText) -> Iterator[Candidate]:
+        opened, located = self._prefilter.locate(view)
         # rules that differ only in their context words share an expression, which is matched once
-        shared: dict[object, list[Matcher]] = {}
-        for one in self._possible_matchers(view):
-            shared.setdefault((one.rule.pattern, one.rule.walk), []).append(one)
-        for matchers in shared.values():
-            yield from (((*matchers,), start, end) for start, end in matchers[0].places(view))
+        shared: dict[object, list[int]] = {}
+        is_ascii = view.text.isascii()
+        for place in sorted(place for place in opened if place < len(self._others)):
+            one = self._others[place]
+            if is_ascii and one.is_beyond_ascii:
+                continue
+            if place not in self._needed or self._needed[place] <= opened:
+                shared.setdefault((one.rule.pattern, one.rule.walk), []).append(place)
+        for numbers in shared.values():
+            matchers = (*map(self._others.__getitem__, numbers),)
+            places = matchers[0].places(view, self._windows(numbers, located, view))
+            yield from ((matchers, start, end) for start, end in places)
         if not self._numbers:
             return
         shape = view.form(SHAPE.table)
+        if self._have_digits and "0" not in shape:
+            return
         # numbers have few different shapes (`000-00-0000`), so each shape is matched once for all texts
         for run in (match.span(1) for match in _RUN.finditer(shape)):
             if run[1] - run[0] < _SHORTEST_RUN:
@@ -167,16 +201,35 @@ class Engine:
             fitting = self._match_row(view, run, shape[start:end]) if is_row else self._fits(shape[start:end])
             yield from ((fit, start + first, start + last) for fit, first, last in fitting)
 
+    def _windows(self, numbers: Sequence[int], located: Iterable[Located], view: PlainText) -> Windows | None:
+        """Return the parts of a text in which findings of some rules may begin: those after their context words.
+
+        Return None if they may begin anywhere. A table with a context word is one part, because the words of its
+        headings and rows are the context of all its cells.
+        """
+        if not self._words.keys() >= {*numbers}:
+            return None
+        ends: list[tuple[int, int]] = []
+        for number in numbers:
+            place, anchor = self._words[number], self._others[number].words_before
+            if "" in anchor.literals or (not view.text.isascii() and not anchor.beyond):
+                return None
+            ends += ((first, end) for first, end, places in located if place in places)
+            beyond = view.offsets_of(anchor.beyond)
+            if len(beyond) * WINDOW > len(view.text):
+                return None
+            ends += ((first, first + 1) for first in beyond)
+        blocks = _headings_of(view.text).blocks([first for first, _ in ends])
+        return merged((*((end, first + WINDOW) for first, end in ends), *blocks))
+
     def _all_candidates(self, view: PlainText) -> Iterator[Candidate]:
-        for one in self._possible_matchers(view):
+        # a text without the literals of an expression is not searched, whatever its context words are
+        opened = self._prefilter.open(view)
+        for one in (one for place, one in enumerate(self._others) if place in opened):
             yield from (((one,), start, end) for start, end in one.everywhere(view.text))
         shape = view.form(SHAPE.table)
         for one in (self._numbers[place] for place in self._number_literals.open(view)):
             yield from (((one,), start, end) for start, end in one.everywhere(shape))
-
-    def _possible_matchers(self, view: PlainText) -> Iterator[Matcher]:
-        """Yield the rules that may match in a text, except number rules."""
-        return (self._others[place] for place in self._prefilter.open(view))
 
     @cached_property
     def _number_literals(self) -> Prefilter:
@@ -194,22 +247,18 @@ class Engine:
         its column heading.
         """
         before = PlainText(view.text[max(0, run[0] - WINDOW) : run[0] + WINDOW])
-        named = self._number_words.open(before)
-        headed = self._number_words.open(PlainText(_headings_of(view.text).over(run[0])))
+        named = self._context_words.open(before)
+        headed = self._context_words.open(PlainText(_headings_of(view.text).over(run[0])))
         first = WINDOW + _AROUND
         fits = []
-        for place, one in enumerate(self._numbers):
-            is_first = one.needs_word_before and place not in headed
+        for one in self._numbers:
+            is_first = one.needs_word_before and one.order not in headed
             head = shape[: first + one.reach] if is_first else shape
-            is_possible = (place in named or place in headed) and one.may_stand_before(view.text, *run)
+            is_possible = (one.order in named or one.order in headed) and one.may_stand_before(view.text, *run)
             if is_possible and one.may_match(head):
                 places = one.everywhere(head)
                 fits.append((one, takewhile(lambda at: at[0] < first, places) if is_first else places))
         return _by_place(fits)
-
-    @cached_property
-    def _number_words(self) -> Prefilter:
-        return Prefilter([one.words_before for one in self._numbers])
 
     def _judge(self, text: str, candidates: Iterable[Candidate]) -> Found:
         """Return the candidates that pass the checks of context words, validator, and allow list, as findings."""
@@ -217,7 +266,7 @@ class Engine:
         headings = _headings_of(text)
         for matchers, start, end in candidates:
             # the cheapest check first: context words are a lookup, check digits are computed
-            for one in _filter_by_context(matchers, text, start, headings):
+            for one in self._filter_by_context(matchers, text, start, headings):
                 size = one.judge(text, start, end)
                 if not size or (self._allow and self._allows(text[start : start + size].lower())):
                     continue
@@ -225,6 +274,52 @@ class Engine:
                     continue
                 found.append((one.order, Span(start, one.end(text, start + size), one.rule.label, one.rule.score)))
         return found
+
+    def _filter_by_context(
+        self, matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings
+    ) -> Sequence[Matcher]:
+        """Return the rules that accept the context of a candidate: the text before it, or in a table, its heading.
+
+        In a table, the first cell of the row and the cell before the candidate are context, too.
+        """
+        if not _heeds_words(matchers):
+            return matchers
+        in_row = headings.before(start)
+        if in_row is None:
+            # blank lines are removed, so that a text joined with others has the same context as alone
+            return self._filter_by_words(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
+        heading, beside = in_row
+        headed = self._filter_by_words(matchers, heading[-WINDOW:])
+        return (
+            [*headed, *(one for one in self._filter_by_words(matchers, beside[-WINDOW:]) if one not in headed)]
+            if beside
+            else headed
+        )
+
+    def _filter_by_words(self, matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
+        """Return the rules that accept the characters before a candidate.
+
+        Most rules treat all digits alike, so digits are replaced by `0` to make the cached results reusable.
+        """
+        return self._filter_lowered(matchers, before if _tells_digits_apart(matchers) else before.translate(_ALIKE))
+
+    def _filter_lowered_anew(self, matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
+        """Return the rules that accept the characters before a candidate. Cached, because JSON keys repeat often."""
+        # a word before a placeholder was the context of the masked value, not of the text after the placeholder; quotes
+        # are escaped in JSON inside JSON
+        lowered = before[before.rfind(BLANK) + 1 :].lower().replace('\\"', '"')
+        # the name in a closing tag is not context for the text after it
+        if "</" in lowered:
+            lowered = _CLOSING.sub("</b>", lowered)
+        if len(matchers) > _FEW:
+            # searching for the words of all rules at once is ten times as fast as for each rule
+            possible = self._context_words.open(PlainText(lowered))
+            return [one for one in matchers if one.order in possible and one.stands_after(lowered)]
+        return [one for one in matchers if one.stands_after(lowered)]
+
+    @cached_property
+    def _context_words(self) -> Prefilter:
+        return Prefilter([one.words_before for one in self._matchers])
 
     def judged(self, text: str) -> Iterator[tuple[Span, str, Sequence[str]]]:
         """Yield each match of a rule's expression, with the rule's name and the reasons why it is not a finding.
@@ -245,7 +340,7 @@ class Engine:
             yield from ((span, "deny", ()) for span in view.originals(spans))
 
     def _against(self, one: Matcher, text: str, span: Span, headings: Headings) -> Iterator[str]:
-        if not _filter_by_context((one,), text, span.start, headings):
+        if not self._filter_by_context((one,), text, span.start, headings):
             yield NO_WORD if one.rule.context else "a word before it shows that it is something else"
         if self._allow and self._allows(text[span.start : span.end].lower()):
             yield "it is allowed"
@@ -273,26 +368,6 @@ def _is_in_uuid(text: str, start: int) -> bool:
     return any(start >= before and _UUID.match(text, start - before) is not None for before in _UUID_GROUPS)
 
 
-def _filter_by_context(matchers: tuple[Matcher, ...], text: str, start: int, headings: Headings) -> Sequence[Matcher]:
-    """Return the rules that accept the context of a candidate: the text before it, or in a table, its column heading.
-
-    In a table, the first cell of the row and the cell before the candidate are context, too.
-    """
-    if not _heeds_words(matchers):
-        return matchers
-    in_row = headings.before(start)
-    if in_row is None:
-        # blank lines are removed, so that a text joined with others has the same context as alone
-        return _filter_by_words(matchers, text[start - WINDOW if start > WINDOW else 0 : start].lstrip("\n"))
-    heading, beside = in_row
-    headed = _filter_by_words(matchers, heading[-WINDOW:])
-    return (
-        [*headed, *(one for one in _filter_by_words(matchers, beside[-WINDOW:]) if one not in headed)]
-        if beside
-        else headed
-    )
-
-
 def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> Sequence[Candidate]:
     """Group matches by position: each candidate has all rules that match there."""
     fits: dict[tuple[int, int], list[Matcher]] = {}
@@ -300,14 +375,6 @@ def _by_place(matches: Iterable[tuple[Matcher, Iterable[tuple[int, int]]]]) -> S
         for place in places:
             fits.setdefault(place, []).append(one)
     return [((*matchers,), start, end) for (start, end), matchers in fits.items()]
-
-
-def _filter_by_words(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
-    """Return the rules that accept the characters before a candidate.
-
-    Most rules treat all digits alike, so digits are replaced by `0` to make the cached results reusable.
-    """
-    return _filter_lowered(matchers, before if _tells_digits_apart(matchers) else before.translate(_ALIKE))
 
 
 @lru_cache(MEMO)
@@ -318,28 +385,6 @@ def _heeds_words(matchers: tuple[Matcher, ...]) -> bool:
 @lru_cache(MEMO)
 def _tells_digits_apart(matchers: tuple[Matcher, ...]) -> bool:
     return any(one.tells_digits_apart for one in matchers)
-
-
-@lru_cache(MEMO)
-def _filter_lowered(matchers: tuple[Matcher, ...], before: str) -> Sequence[Matcher]:
-    """Return the rules that accept the characters before a candidate. Cached, because JSON keys repeat often."""
-    # a word before a placeholder was the context of the masked value, not of the text after the placeholder; quotes are
-    # escaped in JSON inside JSON
-    lowered = before[before.rfind(BLANK) + 1 :].lower().replace('\\"', '"')
-    # the name in a closing tag is not context for the text after it
-    if "</" in lowered:
-        lowered = _CLOSING.sub("</b>", lowered)
-    if len(matchers) > _FEW:
-        # searching for the words of all rules at once is ten times as fast as for each rule
-        possible = _words_of(matchers).open(PlainText(lowered))
-        return [one for place, one in enumerate(matchers) if place in possible and one.stands_after(lowered)]
-    return [one for one in matchers if one.stands_after(lowered)]
-
-
-@lru_cache(_MOST_PREFILTERS)
-def _words_of(matchers: tuple[Matcher, ...]) -> Prefilter:
-    """Return the prefilter for the context words of several rules; most texts need fewer than 200 such prefilters."""
-    return Prefilter([one.words_before for one in matchers])
 
 
 def _choose(view: PlainText, found: Found) -> tuple[Span, ...]:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ctxguard.errors import ConfigError
 from ctxguard.pii.detect.anchors import SHAPE, WORDS, Anchor, anchor_of, worth
 from ctxguard.pii.detect.derived import derived
-from ctxguard.pii.detect.expressions import is_number, reach, runs_on, tells_digits_apart
+from ctxguard.pii.detect.expressions import between, is_beyond_ascii, is_number, reach, runs_on, tells_digits_apart
 from ctxguard.pii.detect.normalize import PlainText
 
 if TYPE_CHECKING:
+    from ctxguard.pii.detect.tables import Windows
     from ctxguard.pii.rules.rule import Rule
 
 WINDOW: Final = 40
@@ -23,6 +24,8 @@ WINDOW: Final = 40
 MEMO: Final = 20_000
 """Maximum number of entries in a cache."""
 _FAR: Final = 1 << 30  # more than any limited repeat
+# The search of an expression is limited to parts of a text only if its matches are not much longer than these.
+_FARTHEST_REACH: Final = 1_000
 _RUN_SIGNS: Final = frozenset("0 .()/+-")
 Verdict: TypeAlias = Callable[..., bool | int]
 """A validator: returns whether a match is a finding, or the number of leading characters that are the finding."""
@@ -138,8 +141,39 @@ class Matcher:
         """The literals of the text that the rule requires after a match; at least one literal must occur there."""
         return anchor_of(self.rule.behind, forms=(WORDS,))
 
-    def places(self, view: PlainText) -> Iterator[tuple[int, int]]:
-        """Yield the start and end offset of each match, searching only near the anchor's literals if possible."""
+    @cached_property
+    def is_near_words(self) -> bool:
+        """Whether a search may be limited to the text after the rule's context words."""
+        return bool(self.rule.context) and self._walk is None and "\n" in self.between and self.reach < _FARTHEST_REACH
+
+    @cached_property
+    def is_beyond_ascii(self) -> bool:
+        """Whether each match contains a non-ASCII character, see `expressions.is_beyond_ascii`."""
+        return self._walk is None and is_beyond_ascii(self.rule.pattern)
+
+    @cached_property
+    def between(self) -> str:
+        """Some characters that never occur in a match, so that no match extends over them."""
+        return between(self.rule.pattern)
+
+    def warm(self) -> None:
+        """Compile all expressions of the rule now rather than when they are first needed."""
+        for name in ("_pattern", "_context", "_behind", "_silence", "_tail"):
+            getattr(self, name)
+        if self._walk is not None:
+            list(self._walk("", *self._walk_arguments))
+
+    def places(self, view: PlainText, windows: Windows | None = None) -> Iterator[tuple[int, int]]:
+        """Yield the start and end offset of each match, searching only near the anchor's literals if possible.
+
+        Args:
+            view: The text.
+            windows: The parts of the text in which findings may begin; None means all of it. Matches outside of them
+                may be omitted.
+        """
+        if windows is not None:
+            yield from self._places_within(view.text, windows)
+            return
         if self.anchor.most is None or self._walk is not None:
             yield from self.everywhere(view.text)
             return
@@ -150,6 +184,18 @@ class Matcher:
             if match is not None:
                 yield self._place(match)
                 done = max(match.end(), start + 1)
+
+    def _places_within(self, text: str, windows: Windows) -> Iterator[tuple[int, int]]:
+        done = 0
+        for begin, end in windows:
+            # like `finditer` from the beginning of the text: no match extends over the character before `start`
+            start = max(text.rfind(char, done, begin) + 1 for char in self.between)
+            for match in self._pattern.finditer(text, max(start, done), end + self.reach + 1):
+                if match.start() > end:
+                    break
+                yield self._place(match)
+                done = match.end()
+            done = max(done, end + 1)
 
     def everywhere(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the start and end offset of each candidate in a whole text or shape.
@@ -200,7 +246,7 @@ class Matcher:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        return re.compile(self.rule.pattern)
+        return compiled(self.rule.pattern)
 
     @cached_property
     def _group(self) -> int | str:
@@ -208,19 +254,23 @@ class Matcher:
 
     @cached_property
     def _context(self) -> re.Pattern[str]:
-        return re.compile(self.rule.context)
+        return compiled(self.rule.context)
 
     @cached_property
     def _behind(self) -> re.Pattern[str]:
-        return re.compile(self.rule.behind, re.IGNORECASE)
+        return compiled(self.rule.behind, re.IGNORECASE)
 
     @cached_property
     def _silence(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:{self.rule.quiet})\Z")
+        return compiled(rf"(?:{self.rule.quiet})\Z")
 
     @cached_property
     def _tail(self) -> re.Pattern[str] | None:
-        return re.compile(self.rule.tail) if self.rule.tail else None
+        return compiled(self.rule.tail) if self.rule.tail else None
+
+
+# rule sets share rules, and all expressions are more than the cache of `re` holds
+compiled: Final = lru_cache(maxsize=4_096)(re.compile)
 
 
 def _contains_words(anchor: Anchor) -> bool:

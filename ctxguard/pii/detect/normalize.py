@@ -12,6 +12,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from html import unescape
 from itertools import chain
@@ -47,12 +48,12 @@ _HYPHENS: Final = "\u2010\u2011\u2212\ufe58\ufe63\uff0d"
 _DASHES: Final = "\u2012\u2013\u2014\u2015\u30fc"
 _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _ASCII: Final = bytes(range(128))
+_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _REMOVED: Final = "\u200b"  # stands for what is not shown at all
 # Characters of which escapes consist.
 _IN_ESCAPES: Final = frozenset("\\&%#;{}0123456789ABCDEFabcdefgijklmnopqrstuvwxyzUX")
 # The end of a placeholder whose opening bracket may be missing: `EMAIL_1>`.
 _NUMBER_ENDS: Final = re.compile(r"_\d\d?(?:>|&gt;)")
-_SIGNS: Final = ("\\", "%", "&", "\x1b", "<", "[REDACTED")
 # Escapes of one character. A double backslash and `%25` occur if the escape is escaped again, as in JSON inside JSON.
 # Punctuation that Markdown escapes counts only within a word (also several in a row) and before a number. Elsewhere, it
 # belongs to a regular expression or a path.
@@ -138,6 +139,7 @@ class PlainText:
         self.text = text
         self.plain = text.encode("latin-1", "replace")
         self._forms: dict[bytes, str] = {}
+        self._beyond: dict[str, list[int]] | None = None
 
     def form(self, table: bytes) -> str:
         """Return the text translated by a table (see `anchors.Form`); the length and all offsets stay the same."""
@@ -151,6 +153,16 @@ class PlainText:
         """The text's non-ASCII characters, in lower case."""
         return set("".join(beyond_ascii(self.text)).lower())
 
+    def offsets_of(self, chars: AbstractSet[str]) -> Sequence[int]:
+        """Return the offset of each non-ASCII character in the text that is, in lower case, one of the given ones."""
+        if self._beyond is None:
+            self._beyond = {}
+            if not self.text.isascii():
+                for match in _BEYOND_ASCII.finditer(self.text):
+                    for low in match[0].lower():
+                        self._beyond.setdefault(low, []).append(match.start())
+        return [place for char in self._beyond.keys() & chars for place in self._beyond[char]]
+
     def originals(self, spans: Iterable[Span]) -> tuple[Span, ...]:
         """Convert spans of this view to spans of the original text."""
         return tuple(spans)
@@ -158,6 +170,12 @@ class PlainText:
     def cuts(self, span: Span) -> bool:  # noqa: ARG002 - this view has no escapes
         """Return whether a span of the original text begins or ends inside an escape."""
         return False
+
+
+@lru_cache(maxsize=2)  # several rules read the same text, one after the other
+def plain_text(text: str) -> PlainText:
+    """Return a normalized text as a view."""
+    return PlainText(text)
 
 
 class _Layer(NamedTuple):
@@ -287,7 +305,10 @@ def beyond_ascii(text: str) -> set[str]:
 
 def _is_as_read(text: str) -> bool:
     """Return True only if the text certainly contains no escapes, placeholders, or invisible characters."""
-    if not text.isascii() or any(sign in text for sign in _SIGNS):
+    # a search for each sign in turn, because a generator over them takes longer than the searches in a short text
+    if not text.isascii() or "\\" in text or "%" in text or "&" in text or "\x1b" in text or "<" in text:
+        return False
+    if "[REDACTED" in text:
         return False
     # plus signs and brackets are common, but rarely part of an escape
     return ("+" not in text or _PLUS.search(text) is None) and ("[" not in text or _TERMINAL.search(text) is None)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
+from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from ctxguard.pii.detect.grids import Row, grid_rows, within
 from ctxguard.pii.detect.people import Place
 
+Windows: TypeAlias = "Sequence[tuple[int, int]]"
+"""Parts of a text, sorted and without overlaps, by their first and last offset."""
 Judge: TypeAlias = Callable[[str], Place | None]
 _ALIGNED: Final = "  "
 """The separator of aligned columns: two or more spaces."""
@@ -20,6 +23,7 @@ _CELLS: Final = {
     separator: re.compile(rf'[ \t]*("(?:[^"\n]|"")*"|[^{re.escape(separator)}\n]*)(?:{re.escape(separator)}|(?=\n)|\Z)')
     for separator in _SEPARATORS[:-1]
 } | {_ALIGNED: re.compile(r" *((?:[^ \n]| (?![ \n]))*)(?: {2,}+(?!\r?(?:\n|\Z))|(?= *+\r?(?:\n|\Z)))")}
+_SEPARATES: Final = re.compile(r"[|\t;,]|  ")
 _GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
 _ALIGNED_CELL: Final = r"[^\s\d|;,:={}<>]++(?: [^\s\d|;,:={}<>]++)*+"
 _RULE: Final = re.compile(r"[\s|:=+-]*\Z")
@@ -65,20 +69,25 @@ class Headings:
     def __init__(self, text: str) -> None:
         self._text = text
         self._row: tuple[int, list[Place]] = (-1, [])
+        # the tables of each run of lines that was looked at, with the offsets of the run
+        self._runs: list[tuple[int, int, list[_Table]]] = []
 
     @cached_property
-    def _grid_rows(self) -> list[Row]:
+    def _grid_rows(self) -> Sequence[Row]:
         return grid_rows(self._text)
 
-    @cached_property
-    def _tables(self) -> list[_Table]:
-        tables: list[_Table] = []
-        if "\n" not in self._text:
-            return tables
-        for match in _HEADINGS.finditer(self._text):
-            if (not tables or match.start() >= tables[-1].end) and (table := _table_at(self._text, match.start())):
-                tables.append(table)
-        return tables
+    def _table(self, offset: int) -> _Table | None:
+        """Return the table whose headings or rows contain an offset; None if there is none."""
+        number = bisect_right(self._runs, offset, key=itemgetter(0))
+        run = self._runs[number - 1] if 0 < number <= len(self._runs) else None
+        # threads that search the same text share this object, so what was found by its place may be another run
+        if run is None or not run[0] <= offset <= run[1]:
+            begin, end = _run_at(self._text, offset)
+            run = begin, end, [*_tables_in(self._text, begin, end)]
+            self._runs.insert(number, run)
+        tables = run[2]
+        place = bisect_right(tables, offset, key=lambda table: table.headings[0][0]) - 1
+        return tables[place] if place >= 0 and offset < tables[place].end else None
 
     def before(self, start: int) -> tuple[str, str] | None:
         """Return the context of the value at an offset, if it is in a table.
@@ -91,7 +100,7 @@ class Headings:
         """
         if self._grid_rows and (grid := _containing(self._grid_rows, start)) is not None:
             return self._context(start, grid.headings, self._cells(grid.begin, partial(grid.cells, self._text)))
-        if not self._tables or (table := _containing(self._tables, start)) is None:
+        if (table := self._table(start)) is None or start < table.begin:
             return None
         row = self._text.rfind("\n", 0, start) + 1
         cells = self._cells(row, partial(_cells, self._text, row, table.separator))
@@ -99,6 +108,24 @@ class Headings:
         if context is None or table.is_sure:
             return context
         return context[0], self._text[max(0, start - _BEFORE) : start]
+
+    def blocks(self, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """Yield the first and last offset of each table that contains one of these offsets, headings included."""
+        last = -1
+        for offset in sorted(offsets):
+            table = self._table(offset) if offset > last else None
+            if table is not None:
+                last = table.end
+                yield table.headings[0][0], last
+            if self._grids:
+                number = bisect_right(self._grids, offset, key=itemgetter(0)) - 1
+                yield from self._grids[max(number, 0) : number + 1]
+
+    @cached_property
+    def _grids(self) -> Windows:
+        # the rows of a table share the list of its headings
+        tables = [(rows[0].headings, rows[-1].end) for rows in _grouped(self._grid_rows)]
+        return merged((headings[0][0], end) for headings, end in tables if headings)
 
     def _cells(self, begin: int, read: Callable[[], list[Place]]) -> list[Place]:
         """Return the cells of the row at an offset. A row often contains several values, so its cells are cached."""
@@ -110,7 +137,7 @@ class Headings:
 
     def over(self, start: int) -> str:
         """Return the headings of all columns of the table row at an offset; empty if there is no table row."""
-        table = _containing(self._grid_rows, start) or _containing(self._tables, start)
+        table = _containing(self._grid_rows, start) or self._table(start)
         return "".join(f"{self._text[a:b]}: " for a, b in table.headings) if table is not None else ""
 
     def _context(self, start: int, headings: list[Place], cells: list[Place]) -> tuple[str, str] | None:
@@ -128,7 +155,52 @@ class Headings:
         return heading, f"{' '.join(text[c:d] for c, d in beside)}: {cell}"
 
 
-def _containing(tables: list[_Lined], start: int) -> _Lined | None:
+def _run_at(text: str, offset: int) -> tuple[int, int]:
+    """Return the start and end offset of the lines around an offset that may be rows of one table."""
+    begin, end = text.rfind("\n", 0, offset) + 1, _line_end(text, offset)
+    if not _may_be_row(text, begin, end):
+        return begin, end
+    while begin and _may_be_row(text, before := text.rfind("\n", 0, begin - 1) + 1, begin - 1):
+        begin = before
+    while _may_be_row(text, end + 1, after := _line_end(text, min(end + 1, len(text)))):
+        end = after
+    return begin, end
+
+
+def _tables_in(text: str, begin: int, end: int) -> Iterator[_Table]:
+    """Yield the tables in a part of a text that consists of whole lines."""
+    if text.find("\n", begin, end) < 0:
+        return
+    last = begin
+    for match in _HEADINGS.finditer(text, begin, end):
+        if match.start() >= last and (table := _table_at(text, match.start())):
+            last = table.end
+            yield table
+
+
+def _may_be_row(text: str, begin: int, end: int) -> bool:
+    return begin < end and (
+        _SEPARATES.search(text, begin, end) is not None or _RULE.match(text, begin, end) is not None
+    )
+
+
+def _grouped(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield the rows of each table."""
+    return (list(group) for _, group in groupby(rows, key=lambda row: id(row.headings)))
+
+
+def merged(parts: Iterable[tuple[int, int]]) -> Windows:
+    """Sort parts of a text, and merge those that overlap or touch."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(parts):
+        if merged and begin <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _containing(tables: Sequence[_Lined], start: int) -> _Lined | None:
     """Return the table or row that contains an offset; None if there is none."""
     number = bisect_right(tables, start, key=attrgetter("begin")) - 1
     return tables[number] if number >= 0 and start < tables[number].end else None
@@ -137,31 +209,49 @@ def _containing(tables: list[_Lined], start: int) -> _Lined | None:
 def _headings_at(text: str, begin: int) -> tuple[str, list[Place]] | None:
     """Return the separator and the cells of the line at an offset; None if the line cannot be a heading line."""
     end = _line_end(text, begin)
-    separator = next((one for one in _SEPARATORS if text.find(one, begin, end) >= 0), None)
+    separator = _separator_of(text[begin:end])
     if separator is None or end - begin > _LONGEST:
         return None
     headings = _cells(text, begin, separator)
     return (separator, headings) if len(headings) > 1 and _are_headings(text, headings) else None
 
 
+def _separator_of(line: str) -> str | None:
+    return next((one for one in _SEPARATORS if one in line), None)
+
+
 def _table_at(text: str, begin: int) -> _Table | None:
     """Return the table whose headings are in the line at an offset; None if there is none."""
-    if (head := _headings_at(text, begin)) is None:
+    head = text[begin : _line_end(text, begin)]
+    # most lines that could be headings have no row after them, which is cheaper to see than whether they are headings
+    if not may_be_headings(text, begin) or (headings := _headings_at(text, begin)) is None:
         return None
-    separator, headings = head
-    line = text[begin : _line_end(text, begin)]
-    end = rows = begin + len(line) + 1
-    many = _count(line, separator)
-    while end < len(text):
-        last = _line_end(text, end)
-        row = text[end:last]
-        # a quoted cell or a number may contain more separators; the cells before it are still in their columns
-        is_row = _count(row, separator) >= many or _RULE.match(row)
-        if last - end > _LONGEST or not row.strip() or not is_row:
-            break
-        end = last + 1
-    is_sure = separator != "," or ", " not in line
-    return _Table(separator, headings, rows, min(end, len(text)), is_sure) if end > rows else None
+    separator, cells = headings
+    many = _count(head, separator)
+    end = rows = begin + len(head) + 1
+    while last := _row_end(text, end, separator, many):
+        end = last
+    is_sure = separator != "," or ", " not in head
+    return _Table(separator, cells, rows, min(end, len(text)), is_sure)
+
+
+def may_be_headings(text: str, begin: int) -> bool:
+    """Return whether the line at an offset may be the headings of a table: a row with as many cells follows it."""
+    head = text[begin : _line_end(text, begin)]
+    separator = _separator_of(head)
+    return separator is not None and _row_end(text, begin + len(head) + 1, separator, _count(head, separator)) > 0
+
+
+def _row_end(text: str, begin: int, separator: str, many: int) -> int:
+    """Return the offset after the row of a table that begins at an offset; 0 if no row with enough cells begins there.
+
+    A quoted cell or a number may contain more separators; the cells before it are still in their columns.
+    """
+    last = _line_end(text, begin)
+    if begin >= len(text) or last - begin > _LONGEST:
+        return 0
+    row = text[begin:last]
+    return last + 1 if row.strip() and (_count(row, separator) >= many or _RULE.match(row)) else 0
 
 
 def _count(line: str, separator: str) -> int:

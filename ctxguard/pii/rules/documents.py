@@ -26,6 +26,7 @@ _GAP: Final = "[ _-]?"
 # `detect/anchors.py`).
 _AT_ONCE: Final = 60
 _MARK: Final = " №"
+_MANY: Final = 20
 # A name with fewer letters must be a whole word.
 _SHORT: Final = 7
 _LONG: Final = 8  # with at least so many letters, a name may also end a longer word: that is rarely a coincidence
@@ -71,7 +72,13 @@ def _before_value(names: str) -> str:
 
 def _any_of(names: Sequence[str]) -> str:
     """Return an expression that matches any of the names, with or without their accents."""
-    return "|".join(map(_spelling, dict.fromkeys([*names, *map(_without_marks, names)])))
+    spelled = [*map(_spelling, dict.fromkeys([*names, *map(_without_marks, names)]))]
+    # the lookbehind of many names is written once, because it is tried at each character of a text
+    if len(spelled) < _MANY:
+        return "|".join(spelled)
+    whole = [one.removeprefix(_NO_LETTER_BEFORE) for one in spelled if one.startswith(_NO_LETTER_BEFORE)]
+    parts = [one for one in spelled if not one.startswith(_NO_LETTER_BEFORE)]
+    return "|".join([*([f"{_NO_LETTER_BEFORE}(?:{'|'.join(whole)})"] if whole else []), *parts])
 
 
 def _without_marks(name: str) -> str:
