@@ -166,9 +166,12 @@ class ContentFormat:
             # base64 data of media and of encrypted reasoning is already counted by the rules for these parts
             kinds = {one.kind for _, one in read}
             billed = (_SEALED_KEYS if "reasoning" in kinds else set()) | (_PAYLOAD_KEYS if kinds & _MEDIA else set())
-            yield from extra_fields(
-                part, path, own=own, billed=billed, taken={at for at, _ in read if at and at != path}
-            )
+            yield from extra_fields(part, path, own=own, billed=billed, taken=places_of_texts(read, path))
+
+
+def places_of_texts(read: Sequence[PlacedPart], path: Path = ()) -> set[Path]:
+    """Return the places of the texts that were read of the part at `path`. What stands beside media is still a field."""
+    return {at for at, part in read if at and at != path and part.as_text is None}
 
 
 def with_half(parts: Sequence[PlacedPart], half: Half | None, path: Path) -> list[PlacedPart]:

@@ -18,6 +18,7 @@ from ctxguard.adapting.content_format import (
     file,
     image,
     opaque,
+    places_of_texts,
     sealed,
     video,
     with_half,
@@ -216,7 +217,7 @@ def _block_fields(block: object, path: Path, read: Sequence[PlacedPart]) -> Iter
         # the block is already counted as a whole, but its texts still have to be searched
         yield from without_tokens(fixed_field("", block, path))
         return
-    taken = {at for at, _ in read if at}
+    taken = places_of_texts(read)
     for key in block if isinstance(block, Mapping) else ():
         inner = get(block, str(key))
         if key in _READERS and is_record(inner) and key not in ("json", "cachePoint"):

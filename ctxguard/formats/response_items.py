@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.content_format import read_unknown, sealed
+from ctxguard.adapting.content_format import places_of_texts, read_unknown, sealed
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
 from ctxguard.adapting.fields import Path, arguments_as_text, fields_of, get, require_field, text_of
@@ -155,7 +155,7 @@ def _fields(item: Item) -> Iterator[PlacedField]:
         return
     held = _CONTENT.get(kind, "")
     shown = {key for key in _ACTIONS if get(get(item, key), "type") == "computer_screenshot"}
-    yield from extra_fields(item, own=_READ | {held} | shown, billed=_SEALED, taken={at for at, _ in read if at})
+    yield from extra_fields(item, own=_READ | {held} | shown, billed=_SEALED, taken=places_of_texts(read))
     yield from PARTS.extra_fields(get(item, held), (held,))
     for key in shown:
         yield from PARTS.part_fields(get(item, key), (key,))
