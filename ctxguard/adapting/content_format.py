@@ -170,7 +170,7 @@ class ContentFormat:
 
 
 def places_of_texts(read: Sequence[PlacedPart], path: Path = ()) -> set[Path]:
-    """Return the places of the texts that were read of the part at `path`. What stands beside media is still a field."""
+    """Return the places of the texts that were read of the part at `path`; fields beside media are still to be read."""
     return {at for at, part in read if at and at != path and part.as_text is None}
 
 

@@ -370,6 +370,8 @@ def _call_types(artifacts: Sequence[Artifact]) -> dict[str | None, str]:
 
 def _written(artifact: Artifact, items: tuple[Item, ...]) -> list[Item]:
     """Return the items of a changed artifact. Reasoning and the items that follow it are changed or kept together."""
+    if not items:  # items that were joined elsewhere
+        return []
     empties = {(n, *path): new for n, item in enumerate(items) for path, new in without_empties(item).items()}
     changes = by_index({**empties, **view(items).changes(artifact)})
     thinks = [item_type(item) == "reasoning" for item in items]
