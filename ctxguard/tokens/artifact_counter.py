@@ -17,6 +17,7 @@ from ctxguard.tokens.families import ANY_CLAUDE, GENERIC, Costs, ToolCosts
 from ctxguard.tokens.media import media_tokens
 from ctxguard.tokens.schemas import Function, brings_in, functions_of, sent_tools, server_tool_of
 from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.unread import unread_in_tool, unread_texts
 
 MESSAGE_TOKENS: Final = GENERIC.message
 """Number of framing tokens of a message, including its role, if no model is named."""
@@ -177,12 +178,15 @@ class ArtifactCounter:
             return ToolCount(schemas=known)
         functions = [_load_if_found(function, found) for tool in sent for function in functions_of(tool)]
         costs = self._tool_costs(sent)
-        if choice == "none" and not costs.seen_if_none:
+        is_seen = choice != "none" or costs.seen_if_none
+        if not is_seen:
             functions = []
         kinds = [kind for tool in sent if (kind := server_tool_of(tool)) is not None]
         prompts = [costs.server_tool(kind) for kind in kinds]
+        rendered = costs.rendered(functions)
+        unread = [text for tool in sent for text in unread_in_tool(tool, rendered, found)] if is_seen else []
         return ToolCount(
-            schemas=costs.functions(functions, self.text),
+            schemas=costs.functions(functions, self.text) + sum(map(self.text, unread)),
             hidden=costs.hidden(functions, choice, has_system=has_system) + sum(prompt or 0 for prompt in prompts),
             uncounted=tuple(k for k, prompt in zip(kinds, prompts, strict=True) if prompt is None or brings_in(k)),
         )
@@ -202,6 +206,10 @@ class ArtifactCounter:
     def schema(self, schema: Mapping[str, object] | None) -> int:
         """Return the number of tokens in the schema that the reply must follow; 0 for None."""
         return self.costs.schema.schema(schema, self.text) if schema else 0
+
+    def fields(self, fields: Mapping[str, object], read: Iterable[object] = ()) -> int:
+        """Return the number of tokens in the texts of fields that nothing else counts, see `unread_texts`."""
+        return sum(map(self.text, unread_texts(fields, read)))
 
 
 def _quote(part: Part) -> Part:
