@@ -122,8 +122,8 @@ class Request(Generic[Native]):
         instructions: The system prompt, if it is sent outside the history.
         tools: Tool schemas. Descriptions in them may be masked.
         schemas: Schemas that are counted and searched but cannot be changed, such as output types and handoffs.
-        settings: Further settings of the call, which are searched: metadata, the choice of tools, unknown keys. Long
-            texts in them are counted.
+        settings: Further settings of the call, which are searched: metadata, the choice of tools, unknown keys. Texts
+            in them are counted where they are longer than framing, see `ctxguard.tokens.unread`.
     """
 
     messages: Native

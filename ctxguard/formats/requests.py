@@ -125,7 +125,9 @@ def _other_fields(
     """Return the fields of a body outside its history and its tools, and what of them is counted under other names."""
     settings, schemas = kind.settings(kind.searched(body))
     fields = {**settings, **{key: value for schema in schemas for key, value in schema.items()}}
-    return fields, [read.schema if has_schema else None, *read.tools]
+    fields["instructions"] = body.get("instructions")  # which an API other than that of Responses does not define
+    system = (artifact.content for artifact in read.artifacts if artifact.kind is Kind.SYSTEM)
+    return fields, [read.schema if has_schema else None, *read.tools, *system]
 
 
 def tools_beyond_estimate(body: Mapping[str, object], kind: Format, count: ArtifactCounter) -> int:

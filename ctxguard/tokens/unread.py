@@ -7,7 +7,7 @@ a field costs is not known, so its texts are counted as they are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final
 
 from ctxguard.adapting.extra_fields import is_payload
@@ -69,12 +69,12 @@ def unread_texts(fields: Mapping[str, object], read: Iterable[object] = ()) -> l
     return unread
 
 
-def unread_in_tool(tool: Native, rendered: Sequence[str], loaded: Container[object] = ()) -> list[str]:
+def unread_in_tool(tool: Native, rendered: str, loaded: Container[object] = ()) -> list[str]:
     """Return the texts in a tool that are longer than framing, and that its rendering does not contain.
 
     Args:
         tool: The tool in the format of any API.
-        rendered: The functions of all tools, as the model sees them.
+        rendered: The functions of the tool, as the model sees them.
         loaded: Names of deferred functions that a tool search has loaded; the model sees no others.
     """
     if tool.get("defer_loading") is True and tool.get("name") not in loaded:
@@ -92,7 +92,7 @@ def unread_in_tool(tool: Native, rendered: Sequence[str], loaded: Container[obje
     return left_out + unread_texts({"": rest})
 
 
-def _left_out(value: object, rendered: Sequence[str]) -> list[str]:
+def _left_out(value: object, rendered: str) -> list[str]:
     """Return the texts in what a rendering should contain, such as a schema, that it does not contain."""
     hidden = [text for text in texts_in(value) if not _is_shown(text, rendered)]
     short = list(dict.fromkeys(text for text in hidden if len(text) <= _FRAMING))
@@ -103,6 +103,6 @@ def _is_list_of_records(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
 
 
-def _is_shown(text: str, rendered: Sequence[str]) -> bool:
+def _is_shown(text: str, rendered: str) -> bool:
     escaped, lines = compact(text)[1:-1], [line.strip() for line in text.splitlines()]
-    return any(escaped in one or all(line in one for line in lines) for one in rendered)
+    return escaped in rendered or all(line in rendered for line in lines)

@@ -65,6 +65,7 @@ CHAT = {
     "functions": {"functions": [{"name": "f", "description": HOLE, "parameters": EMPTY}]},
     "a grammar": {"tools": [{"type": "custom", "custom": {"name": "f", "format": {"grammar": {"definition": HOLE}}}}]},
     "the schema's description": {"response_format": {"json_schema": {"name": "o", "description": HOLE}}},
+    "instructions of another API": {"instructions": HOLE},
     "a grammar of a local server": {"guided_grammar": HOLE},
     "arguments of a template": {"chat_template_kwargs": {"documents": [{"text": HOLE}]}},
     "a location": {"web_search_options": {"user_location": {"approximate": {"city": HOLE}}}},
@@ -237,3 +238,42 @@ def test_a_field_that_contains_itself_is_refused_in_one_line():
     ring.append(ring)
     with pytest.raises(ConfigError, match="cannot be written as JSON"):
         count_request({**BODIES["chat"], "xenon": ring}, api="chat")
+
+
+HOLDERS = (
+    "anyOf",
+    "allOf",
+    "items",
+    "prefixItems",
+    "not",
+    "if",
+    "additionalProperties",
+    "properties",
+    "$defs",
+    "x_own",
+)
+LEAVES = ("description", "title", "const", "default", "pattern", "$comment", "examples", "enum", "format", "x_own")
+
+
+def nested(keys, leaf, *, is_key):
+    """Return a JSON schema with the hole at the end of a path of keywords: as a value, or as the name of a field."""
+    schema = {HOLE: {"type": "string"}} if is_key else {leaf: [HOLE] if leaf in ("examples", "enum") else HOLE}
+    schema = {"type": "object", "properties": schema} if is_key else {"type": "string", **schema}
+    for key in keys:
+        is_list, is_named = key in ("anyOf", "allOf", "prefixItems"), key in ("properties", "$defs")
+        schema = {"type": "object", key: [schema] if is_list else {"a": schema} if is_named else schema}
+    return schema
+
+
+@pytest.mark.parametrize("api", APIS)
+@given(
+    keys=st.lists(st.sampled_from(HOLDERS), max_size=12),
+    leaf=st.sampled_from(LEAVES),
+    is_key=st.booleans(),
+    is_tool=st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_schema_is_counted_to_its_last_keyword(api, keys, leaf, is_key, is_tool):
+    schema = json.loads(json.dumps(nested(keys, leaf, is_key=is_key)).replace(json.dumps(HOLE), json.dumps(TEXT)))
+    fields = TOOLS[api](schema) if is_tool else OUTPUT[api][0](schema)
+    assert tokens(api, {**BODIES[api], **fields}) - tokens(api, BODIES[api]) >= LEAST
