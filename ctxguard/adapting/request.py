@@ -107,8 +107,6 @@ Schema = Mapping[str, object]
 
 _INSTRUCTIONS: Final = "instructions"
 _TOOLS: Final = "tools"
-_FRAMING: Final = 128
-"""Maximum number of characters in a setting that costs no tokens."""
 _UNSENT: Final = frozenset({"extra_headers", "http_client", "timeout"})
 """Settings of clients that are not part of the body of a request."""
 # schemas and instructions are the same at every call of an agent
@@ -124,8 +122,8 @@ class Request(Generic[Native]):
         instructions: The system prompt, if it is sent outside the history.
         tools: Tool schemas. Descriptions in them may be masked.
         schemas: Schemas that are counted and searched but cannot be changed, such as output types and handoffs.
-        settings: Further settings of the call, which are searched: metadata, the choice of tools, unknown keys. Long
-            texts in them are counted.
+        settings: Further settings of the call, which are searched: metadata, the choice of tools, unknown keys. Texts
+            in them are counted where they are longer than framing, see `ctxguard.tokens.unread`.
     """
 
     messages: Native
@@ -223,7 +221,7 @@ class RequestTexts(Generic[Native]):
             placed.append((None, prompt))
         joins = is_dirty and is_editable
         outside = OutsideTexts.of(placed, instructions=text if joins else None)
-        counted = stabilizer.counter.beside(None if joins else text) + _long_texts(request.settings, stabilizer)
+        counted = stabilizer.counter.beside(None if joins else text) + stabilizer.counter.fields(request.settings)
         # tools of a wrong type are left as they are, for the counter to reject
         tools = [*request.tools, *request.schemas] if request.schemas else request.tools
         return cls(request, outside, counted + outside.growth, tools, recount, details)
@@ -248,12 +246,6 @@ class RequestTexts(Generic[Native]):
         if self.recount is None or known > budget:  # over budget, as the report already says
             return 0
         return self.recount(sent) if is_changed or known > COUNTED_FROM * budget else known
-
-
-def _long_texts(settings: Schema, stabilizer: Stabilizer) -> int:
-    """Return the number of tokens in long texts among the settings, such as documents in an `extra_body`."""
-    texts = (found.text for _, found in _fields_of_schema(settings))
-    return sum(stabilizer.counter.text(text) for text in texts if len(text) > _FRAMING)
 
 
 def _schema_fields(request: Request[Any], *, is_editable: bool) -> Iterator[tuple[Path | None, Field]]:

@@ -53,6 +53,7 @@ class CohereAdapter(MessageFormat):
     api = "cohere"
     paths = ("/v2/chat",)
     json_settings = ("response_format",)
+    taken = ("tools", "documents")
     billed = ("response_format",)
     content = ContentFormat({**PARTS.readers, "document": _document})
     texts = ("tool_plan",)

@@ -36,7 +36,6 @@ from ctxguard.formats.format import (
     Sent,
     choice_of,
     ended_choices,
-    records_of,
     without_old_reasoning,
 )
 from ctxguard.formats.gemini_parts import (
@@ -272,14 +271,14 @@ class GoogleAdapter(BlockFormat):
 
     def sent(self, body: Body) -> Sent:
         """Return the billed parts of a request. Signatures of thoughts before the last user message are not billed."""
-        settings = body.get("generationConfig") or body.get("generation_config")
-        schema = get(settings, "responseJsonSchema") or get(settings, "responseSchema")
+        listed, (_, schemas) = member_at(body, self.tools_at(body)), self.settings(body)
+        schema = next((value for one in schemas for value in one.values()), None)
         config = body.get("toolConfig") or body.get("tool_config")
         calling = get(config, "functionCallingConfig") or get(config, "function_calling_config")
         mode = str(get(calling, "mode") or "auto").lower()
         return Sent(
             tuple(map(self._billed, without_old_reasoning(self.counted(body), ("sealed",)))),
-            tuple(records_of(body.get("tools"))),
+            tuple(filter(None, map(fields_of, listed if is_list(listed) else [listed]))),
             choice_of(mode),
             schema if isinstance(schema, Mapping) and schema else None,
         )

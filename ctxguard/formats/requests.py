@@ -33,7 +33,8 @@ class RequestCount:
     Attributes:
         tokens: Total number of tokens.
         parts: Number of tokens by purpose: `system`, `messages`, `tool calls`, `tool results`, `tools`, `output
-            schema`, `hidden prompts`, `reasoning`, `media`, `framing`. Purposes with 0 tokens are left out.
+            schema`, `other fields`, `hidden prompts`, `reasoning`, `media`, `framing`. Purposes with 0 tokens are left
+            out.
         margin: Number of tokens that the provider may count in addition; it covers the error of 98% of recorded
             requests.
         counter: Name of the token counter.
@@ -74,7 +75,7 @@ def count_request(
     try:
         named = body.get("model", body.get("modelId"))
         count = ArtifactCounter(find_counter(counter, model=model or (named if isinstance(named, str) else None)))
-        return count_sent(body, kind, count)
+        return count_sent(body, kind, count, is_bill=True)
     except HistoryError as error:
         raise ConfigError(str(error), setting="body") from None
     except (RecursionError, ValueError) as error:  # the body is nested too deeply or contains itself
@@ -83,8 +84,18 @@ def count_request(
         raise ConfigError(f"the request body cannot be written as JSON: {error}", setting="body") from None
 
 
-def count_sent(body: Mapping[str, object], kind: Format, count: ArtifactCounter) -> RequestCount:
-    """Count the input tokens of a request in the format `kind`, with the counter `count` (see `count_request`)."""
+def count_sent(
+    body: Mapping[str, object], kind: Format, count: ArtifactCounter, *, is_bill: bool = False
+) -> RequestCount:
+    """Count the input tokens of a request in the format `kind`, with the counter `count` (see `count_request`).
+
+    Args:
+        body: The request.
+        kind: Its format.
+        count: The counter.
+        is_bill: Whether to leave out a schema of the reply that the provider does not bill. It takes room in the
+            model's window nevertheless, so a budget includes it.
+    """
     read = kind.sent(body)
     has_system = any(artifact.kind is Kind.SYSTEM for artifact in read.artifacts)
     tools = count.count_tools(read.tools, choice=read.choice, found=read.found, has_system=has_system)
@@ -92,6 +103,8 @@ def count_sent(body: Mapping[str, object], kind: Format, count: ArtifactCounter)
     parts.update({"framing": count.beside(), "tools": tools.schemas, "output schema": count.schema(read.schema)})
     parts["hidden prompts"] = tools.hidden + _prompts(read, count)
     parts["tool calls"] += count.costs.tools.calls(read.namespaces, count.text)
+    has_schema = is_bill or parts["output schema"] > 0
+    parts["other fields"] = count.fields(*_other_fields(body, kind, read, has_schema=has_schema))
     for late in map(count.brought_tools, read.brought):
         parts["tools"] += late.schemas
         parts["hidden prompts"] += late.hidden
@@ -104,6 +117,17 @@ def count_sent(body: Mapping[str, object], kind: Format, count: ArtifactCounter)
         count.counter.accuracy,
         (*tools.uncounted, *_beyond(body), *_links(read.artifacts)),
     )
+
+
+def _other_fields(
+    body: Mapping[str, object], kind: Format, read: Sent, *, has_schema: bool
+) -> tuple[Mapping[str, object], list[object]]:
+    """Return the fields of a body outside its history and its tools, and what of them is counted under other names."""
+    settings, schemas = kind.settings(kind.searched(body))
+    fields = {**settings, **{key: value for schema in schemas for key, value in schema.items()}}
+    fields["instructions"] = body.get("instructions")  # which an API other than that of Responses does not define
+    system = (artifact.content for artifact in read.artifacts if artifact.kind is Kind.SYSTEM)
+    return fields, [read.schema if has_schema else None, *read.tools, *system]
 
 
 def tools_beyond_estimate(body: Mapping[str, object], kind: Format, count: ArtifactCounter) -> int:
@@ -233,8 +257,8 @@ class Requests:
         listed = list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
         functions = [tool for tool in listed if self._declare is not None and callable(tool)]
         tools = cast("list[Body]", [tool for tool in listed if tool not in functions])
-        if self._declare is not None:
-            schemas += map(self._declare, functions)
+        declared = [] if self._declare is None else list(map(self._declare, functions))
+        schemas += declared
         native = request if kind.system else kind.native(request)
         asked = Request(native, cast("str | None", request.get("instructions")), tools, schemas, settings)
 
@@ -253,7 +277,9 @@ class Requests:
             asked,
             window=window_for(stabilizer, window, request.get("model") or request.get("modelId")),
             keep_thinking=keep_thinking,
-            recount=lambda done: count_sent(written(done), kind, stabilizer.counter).tokens,
+            recount=lambda done: (
+                count_sent(written(done), kind, stabilizer.counter).tokens + stabilizer.counter.tools(declared)
+            ),
             overhead=tools_beyond_estimate(request, kind, require_stabilizer(stabilizer).counter),
         )
         return written(done), report

@@ -15,8 +15,9 @@ from ctxguard.artifacts import BY_POSITION, Artifact, Kind, Part
 from ctxguard.tokens.counters import TokenCounter, valid_count
 from ctxguard.tokens.families import ANY_CLAUDE, GENERIC, Costs, ToolCosts
 from ctxguard.tokens.media import media_tokens
-from ctxguard.tokens.schemas import Function, brings_in, functions_of, sent_tools, server_tool_of
+from ctxguard.tokens.schemas import Function, brings_in, compact, functions_of, sent_tools, server_tool_of
 from ctxguard.tokens.text_cache import TextCache
+from ctxguard.tokens.unread import unread_in_tool, unread_texts
 
 MESSAGE_TOKENS: Final = GENERIC.message
 """Number of framing tokens of a message, including its role, if no model is named."""
@@ -66,6 +67,7 @@ class ArtifactCounter:
         self._knows_model = hasattr(counter, "costs")
         self._remembers = not getattr(counter, "learns", False)
         self._framing = {Kind.SYSTEM: self.costs.system, Kind.TOOL: self.costs.result}
+        self._unread: TextCache[list[str]] = TextCache()
         self.cache: TextCache[int] = _shared_cache(counter) if cache is None else cache
 
     def text(self, text: str) -> int:
@@ -175,17 +177,27 @@ class ArtifactCounter:
         known = by_provider(sent) if sent and by_provider is not None else None
         if isinstance(known, int):
             return ToolCount(schemas=known)
-        functions = [_load_if_found(function, found) for tool in sent for function in functions_of(tool)]
         costs = self._tool_costs(sent)
-        if choice == "none" and not costs.seen_if_none:
-            functions = []
+        is_seen = choice != "none" or costs.seen_if_none
+        seen = sent if is_seen else []
+        functions = [_load_if_found(function, found) for tool in seen for function in functions_of(tool)]
         kinds = [kind for tool in sent if (kind := server_tool_of(tool)) is not None]
         prompts = [costs.server_tool(kind) for kind in kinds]
         return ToolCount(
-            schemas=costs.functions(functions, self.text),
+            schemas=costs.functions(functions, self.text) + sum(self._unread_in(tool, costs, found) for tool in seen),
             hidden=costs.hidden(functions, choice, has_system=has_system) + sum(prompt or 0 for prompt in prompts),
             uncounted=tuple(k for k, prompt in zip(kinds, prompts, strict=True) if prompt is None or brings_in(k)),
         )
+
+    def _unread_in(self, tool: Mapping[str, object], costs: ToolCosts, found: frozenset[str]) -> int:
+        """Return the number of tokens in the texts of a tool that its rendering leaves out, see `unread_in_tool`."""
+        key = compact((costs.rendering, sorted(found), tool))
+        texts = self._unread.get(key)
+        if texts is None:
+            own = (_load_if_found(function, found) for function in functions_of(tool))
+            texts = unread_in_tool(tool, "\n".join(costs.rendered(own)), found)
+            self._unread.put(key, texts)
+        return sum(map(self.text, texts))
 
     def brought_tools(self, tools: Sequence[Mapping[str, object]]) -> ToolCount:
         """Return the number of tokens that tools defined inside messages take, including their hidden prompt."""
@@ -202,6 +214,10 @@ class ArtifactCounter:
     def schema(self, schema: Mapping[str, object] | None) -> int:
         """Return the number of tokens in the schema that the reply must follow; 0 for None."""
         return self.costs.schema.schema(schema, self.text) if schema else 0
+
+    def fields(self, fields: Mapping[str, object], read: Iterable[object] = ()) -> int:
+        """Return the number of tokens in the texts of fields that nothing else counts, see `unread_texts`."""
+        return sum(map(self.text, unread_texts(fields, read)))
 
 
 def _quote(part: Part) -> Part:

@@ -77,14 +77,17 @@ class ToolCosts:
         seen = [function for function in functions if not function.deferred]
         if not seen:
             return 0
-        if self.rendering == "typescript":
-            tokens = count(as_typescript(seen))
-        elif self.rendering == "words":
-            tokens = sum(count(as_words(function)) for function in seen)
-        else:
-            is_sparse = self.rendering == "sparse"
-            tokens = sum(count(as_json(function, is_sparse=is_sparse)) for function in seen)
+        tokens = sum(map(count, self.rendered(seen)))
         return max(0, round(tokens * self.share) + self.each * len(seen))
+
+    def rendered(self, functions: Iterable[Function]) -> list[str]:
+        """Return functions as the model sees them; deferred functions are not sent to the model."""
+        seen = [function for function in functions if not function.deferred]
+        if self.rendering == "typescript":
+            return [as_typescript(seen)] if seen else []
+        if self.rendering == "words":
+            return list(map(as_words, seen))
+        return [as_json(function, is_sparse=self.rendering == "sparse") for function in seen]
 
     def hidden(self, functions: Iterable[Function], choice: str, *, has_system: bool = False) -> int:
         """Return the number of tokens in the prompt that the provider adds if there is any function."""
