@@ -356,6 +356,8 @@ class GeminiAnswers(Answers):
         return {"functionDeclarations": [schema]}
 
 
+SHOWN: Final = frozenset({"content", "refusal", "text", "tool_plan"})
+"""Keys of the texts of an answer, which a client may show as one text."""
 _ANSWERS: Final[Mapping[str, Answers]] = {
     one.api: one for one in (ChatAnswers(), ResponsesAnswers(), AnthropicAnswers(), GeminiAnswers())
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ctxguard.formats.answers import SHOWN
 from ctxguard.pii import MaskSession
 from ctxguard.pii.mask.links import Links, NamesHost
 from ctxguard.pii.mask.unmask import gets_values
@@ -36,8 +37,6 @@ _OBJECTS: Final = ("input", "args")
 
 
 _ARGUMENTS: Final = frozenset({"arguments", *_OBJECTS})
-_SHOWN: Final = frozenset({"content", "refusal", "text", "tool_plan"})
-"""Keys of the texts of an answer, which a client may show as one text."""
 _ALTERNATIVES: Final = frozenset({"choices", "candidates"})
 """Keys of lists whose members are answers on their own."""
 _CALLS: Final = frozenset({"executableCode", "function", "custom", "function_call", "functionCall", "toolUse"})
@@ -158,7 +157,7 @@ class Reply:
 
     def _restore(self, value: object, key: object, around: _Around) -> object:
         if isinstance(value, str):
-            return self.text(value, around.links if key in _SHOWN else self.links())
+            return self.text(value, around.links if key in SHOWN else self.links())
         if isinstance(value, list):
             is_divided = key in _ALTERNATIVES
             arounds = (around._replace(links=self.links()) if is_divided else around for _ in value)
