@@ -20,6 +20,7 @@ from ctxguard.errors import CtxguardError
 from ctxguard.formats.registry import format_of
 from ctxguard.formats.requests import count_sent
 from ctxguard.wire import Guard
+from ctxguard.wire.counting import Counters, model_of
 from ctxguard.wire.guard import WireRequest
 
 BUDGET = 3_000
@@ -270,7 +271,7 @@ def fault(number):
         return "a value was sent"
     if prepared.report is None:
         return "sent without a report"
-    counter = Stabilizer(BUDGET).counter
+    counter = Counters(Stabilizer(BUDGET).counter).of(model_of(sent, path))
     tokens = count_sent(sent, format_of("POST", path), counter).tokens
     return f"{tokens} tokens were sent" if max(tokens, prepared.tokens) > BUDGET else ""
 
