@@ -32,7 +32,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ctxguard.adapting.content_format import audio, file, image, opaque
 from ctxguard.adapting.editing import REMOVED, by_index, copy_with
-from ctxguard.adapting.extra_fields import PlacedField, fixed_field, is_payload, without_tokens
+from ctxguard.adapting.extra_fields import PlacedField, fixed_field, without_tokens
 from ctxguard.adapting.fields import Path, is_list, parse_json, require_list, unreadable
 from ctxguard.adapting.message_view import (
     Fragment,
@@ -47,7 +47,7 @@ from ctxguard.adapting.read_cache import ReadCache
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.files.images import BinaryContent
-from ctxguard.tokens.media import encrypted_tokens
+from ctxguard.tokens.media import encrypted_tokens, is_payload
 
 
 class Attachment(NativeContent, BinaryContent):

@@ -16,14 +16,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, is_payload, without_tokens
-from ctxguard.adapting.fields import NULL_TEXT, Path, fields_of, get, is_record, require_text, text_of, walk_content
+from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
+from ctxguard.adapting.fields import NULL_TEXT, Path, get, is_record, require_text, text_of, walk_content
 from ctxguard.adapting.message_view import PlacedPart
 from ctxguard.adapting.provider_formats import refuse_foreign_part
 from ctxguard.artifacts import Half, Media, Part, PartKind
 from ctxguard.errors import HistoryError
 from ctxguard.tokens import EstimateCounter
-from ctxguard.tokens.media import audio_media, document_part, image_media, inner_media
+from ctxguard.tokens.media import audio_media, document_part, image_media, inner_media, is_payload
+from ctxguard.tokens.schemas import fields_of
 
 PartReader: TypeAlias = Callable[[object, Path], list[PlacedPart]]
 """Function that reads a native part, given the part and its place in the message."""

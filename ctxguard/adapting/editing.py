@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Final, TypeVar
 
-from ctxguard.adapting.fields import Path, fields_of, get
+from ctxguard.adapting.fields import Path, get
+from ctxguard.tokens.schemas import fields_of
 
 Value = TypeVar("Value")
 

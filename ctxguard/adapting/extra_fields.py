@@ -14,10 +14,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ctxguard.adapting.fields import Path, fields_of, is_field_name, is_record, place_name
+from ctxguard.adapting.fields import Path, is_field_name, is_record, place_name
 from ctxguard.artifacts import Field
 from ctxguard.errors import HistoryError
-from ctxguard.tokens.media import encrypted_tokens
+from ctxguard.tokens.media import encrypted_tokens, is_payload
+from ctxguard.tokens.schemas import fields_of
 
 PlacedField: TypeAlias = tuple[Path, Field]
 """A field and the place of its text in the message. The place is `()` if the text is never changed."""
@@ -68,7 +69,6 @@ _HARMLESS: Final = re.compile(r"[a-z_]{0,40}")
 """Matches texts in which no rule can match, such as `completed`."""
 _MARK: Final = re.compile(r"ephemeral|[1-9]\d?[mh]")
 """Matches the values in a prompt cache breakpoint: its type, and how long the prefix is cached."""
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/_\s-]+={0,2}\s*")
 
 
 def extra_fields(
@@ -186,20 +186,6 @@ def _links(
             if key not in own:
                 found = _links(member, (*path, key), own, billed)
                 yield from without_tokens(found) if key in billed else found
-
-
-def is_payload(value: object, *, least: int = _FRAMING) -> bool:
-    """Return whether a value is a `data:` URL, or base64 data of at least `least` characters."""
-    if not isinstance(value, str):
-        return False
-    if value.startswith("data:"):
-        return True
-    if len(value) < least:
-        return False
-    # base64 mixes cases and digits, unlike a long word in lower case
-    head = value[:1_000]
-    mixed = any(map(str.isdigit, head)) and head != head.lower() and head != head.upper()
-    return mixed and not re.search(r"[ \t]", head) and _BASE64.fullmatch(value) is not None
 
 
 def fixed_field(key: str, value: object, path: Path) -> Iterator[PlacedField]:

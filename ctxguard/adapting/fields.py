@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, TypeGuard, TypeVar, cast
 
 from ctxguard.artifacts import Part
 from ctxguard.errors import HistoryError
+from ctxguard.tokens.schemas import fields_of
 
 Path: TypeAlias = tuple[str | int, ...]
 """The place of a value in a message: a sequence of dict keys, field names, and list indexes."""
@@ -46,13 +47,6 @@ def member_at(value: object, path: Path) -> object:
         else:
             value = value[key] if isinstance(value, (list, tuple)) and key < len(value) else None
     return value
-
-
-def fields_of(value: object) -> dict[str, object]:
-    """Return the fields of a dict or a pydantic object as a new dict, which is empty for anything else."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    return value.model_dump(exclude_unset=True) if hasattr(value, "model_dump") else {}
 
 
 def is_list(native: object) -> TypeGuard[Sequence[object]]:

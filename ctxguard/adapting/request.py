@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.extra_fields import EDITABLE_IN_SCHEMAS, IDENTIFIERS
-from ctxguard.adapting.fields import Path, fields_of, place_name
+from ctxguard.adapting.fields import Path, place_name
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.tool_schemas import tools_of_call
 from ctxguard.artifacts import Artifact, Field, Kind
@@ -29,6 +29,7 @@ from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages import MaskPII
+from ctxguard.tokens.schemas import fields_of
 
 _OUTSIDE: Final = object()
 """The `source` of the artifact that contains the texts outside the history."""

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias, TypeVar
 
-from ctxguard.adapting.fields import fields_of, is_list, is_record
+from ctxguard.adapting.fields import is_list, is_record
 from ctxguard.adapting.recent import Recent
 from ctxguard.content.outcomes import clipped
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens.counters import find_counter
-from ctxguard.tokens.schemas import DECLARATIONS, PARAMETERS, WRAPPED, compact
+from ctxguard.tokens.schemas import DECLARATIONS, PARAMETERS, WRAPPED, compact, fields_of
 
 Tool = TypeVar("Tool")
 Clip: TypeAlias = Callable[[str, Literal["tool", "field"]], str]

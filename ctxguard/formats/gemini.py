@@ -15,7 +15,6 @@ from ctxguard.adapting.fields import (
     Path,
     arguments_as_object,
     arguments_as_text,
-    fields_of,
     get,
     is_list,
     is_record,
@@ -50,6 +49,7 @@ from ctxguard.formats.gemini_parts import (
     set_field,
     tool_response,
 )
+from ctxguard.tokens.schemas import fields_of
 
 Content: TypeAlias = object
 """A `types.Content`, a dict with `role` and `parts`, or what the SDK converts to a content: a string or parts."""

@@ -26,7 +26,6 @@ from ctxguard.adapting.fields import (
     Path,
     arguments_as_object,
     arguments_as_text,
-    fields_of,
     get,
     is_record,
     parse_json,
@@ -39,6 +38,7 @@ from ctxguard.adapting.message_view import PlacedCall, PlacedPart
 from ctxguard.adapting.provider_formats import GEMINI, refuse_foreign_part
 from ctxguard.artifacts import Half, Part, PartKind, ToolCall
 from ctxguard.errors import HistoryError
+from ctxguard.tokens.schemas import fields_of
 
 NO_ID: Final = "no id: "
 """Prefix of the ids that stand in for missing ids. They are never sent, because Vertex AI rejects ids."""

@@ -12,12 +12,13 @@ from typing import Final, TypeAlias
 from ctxguard.adapting.content_format import places_of_texts, read_unknown, sealed
 from ctxguard.adapting.editing import REMOVED, copy_with
 from ctxguard.adapting.extra_fields import PlacedField, extra_fields, fixed_field, without_tokens
-from ctxguard.adapting.fields import Path, arguments_as_text, fields_of, get, require_field, text_of
+from ctxguard.adapting.fields import Path, arguments_as_text, get, require_field, text_of
 from ctxguard.adapting.message_view import MessageView, PlacedCall, PlacedPart, nested
 from ctxguard.adapting.provider_formats import RESPONSES, refuse_foreign
 from ctxguard.artifacts import Artifact, Field, Kind, Part, ToolCall
 from ctxguard.formats.chat import PARTS
 from ctxguard.tokens.families import Costs
+from ctxguard.tokens.schemas import fields_of
 
 Item: TypeAlias = Mapping[str, object]
 """An input item: a dict, or an SDK object with the same fields."""

@@ -19,6 +19,7 @@ from typing import Final
 from ctxguard.artifacts import Media, Part
 from ctxguard.tokens.families import Costs
 
+_PAYLOAD: Final = re.compile(r"[A-Za-z0-9+/_\s-]+={0,2}\s*")
 UNKNOWN_SIDE: Final = 1024
 """Assumed width and height, in pixels, of an image of unknown size, such as a link."""
 UNKNOWN_SECONDS: Final = 30.0
@@ -256,3 +257,17 @@ def _decode(payload: str) -> bytes:
 def encrypted_tokens(data: object) -> int:
     """Return the approximate number of tokens in encrypted or signed base64 data, at four bytes per token."""
     return len(data) * 3 // 16 if isinstance(data, str) else 0
+
+
+def is_payload(value: object, *, least: int = 128) -> bool:
+    """Return whether a value is a `data:` URL, or base64 data of at least `least` characters."""
+    if not isinstance(value, str):
+        return False
+    if value.startswith("data:"):
+        return True
+    if len(value) < least:
+        return False
+    # base64 mixes cases and digits, unlike a long word in lower case
+    head = value[:1_000]
+    mixed = any(map(str.isdigit, head)) and head != head.lower() and head != head.upper()
+    return mixed and not re.search(r"[ \t]", head) and _PAYLOAD.fullmatch(value) is not None

@@ -285,3 +285,10 @@ def brings_in(kind: str) -> bool:
 def compact(value: object) -> str:
     """Return a value as JSON without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def fields_of(value: object) -> dict[str, object]:
+    """Return the fields of a dict or a pydantic object as a new dict, which is empty for anything else."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value.model_dump(exclude_unset=True) if hasattr(value, "model_dump") else {}

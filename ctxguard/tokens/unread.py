@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final
 
-from ctxguard.adapting.extra_fields import is_payload
-from ctxguard.adapting.fields import fields_of
-from ctxguard.tokens.schemas import DECLARATIONS, PARAMETERS, WRAPPED, Native, compact
+from ctxguard.tokens.media import is_payload
+from ctxguard.tokens.schemas import DECLARATIONS, PARAMETERS, WRAPPED, Native, compact, fields_of
 
 _FRAMING: Final = 128
 """Maximum number of characters in the texts of a field that cost no tokens, such as the name of a choice."""

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from ctxguard.adapting.extra_fields import FIXED, is_payload
+from ctxguard.adapting.extra_fields import FIXED
 from ctxguard.adapting.fields import Path, is_field_name
+from ctxguard.tokens.media import is_payload
 from ctxguard.tokens.text_cache import TextCache
 
 

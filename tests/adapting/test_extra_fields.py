@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxguard import BudgetExceededError, Stabilizer
-from ctxguard.adapting.extra_fields import is_payload
 from ctxguard.pii import DIGITS, STANDARD
 from ctxguard.pii.identifiers import for_identifiers
+from ctxguard.tokens.media import is_payload
 from ctxguard_anthropic import stabilize_request
 from ctxguard_openai import stabilize_input, stabilize_messages
 from ctxguard_openai import stabilize_request as stabilize_openai_request
