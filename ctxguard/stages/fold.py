@@ -1,4 +1,4 @@
-"""What a window keeps, on one page and by arithmetic: the fold of a conversation into the state of its window.
+"""What a window keeps, decided in one place and by arithmetic: the fold of a conversation into the state of its window.
 
 The state after an exchange is a function of the state before it and of numbers that were known when its artifacts
 arrived. No text is written, masked, or searched here. A shortened artifact is a position and a limit in tokens, and the
@@ -195,6 +195,11 @@ class Fold:
         """Return whether an exchange is the task or pinned. Such an exchange is never evicted."""
         return number == self.task or self.history.spans[number].is_pinned
 
+    def positions(self, number: int) -> range:
+        """Return the positions of the artifacts of an exchange."""
+        span = self.history.spans[number]
+        return range(span.start, span.end)
+
     def tokens_at(self, state: State, position: int) -> int:
         """Return the maximum number of tokens of the artifact at a position, as it is sent."""
         if position in state.forms:
@@ -203,10 +208,9 @@ class Fold:
 
     def tokens_of(self, state: State, number: int) -> int:
         """Return the maximum number of tokens of an exchange, as it is sent."""
-        span = self.history.spans[number]
         if not state.forms and not state.masked:
-            return span.tokens
-        return sum(self.tokens_at(state, position) for position in range(span.start, span.end))
+            return self.history.spans[number].tokens
+        return sum(self.tokens_at(state, position) for position in self.positions(number))
 
     # -- an exchange arrives
 
@@ -333,10 +337,9 @@ class Fold:
         """
         span, artifacts = self.history.spans[other], self.history.artifacts
         if span.is_asked:
-            is_output = self._is_observed(other) and other != self.task and other not in self._request(number)
+            is_output = self.is_observed(other) and other != self.task and other not in self._request(number)
             return [span.start] if is_output and not artifacts[span.start].pinned else []
-        found = range(span.start, span.end)
-        return [p for p in found if artifacts[p].kind is Kind.TOOL and not artifacts[p].pinned]
+        return [p for p in self.positions(other) if artifacts[p].kind is Kind.TOOL and not artifacts[p].pinned]
 
     def rigid(self, position: int) -> int:
         """Return the number of tokens of an artifact that no shortening removes: framing, names, and signed parts."""
@@ -352,7 +355,8 @@ class Fold:
             known = self._rigid[position] = _hard_tokens(self.history.artifacts[position], self.draft)
         return known
 
-    def _is_observed(self, number: int) -> bool:
+    def is_observed(self, number: int) -> bool:
+        """Return whether an exchange is tool output that an agent sent in the user's role."""
         known = self._observed.get(number)
         if known is None:
             known = self._observed[number] = holds_observation(self.history, number)
@@ -361,7 +365,7 @@ class Fold:
     def is_said(self, number: int) -> bool:
         """Return whether an exchange is what a person said, or a system message that arrived later."""
         span = self.history.spans[number]
-        return span.is_notice or (span.is_asked and not self._is_observed(number))
+        return span.is_notice or (span.is_asked and not self.is_observed(number))
 
     # -- a cut
 
@@ -385,13 +389,9 @@ class Fold:
         mandatory = self._mandatory(there, number, keep)
         said = min(int(_SAID * self.draft.budget), int(2 * _SAID * keep)) if self.settings.trail else 0
         trail = max(LEAST_NOTE, int(self.settings.trail * keep)) if self.settings.trail else 0
-        goal = (
-            min(
-                self.budget(state),
-                self.budget(state) - room + keep + min(self._freed_next(state, number), 3 * (room - keep) // 4),
-            )
-            - trail
-        )
+        # What the next call frees by itself need not be freed now, but at least a quarter of the usual amount is.
+        freed_later = min(self._freed_next(state, number), 3 * (room - keep) // 4)
+        goal = self.budget(state) - max(0, room - keep - freed_later) - trail
         leaving = [n for n in there if n not in mandatory]
         old = [n for n in leaving if n <= number - _RECENT]
         for other in old:
@@ -464,9 +464,8 @@ class Fold:
         return state, protected
 
     def _as_line(self, state: State, other: int, limit: int, number: int) -> State:
-        span = self.history.spans[other]
         reason = "older message, shortened at a cut"
-        return self._shortened(state, other, range(span.start, span.end), limit, number, reason, is_speech=True)
+        return self._shortened(state, other, self.positions(other), limit, number, reason, is_speech=True)
 
     def _answer_to(self, other: int, number: int) -> int | None:
         """Return the last reply of the turn that message `other` opened; None if the model has not replied in words."""
@@ -538,9 +537,8 @@ class Fold:
         """Return the state of a cut at exchange `number` that keeps only the exchanges `kept`."""
         numbers = tuple(kept)
         cuts = state.cuts if state.cut_at == number else (*state.cuts, number)[-State.LATEST :]
-        spans = self.history.spans
         if state.forms or state.masked:
-            there = {p for n in numbers for p in range(spans[n].start, spans[n].end)}
+            there = {p for n in numbers for p in self.positions(n)}
             there.update(self.history.authority[: state.authority])
             forms = {p: form for p, form in state.forms.items() if p in there}
             masked = {p: known for p, known in state.masked.items() if p in there}
@@ -595,7 +593,7 @@ class Fold:
             return state
         history, count = self.history, self.draft.counter.artifact
         at = history.artifacts[history.spans[number].start]
-        there = {p: self.stays(n) for n in state.numbers() if n < number for p in self._positions(n)}
+        there = {p: self.stays(n) for n in state.numbers() if n < number for p in self.positions(n)}
         there |= dict.fromkeys(history.authority[: state.authority], True)
         masked, fixed = dict(state.masked), state.fixed
         for position, is_fixed in there.items():
@@ -605,10 +603,6 @@ class Fold:
                 masked[position] = after, count(after)
                 fixed += count(after) - tokens if is_fixed and position not in state.forms else 0
         return replace(state, masked=masked, fixed=fixed)
-
-    def _positions(self, number: int) -> range:
-        span = self.history.spans[number]
-        return range(span.start, span.end)
 
     # -- mandatory messages that exceed the budget
 
@@ -622,7 +616,7 @@ class Fold:
         history = self.history
         last = (history.last_asked(number + 1), history.last_user(number + 1), self.task)
         people = [history.start(n) for n in dict.fromkeys(last) if n is not None]
-        kept = [p for n in state.numbers() if not self.stays(n) for p in self._positions(n) if p not in people]
+        kept = [p for n in state.numbers() if not self.stays(n) for p in self.positions(n) if p not in people]
         tools, spoken, asked = (
             [p for p in kept if history.artifacts[p].kind in kinds]
             for kinds in ((Kind.TOOL,), (Kind.ASSISTANT,), (Kind.USER, Kind.SYSTEM))

@@ -37,7 +37,6 @@ from ctxguard.history import AUTHORITY, RECALLED, TRAIL, record_title, write_rec
 from ctxguard.settings import opened, settings_of
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.fold import VIEW, Fold, Shortening, State
-from ctxguard.stages.observations import holds_observation
 from ctxguard.stages.short_views import shortened
 from ctxguard.stages.trail import Facts, Note, facts_of, write_note
 from ctxguard.stages.window_settings import WindowOptions, WindowSettings
@@ -54,9 +53,10 @@ class StableWindow(FollowedStage):
     user message with what the user sent right before it, such as a picture before the question about it.
 
     Before a cut, only large tool outputs are shortened. The outputs of the newest exchange are sent in full if together
-    they take at most half of the available tokens. If they take more, those that fit are sent in full, in order, and
-    the others share the rest of that half. Once the model has replied to an output that is larger than `output_share`,
-    the output is replaced by a view, a short form of the text. Smaller outputs stay whole until a cut.
+    they take at most half of the available tokens. If they take more, those that fit are sent in full, in order. A
+    single one that does not fit is shortened to that half, and several share what is free. Once the model has replied
+    to an output that is larger than `output_share`, the output is replaced by a view, a short form of the text. Smaller
+    outputs stay whole until a cut.
 
     When a new exchange exceeds the budget, a cut takes these steps until it has freed enough tokens:
 
@@ -114,7 +114,7 @@ class _Window:
         self._branch: list[State] = []
         self._latest: tuple[State, int, State] | None = None
         self._handles: dict[str, str] = {}
-        self._stored = 0
+        self._stored: set[str] = set()
         self._shown: dict[int, tuple[Shortening, Artifact]] = {}
         self._note: tuple[object, tuple[Artifact | None, Note]] | None = None
         self._facts: dict[int, Facts | None] = {}
@@ -134,7 +134,6 @@ class _Window:
         if self._gate is not None:
             self._gate.rewind(closed)
         self._shown = {p: known for p, known in self._shown.items() if p < self._history.start(closed)}
-        self._stored = min(self._stored, closed)
         self._facts = {n: known for n, known in self._facts.items() if n < closed}
         self._latest = self._note = None
         return True
@@ -162,6 +161,7 @@ class _Window:
             yield Ask(store.put_new, (NAMESPACE, handle, self._handles[handle].encode("utf-8", "surrogatepass")))
             # A handle is removed only after its text was stored, so the next call repeats a failed write.
             del self._handles[handle]
+            self._stored.add(handle)
         return result
 
     # -- the state
@@ -226,14 +226,14 @@ class _Window:
 
     # -- the result
 
-    def _positions(self, state: State) -> tuple[list[int], int]:
-        """Return the positions of all kept artifacts, in order, and the number of those before the last cut."""
+    def _positions(self, state: State) -> list[int]:
+        """Return the positions of all kept artifacts, in order."""
         spans, count = self._history.spans, len(self._history.artifacts)
         # Everything after the last cut is kept, so only the part before it has to be filtered.
         rest = spans[state.judged].start if state.judged < len(spans) else count
-        positions = [p for n in state.kept for p in range(spans[n].start, spans[n].end)]
+        positions = [p for n in state.kept for p in self._fold.positions(n)]
         positions = sorted([*(p for p in self._history.authority if p < rest), *positions])
-        return [*positions, *range(rest, count)], len(positions)
+        return [*positions, *range(rest, count)]
 
     def _artifact(self, state: State, position: int) -> Artifact:
         """Return the artifact at a position, as it is sent."""
@@ -262,7 +262,8 @@ class _Window:
 
     def _handle(self, text: str) -> str:
         handle = handle_of(text)
-        self._handles[handle] = text
+        if handle not in self._stored:
+            self._handles[handle] = text
         return handle
 
     def _revise(self, draft: Draft, state: State) -> Draft:
@@ -272,7 +273,7 @@ class _Window:
         # Nothing was ever shortened: the draft is returned unchanged, and so is its prefix.
         if state.cut_at is None and not state.forms:
             return draft
-        positions, _ = self._positions(state)
+        positions = self._positions(state)
         history = self._history.artifacts
         artifacts = [
             self._artifact(state, p) if p in state.forms or p in state.masked else history[p] for p in positions
@@ -347,18 +348,16 @@ class _Window:
             span, members = self._history.spans[number], self._history.members(number)
             is_record = span.has_user_role and not span.is_asked
             repeats = is_record and record_title(members[0]) in (TRAIL, RECALLED)
-            is_observed = holds_observation(self._history, number)
-            self._facts[number] = None if repeats else facts_of(members, is_observed=is_observed)
+            self._facts[number] = None if repeats else facts_of(members, is_observed=self._fold.is_observed(number))
         return self._facts[number]
 
     def _store_evicted(self, state: State, kept: set[int]) -> None:
-        """Have the full texts of all large artifacts stored that have been evicted since the last time."""
+        """Have the full texts of all large artifacts stored that have been evicted."""
         history = self._history
-        for number in range(self._stored, state.judged):
-            if number not in kept:
-                for position in range(history.spans[number].start, history.spans[number].end):
-                    if history.costs[position] > VIEW:
-                        self._handle(history.artifacts[position].text)
+        for number in set(range(state.judged)) - kept:
+            for position in self._fold.positions(number):
+                if history.costs[position] > VIEW:
+                    self._handle(history.artifacts[position].text)
 
     def _cut_at(self, draft: Draft, number: int) -> int:
         """Return the position of an exchange in the full history (`Draft.history`).
@@ -404,7 +403,7 @@ class _Window:
         parts[BESIDE] = draft.overhead
         last_start = history.start(max(0, len(history) - 1))
         starts = {history.start(n): n for n in (task, last_asked) if n is not None}
-        for position in self._positions(state)[0]:
+        for position in self._positions(state):
             artifact = history.artifacts[position]
             if artifact.kind in AUTHORITY:
                 name = artifact.kind.value

@@ -73,10 +73,7 @@ class Note(NamedTuple):
     def opening(self) -> str:
         """The first line: how many steps and media were evicted, and how many steps are told."""
         told = f", {self.told} told" if 0 < self.told < self.steps else ""
-        counted = ", ".join(
-            f"{number} {word}{'' if number == 1 else 's'}" for word, number in sorted(self.media.items())
-        )
-        left = f"; with them left {counted}" if counted else ""
+        left = f"; with them left {_counted(sorted(self.media.items()))}" if self.media else ""
         return f"{self.steps} earlier step{'' if self.steps == 1 else 's'}{told}{left}."
 
     @property
@@ -242,12 +239,15 @@ def _lines_backwards(
 
 def _line_of_message(artifact: Artifact, text: str, handle: str) -> str:
     who = " ".join((artifact.kind.value, *_UNSAFE.sub("_", artifact.name or "").split()))
-    media = ", ".join(
-        f"{number} {word}{'' if number == 1 else 's'}" for word, number in Counter(media_of(artifact)).items()
-    )
+    media = _counted(Counter(media_of(artifact)).items())
     with_media = f" (with {media}, which left)" if media else ""
     quoted = quoted_line(clipped(text, _QUOTED.get(artifact.kind, _ARGUMENTS)))
     return f"- {who}{with_media}{handle}: {quoted}".rstrip() if quoted or media else ""
+
+
+def _counted(media: Iterable[tuple[str, int]]) -> str:
+    """Return words with their numbers, such as `1 document, 2 pictures`; empty if there are none."""
+    return ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for word, number in media)
 
 
 def _line_of_call(call: ToolCall, result: Artifact | None, handle: str) -> str:

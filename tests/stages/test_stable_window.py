@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from ctxguard import Artifact, BudgetExceededError, Part, Stabilizer, ToolCall
 from ctxguard.history import CHECKPOINT, SUMMARY, write_record
 from ctxguard.policies import agent_stages
 from ctxguard.stages import OrderByAuthority, RepairExchanges, StableWindow
+from ctxguard.stores import MemoryStore
 
 
 def stabilizer(budget=200, *, target=0.5, **more):
@@ -327,3 +330,28 @@ def test_a_first_message_too_large_to_stay_is_the_first_line_of_the_trail():
     assert result.report.ok, str(result.report)
     trail = next(a.text for a in result.artifacts if "earlier step" in a.text)
     assert "Fix the rounding of TimeDelta." in trail
+
+
+class CountingStore(MemoryStore):
+    def __init__(self):
+        super().__init__()
+        self.written = Counter()
+
+    def put_new(self, namespace, key, value):
+        self.written[key] += 1
+        return super().put_new(namespace, key, value)
+
+
+def test_the_text_of_an_evicted_exchange_is_stored_once_however_many_cuts_follow():
+    store = CountingStore()
+    window = StableWindow(target=0.5, store=store)
+    guard = Stabilizer(1_000, stages=[RepairExchanges(), window, OrderByAuthority()], counter="estimate")
+    history = [user("task")]
+    cuts = set()
+    for number in range(30):
+        history += step(f"s{number}", result=150)
+        report = guard.stabilize(history).report
+        cuts |= {report.cut.at} if report.cut else set()
+    assert len(cuts) > 2
+    assert store.written
+    assert set(store.written.values()) == {1}
