@@ -108,8 +108,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
 
     Args:
         stabilizer: The stabilizer, or a function that returns one for the id of a session. The id is `session_id`, or
-            else `thread_id`, in `config["configurable"]`; None if both are missing. Then, values are redacted and not
-            stored in the vault that the function chose. The function is called for each request.
+            else `thread_id`, in `config["configurable"]`; None if both are missing. Without an id, values are redacted
+            and nothing is stored in the vault. The function is called for each request.
         model: The chat model that follows, with its tools bound. Its window (for budgets such as `"80%"`) and its tools
             are used.
         tools: The tools of the request, which are counted. None means the tools bound to `model`.

@@ -278,11 +278,14 @@ class ContextGuard(AbstractCapability[Any]):
         with the results. Unbounded, it would be mandatory as the last message of the user, and could end a run. The
         bounded message is made once.
         """
+        second = _second_returns(message)
+        if not second:
+            return message
 
         async def bound() -> ModelMessage:
             changed: dict[int, Any] = {}
             parts: list[Any] = list(message.parts)
-            for number in _second_returns(message):
+            for number in second:
                 content = await _bounded_content(run, parts[number], _tool_before(parts, number), limit, session)
                 if content is not None:
                     changed[number] = replace(parts[number], content=content)
@@ -467,5 +470,5 @@ async def _bounded_content(run: ForRun, part: Any, tool: str, limit: int, sessio
         bounded = artifact and await adrive(run.bounded(artifact, tool, session=session, limit=share))
         shown.append(items[number] if bounded is None else bounded.text)
     if len(kept) < len(items):
-        shown.append(f"[{len(items) - len(kept)} pictures or files left out: over the limit of {limit} tokens]")
+        shown.append(f"[pictures or files left out: {len(items) - len(kept)}; over the limit of {limit} tokens]")
     return shown[0] if is_text else shown

@@ -140,10 +140,11 @@ class ForRun:
 
         `limit` is the limit in tokens; None means `max_result_tokens`, and nothing is shortened if that is None, too.
 
-        The limit applies to its text; pictures and other media stay. The output is masked as it is shortened. If there
-        is a vault, masked values are restored afterwards, so that the stored history stays unmasked.
+        The limit applies to the output's text; pictures and other media stay. The output is masked as it is shortened.
+        If there is a vault, masked values are restored afterwards, so that the stored history stays unmasked.
         """
-        limit, count = limit or self.options.max_result_tokens, self.stabilizer.counter
+        limit = self.options.max_result_tokens if limit is None else limit
+        count = self.stabilizer.counter
         if limit is None or self.stabilizer.mode != "enforce":
             return None
         text = count.artifact(Artifact(output.kind, output.text, answers=output.answers))

@@ -69,9 +69,9 @@ def _halves(artifacts: Sequence[Artifact]) -> Iterator[Finding]:
             yield from (Finding(_NO_RESULT, place) for place in open_calls.values())
             open_calls = {}
         for number, part in enumerate(artifact.content if isinstance(artifact.content, tuple) else ()):
-            place = f"artifacts[{position}].content[{number}]"
             if part.half is None:
                 continue
+            place = f"artifacts[{position}].content[{number}]"
             if part.half.is_result and open_calls.pop(part.half.id, None) is None and part.half.id is not None:
                 yield Finding("a result of the provider's own tool has no call before it", place)
             elif not part.half.is_result:

@@ -103,15 +103,15 @@ class NoPII:
     contain arbitrary digits, ids are searched only by rules with a specific pattern (see `ctxguard.pii.identifiers`).
 
     Texts in which the same rules found nothing before are not searched again: most texts of a context were searched
-    when they arrived. Copies and pickles start with an empty cache.
+    when they arrived. Copies and pickles of a check start with an empty cache; a rule set keeps one for the process.
 
     If rules recognize where a name is introduced (`ctxguard.pii.PEOPLE`), later texts are also searched for that name.
 
     Args:
         rules: Rules to search with; None means the rules of the masking stages that ran. Without rules, nothing is
             searched.
-        independent: Whether to match each expression against each whole text, by code that shares no shortcut with the
-            masking. This takes several times as long.
+        independent: Whether to match each expression against each whole text. The masking matches only around places
+            where a value may be. This takes several times as long.
     """
 
     name = "NoPII"

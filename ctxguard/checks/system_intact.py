@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.history import AUTHORITY
+from ctxguard.history.soundness import well_formed
 from ctxguard.report import Finding
 
 
@@ -14,9 +15,9 @@ class SystemIntact:
     """Holds if the system prompt and all task artifacts of the history are in the result, in order, only masked.
 
     An artifact that has a lifetime may be missing, because it may have expired. Texts of white space and halves of
-    surrogate pairs may be missing, because providers refuse them. An artifact may be part of another one, because chat
-    templates accept a single system message. A system message that arrived after the conversation had begun may be
-    shortened or evicted, if such messages take more than their share of the budget.
+    surrogate pairs may be missing, because providers refuse them. An artifact may be part of another system or task
+    artifact, because chat templates accept a single system message. A system message that arrived after the
+    conversation had begun may be shortened or evicted, if such messages take more than their share of the budget.
     """
 
     name = "SystemIntact"
@@ -66,11 +67,12 @@ def _only_masked(draft: Draft, was: Artifact) -> bool:
 
 
 def _is_repeated(draft: Draft, artifact: Artifact) -> bool:
-    """Return whether the texts of an artifact, as they were masked, are part of another artifact of the result."""
+    """Return whether the texts of an artifact, as masked, are part of another system or task artifact of the result."""
     latest = artifact
     for change in draft.changes:
         latest = next((after for after in change.after if after.root is artifact.root), latest)
-    return any(all(text in other.text for text in _said(latest)) for other in draft.artifacts)
+    others = (other.text for other in draft.artifacts if other.kind in AUTHORITY)
+    return any(all(text in other for text in _said(latest)) for other in others)
 
 
 def _is_joined(before: Iterable[Artifact], after: Artifact) -> bool:
@@ -86,4 +88,4 @@ def _is_joined(before: Iterable[Artifact], after: Artifact) -> bool:
 def _said(artifact: Artifact) -> list[str]:
     """Return what a prompt says: without blank texts and "…", and with U+FFFD in place of half of a surrogate pair."""
     texts = (text for slot, text in artifact.texts() if slot == "content" and text.strip() not in ("", "…"))
-    return [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]
+    return [well_formed(text) for text in texts]

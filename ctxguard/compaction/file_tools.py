@@ -41,7 +41,6 @@ _PATHS: Final = (
     "path", "file_path", "filepath", "filePath", "absolute_path", "filename", "file_name", "file", "target_file",
     "relative_path", "notebook_path", "paths", "files",
 )  # fmt: skip
-_TEXTS: Final = ("content", "contents", "file_text", "old_string", "new_string", "old_str", "new_str", "text", "diff")
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+?)\s*$", re.MULTILINE)
 _SHOWN: Final = re.compile(
     r"(?:cd [^\s;&|]+ && )?(?:cat|nl|head|tail|less|bat|type|sed -n '?[\d,$p ]+'?)"
@@ -57,12 +56,10 @@ class FileUse:
     Attributes:
         role: Whether the call reads or edits the file: `read` or `edit`.
         path: The path of the file as written in the call.
-        part: The arguments that select a part of the file to read, such as line numbers; empty for the whole file.
     """
 
     role: FileRole
     path: str
-    part: str = ""
 
 
 def uses_of(exchange: Sequence[Artifact]) -> list[list[FileUse]]:
@@ -92,8 +89,7 @@ def file_uses(call: ToolCall) -> list[FileUse]:
     role = (_COMMANDS.get(command) if isinstance(command, str) else None) or _ROLES.get(name)
     paths = list(_paths(arguments))
     if role is not None and paths:
-        part = {k: v for k, v in arguments.items() if k not in _PATHS and k not in _TEXTS and k != "command"}
-        return [FileUse(role, path, _key_of_part(part) if role == "read" else "") for path in paths]
+        return [FileUse(role, path) for path in paths]
     return list(_uses_of_command(command)) if isinstance(command, str) else []
 
 
@@ -113,10 +109,4 @@ def _uses_of_command(command: str) -> Iterator[FileUse]:
         yield FileUse("edit", (match[1] or match[2]).removeprefix("./"))
     shown = _SHOWN.fullmatch(command.strip())
     if shown is not None:
-        whole = command.split(maxsplit=1)[0] in ("cat", "nl", "bat", "type")
-        yield FileUse("read", shown[1].removeprefix("./"), "" if whole else command.strip())
-
-
-def _key_of_part(part: Mapping[str, object]) -> str:
-    told = {key: value for key, value in part.items() if value is not None}
-    return json.dumps(told, sort_keys=True, default=str) if told else ""
+        yield FileUse("read", shown[1].removeprefix("./"))

@@ -16,7 +16,9 @@ CONVERSATION_TOKENS = 2  # framing of the whole conversation
 CHARS_PER_TOKEN = 4  # a common estimate for English text
 
 _UNBILLED: Final = frozenset({"id", "tool_call_id", "type"})
-"""Keys whose strings a provider does not show the model: ids, and the names of kinds of parts and calls."""
+"""Keys whose short strings a provider does not show the model: ids, and the names of kinds of parts and calls."""
+_LONGEST_ID: Final = 64
+"""Maximum number of characters in such a string. Longer ones are text, such as arguments with a key `type`."""
 
 
 class MessageObject(Protocol):
@@ -76,10 +78,10 @@ def _as_dicts(messages: object) -> list[Mapping[str, object]]:
         raise HistoryError(f"expected a list of messages, got {type(messages).__name__}")
     dicts = []
     for position, message in enumerate(messages):
-        if hasattr(message, "role") and hasattr(message, "model_dump"):
-            dicts.append(message.model_dump())
-        elif isinstance(message, Mapping):
+        if isinstance(message, Mapping):
             dicts.append(message)
+        elif hasattr(message, "role") and hasattr(message, "model_dump"):
+            dicts.append(message.model_dump())
         else:
             raise HistoryError(f"expected a dict, got {type(message).__name__}", position=position)
     return dicts
@@ -106,7 +108,7 @@ def _texts(message: object) -> Iterator[str]:
 
 
 def _billed(fields: Mapping[object, object]) -> list[object]:
-    return [value for key, value in fields.items() if key not in _UNBILLED]
+    return [v for k, v in fields.items() if k not in _UNBILLED or not isinstance(v, str) or len(v) > _LONGEST_ID]
 
 
 def truncate_messages(messages: Sequence[Message], keep: int = 10, preserve_system: bool = True) -> list[Message]:  # noqa: FBT001, FBT002 - the documented signature

@@ -319,7 +319,7 @@ def _without_empties(message: object) -> dict[Path, object]:
     if get(message, "tool_calls") in ([], ()):
         changes["tool_calls",] = REMOVED
     content = get(message, "content")
-    if content == [] or (content is None and not any(get(message, key) for key in _INSTEAD)):
+    if content in ([], ()) or (content is None and not any(get(message, key) for key in _INSTEAD)):
         changes["content",] = ""
     return changes
 

@@ -213,7 +213,7 @@ class Format(ABC):
         return ()
 
     def calls_of(self, event: Event) -> tuple[Hashable, ...]:  # noqa: ARG002 - the signature of all formats
-        """Return the keys of the tool call that an event without pieces of text belongs to, see `called`."""
+        """Return the keys of the tool call that an event belongs to, see `called`."""
         return ()
 
     def places(self, channel: Channel) -> Iterable[Hashable]:  # noqa: ARG002 - the signature of all formats

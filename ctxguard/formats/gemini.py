@@ -127,8 +127,8 @@ class GoogleAdapter(BlockFormat):
         """
         if not get(message, "role") == "model" == get(run[-1], "role"):
             return False
-        parts = [part for content in run for part in _listed(get(content, "parts"))]
-        is_parallel = any(function_call(part) is not None for part in _listed(get(message, "parts")))
+        parts = [part for content in run for part in filter(is_record, _parts(content))]
+        is_parallel = any(function_call(part) is not None for part in filter(is_record, _parts(message)))
         if is_parallel and any(function_call(part) is not None for part in parts):
             return True
         return bool(open_halves(map(half_of, parts)))
@@ -358,10 +358,6 @@ def _speaks(artifact: Artifact) -> bool:
     return artifact.kind is Kind.ASSISTANT and artifact.role is None and not artifact.calls
 
 
-def _listed(parts: object) -> list[object]:
-    return [part for part in parts if is_record(part)] if isinstance(parts, (list, tuple)) else []
-
-
 def _parts(content: Content) -> list[object]:
     """Return the parts of a content, which may have any type that the SDK accepts."""
     if isinstance(content, (list, tuple)):
@@ -401,9 +397,8 @@ def _like(content: Content, written: list[object]) -> Content:
         return copy_with(content, {("parts",): written})
     if parts is None:  # a bare part instead of a content
         return written[0] if len(written) == 1 else {"role": "user", "parts": written}
-    if isinstance(parts, str) or is_record(parts):  # a system instruction
-        return copy_with(content, {("parts",): _like(parts, written)})
-    return copy_with(content, {("parts",): written})
+    is_alone = len(written) == 1 and (isinstance(parts, str) or is_record(parts))
+    return copy_with(content, {("parts",): written[0] if is_alone else written})
 
 
 def _name_fields(identity: str | None, name: str | None) -> dict[str, object]:

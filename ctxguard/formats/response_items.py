@@ -213,7 +213,7 @@ def without_empties(item: Item) -> dict[Path, object]:
     """Return the changes of an item by which nothing in it is null or empty that the API refuses."""
     changes: dict[Path, object] = {}
     field = _CONTENT.get(item_type(item) or "", "")
-    if field and get(item, field) in (None, []):
+    if field and get(item, field) in (None, [], ()):
         changes[field,] = ""
     if get(item, "id") == "":
         changes["id",] = REMOVED

@@ -191,7 +191,7 @@ class ResponsesAdapter(Format):
                 yield key, item
 
     def calls_of(self, event: Event) -> tuple[Hashable, ...]:
-        """Return the keys of the tool call that an event without pieces of text belongs to, see `called`."""
+        """Return the keys of the tool call that an event belongs to, see `called`."""
         index, name = event.get("output_index"), event.get("item_id")
         return (*((index,) if isinstance(index, int) else ()), *((name,) if isinstance(name, str) and name else ()))
 

@@ -511,22 +511,19 @@ def play_session(
         return Skipped(source.path, str(error), line=source.line, session=session.id)
 
 
-def open_session(
-    recording: Recording, *, adapter: str | None = None, translate: bool = True
-) -> RecordedSession | Skipped:
+def open_session(recording: Recording, *, adapter: str | None = None) -> RecordedSession | Skipped:
     """Parse the session of a recording; return a `Skipped` with the reason if it cannot be parsed.
 
     Args:
         recording: Item that `recordings` yielded.
         adapter: Name of the adapter; None detects it.
-        translate: Whether messages in a framework's dump format are converted to Chat Completions messages.
 
     Raises:
         AdapterError: If `adapter` is unknown, or does not recognize the messages.
     """
     try:
         record = parse_json(recording.data.decode("utf-8"))
-        return parse_session(translate_dumps(record) if translate else record, adapter=adapter, place=recording.place)
+        return parse_session(translate_dumps(record), adapter=adapter, place=recording.place)
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 text (byte {error.start})"
     except json.JSONDecodeError as error:

@@ -253,19 +253,23 @@ class History:
         number = self.request()
         return None if number is None or self.spans[number].tokens * TASK_SHARE > budget else number
 
-    def must_stay(self, keep_recent: int, task: int | None, end: int) -> list[int]:
+    def must_stay(self, keep_recent: int, task: int | None, end: int, most: int) -> list[int]:
         """Return the indexes, in order, of the mandatory exchanges, which every strategy has to keep.
 
-        Mandatory are pinned exchanges, the task, the last user message, the latest messages, and the last exchange. A
+        Mandatory are pinned exchanges, the task, the last user message with those that the user sent right before it
+        (see `asked_together`), the latest messages, and the last exchange. A
         message that a stage wrote is only mandatory if it is the last message in the user role.
 
         Args:
             keep_recent: Number of latest messages that are mandatory.
             task: Index of the exchange that is kept as the task; None if there is none.
             end: Number of exchanges to look at: only the first `end` are considered.
+            most: Maximum number of tokens in the last user message and those right before it, see `asked_together`.
         """
         kept = set(self.pinned[: bisect_left(self.pinned, end)])
-        kept.update(n for n in (task, self.last_asked(end), self.last_user(end)) if n is not None and n < end)
+        kept.update(
+            n for n in (task, *self.asked_together(end, most), self.last_user(end)) if n is not None and n < end
+        )
         kept.update(self.latest_messages(keep_recent, end))
         # the last exchange may still wait for results, and providers refuse results without their call
         kept.update(range(max(0, end - 1), end))

@@ -63,7 +63,7 @@ def _rule(file: RuleFile, given: Mapping[str, Any]) -> Rule:
         raise ConfigError(f"{told}; write luhn, br.cpf, de.idnr, …", setting="check")
     for setting in EXPRESSIONS:
         if (steps := most_steps(getattr(rule, setting))) > _MOST_STEPS:
-            told = "can match one text in too many ways, which is slow; shorten repeats, or write {1,64}+ for {1,64}"
+            told = "can match one text in too many ways, or with too many steps, which is slow; shorten what repeats"
             if steps == float("inf"):
                 told = "repeats something without a limit, which is slow; instead of *, + or {2,}, write {1,64}"
             raise ConfigError(f"{setting} of rule {rule.name} {told}", setting=setting)

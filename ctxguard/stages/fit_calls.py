@@ -76,6 +76,8 @@ class _Renaming:
     def _call(self, call: ToolCall, *, is_fixed: bool) -> ToolCall:
         is_kept = is_fixed or not call.id or call.id == BY_POSITION
         new = call.id if is_kept else self._new_id(str(call.id))
+        if is_fixed and call.id:
+            self._used.add(call.id)
         self._open.setdefault(call.id, deque()).append(new)
         return call if new == call.id else replace(call, id=new)
 

@@ -411,7 +411,7 @@ class Fold:
     def _mandatory(self, there: Sequence[int], number: int, keep: int) -> set[int]:
         """Return the exchanges that a cut keeps whatever they take, as far as they are there."""
         history = self.history
-        stay = set(history.must_stay(self.draft.keep_recent, self.task, number + 1)).union(self._request(number))
+        stay = set(history.must_stay(self.draft.keep_recent, self.task, number + 1, self.draft.budget // TASK_SHARE))
         # If it were evicted, nothing would be left of the messages that a summary or checkpoint replaced.
         stay.add(self._newest_record(there))
         left = int(_PEOPLE * keep)

@@ -41,7 +41,8 @@ class WindowSettings:
         trail: Share of the tokens kept at a cut that the trail (the summary of evicted exchanges) may take, from 0 (no
             trail) to below 1.
         output_share: Share of the available tokens that a tool output may take once the model has replied to it. Larger
-            outputs are replaced by a view of that size; smaller ones stay whole until a cut.
+            outputs are replaced by a view of that size; smaller ones stay whole until a cut. Parallel outputs share
+            twice this limit.
         on_overflow: What happens if the mandatory messages exceed the budget even after tool outputs, arguments, and
             older messages were shortened: `raise` a `BudgetExceededError`, or `bound` (shorten) the last user message
             and the task as well.

@@ -8,6 +8,7 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Draft
 from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, ExchangeSpan, History
+from ctxguard.history.conversation import TASK_SHARE
 from ctxguard.settings import whole_number
 
 
@@ -39,7 +40,7 @@ class FillBudget:
             return draft
         history = History(draft.counter.artifact, draft.artifacts)
         found = history.spans
-        must = self._mandatory(history, draft.keep_recent)
+        must = self._mandatory(history, draft)
         authority = [a for a in draft.artifacts if a.kind in AUTHORITY]
         taken = draft.overhead + draft.counter.artifacts(authority) + sum(found[n].tokens for n in must)
         if taken > draft.budget:
@@ -59,7 +60,7 @@ class FillBudget:
             (a for p, a in enumerate(draft.artifacts) if p not in gone), reason="did not fit into what was left"
         )
 
-    def _mandatory(self, history: History, keep_recent: int) -> list[int]:
+    def _mandatory(self, history: History, draft: Draft) -> list[int]:
         """Return the indexes of the mandatory exchanges.
 
         The first user message is not among them: the document makes only `task` artifacts and the latest messages
@@ -68,9 +69,9 @@ class FillBudget:
         last = len(history) - 1
         if self.as_pattern:
             return sorted(
-                {*history.pinned, *history.latest_messages(keep_recent, last + 1), *range(max(0, last), last + 1)}
+                {*history.pinned, *history.latest_messages(draft.keep_recent, last + 1), *range(max(0, last), last + 1)}
             )
-        must = history.must_stay(keep_recent, None, last + 1)
+        must = history.must_stay(draft.keep_recent, None, last + 1, draft.budget // TASK_SHARE)
         span = history.spans[last] if history.spans else None
         is_bare = span is not None and history.artifacts[span.start].kind is Kind.TOOL and not span.is_pinned
         return must[:-1] if is_bare else must

@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar, cast
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import CallSettings, Draft, FollowedStage
 from ctxguard.history import History
+from ctxguard.history.conversation import TASK_SHARE
 from ctxguard.history.pairing import require_artifacts
 from ctxguard.settings import whole_number
 from ctxguard.stages.repair_exchanges import RepairExchanges
@@ -75,7 +76,8 @@ class Past(Generic[Note]):
     @property
     def mandatory(self) -> list[int]:
         """Indexes of the exchanges that are kept whatever a strategy chooses, in order."""
-        return self.history.must_stay(self.draft.keep_recent, self.task, len(self.history))
+        most = self.draft.budget // TASK_SHARE
+        return self.history.must_stay(self.draft.keep_recent, self.task, len(self.history), most)
 
     def memory(self, kind: type[Memory]) -> Memory:
         """Return the state that a strategy keeps for this conversation: an instance of `kind`, created on first use."""

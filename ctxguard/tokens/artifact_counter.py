@@ -51,6 +51,10 @@ def _shared_cache(counter: TokenCounter) -> TextCache[int]:
         return TextCache()
 
 
+_UNREAD: Final[TextCache[list[str]]] = TextCache()
+"""The texts that the rendering of a tool leaves out, by the tool and its rendering: the same for every counter."""
+
+
 class ArtifactCounter:
     """Counts tokens of artifacts: text, tool-call arguments, names, framing, and media by the provider's rule.
 
@@ -67,7 +71,6 @@ class ArtifactCounter:
         self._knows_model = hasattr(counter, "costs")
         self._remembers = not getattr(counter, "learns", False)
         self._framing = {Kind.SYSTEM: self.costs.system, Kind.TOOL: self.costs.result}
-        self._unread: TextCache[list[str]] = TextCache()
         self.cache: TextCache[int] = _shared_cache(counter) if cache is None else cache
 
     def text(self, text: str) -> int:
@@ -192,11 +195,11 @@ class ArtifactCounter:
     def _unread_in(self, tool: Mapping[str, object], costs: ToolCosts, found: frozenset[str]) -> int:
         """Return the number of tokens in the texts of a tool that its rendering leaves out, see `unread_in_tool`."""
         key = compact((costs.rendering, sorted(found), tool))
-        texts = self._unread.get(key)
+        texts = _UNREAD.get(key)
         if texts is None:
             own = (_load_if_found(function, found) for function in functions_of(tool))
             texts = unread_in_tool(tool, "\n".join(costs.rendered(own)), found)
-            self._unread.put(key, texts)
+            _UNREAD.put(key, texts)
         return sum(map(self.text, texts))
 
     def brought_tools(self, tools: Sequence[Mapping[str, object]]) -> ToolCount:

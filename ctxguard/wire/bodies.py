@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from ctxguard.errors import WireError
 from ctxguard.wire.decoding import DecodingError, decoder
@@ -22,6 +22,10 @@ class UnreadableError(WireError):
         self.cause = cause
 
 
+_BLANK: Final = b"\x1e\r\n "
+"""Bytes around the objects of JSON lines, and of a JSON text sequence (RFC 7464)."""
+
+
 def json_lines_error() -> UnreadableError:
     """Return the error for a response in JSON lines, in which nobody knows which lines continue a text."""
     return UnreadableError(
@@ -32,10 +36,11 @@ def json_lines_error() -> UnreadableError:
 
 
 def is_json_lines(body: bytes) -> bool:
-    """Return whether a body consists of JSON lines: its first two lines are objects of their own."""
-    lines = [line.strip(b"\x1e\r ") for line in body.lstrip(b"\x1e\r\n ").split(b"\n", 2)[:2]]
+    """Return whether a body consists of JSON lines: its first two lines with text are objects of their own."""
+    first, _, rest = body.strip(_BLANK).partition(b"\n")
+    second = rest.lstrip(_BLANK).partition(b"\n")[0]
     try:
-        return len(lines) > 1 and all(isinstance(json.loads(line), dict) for line in lines)
+        return bool(second) and all(isinstance(json.loads(line.strip(_BLANK)), dict) for line in (first, second))
     except (ValueError, RecursionError):
         return False
 

@@ -503,12 +503,13 @@ class Guard:
         self.metrics.add("unknown_threads", int(thread.redacts and _is_clients(request, retry)))
         keeps = self._keeps(body, retry)
         opening = self._caches.opening(kind, body, owner)
+        client = body
         body = self._check.told_apart(body)
-        numberings = numberings_of(kind, body) if kind.api == "responses" else [b""]
+        numberings = numberings_of(kind, client) if kind.api == "responses" else [b""]
         body, thread = self._chains.as_written(kind, body, owner, thread, numberings)
         is_held_out = not is_incremental and int.from_bytes(opening[:4]) < self._holdout * (1 << 32)
         read_back = None if is_held_out else self._read_back
-        reading = None if read_back is None else read_back.reading(kind, request, body, owner.scope)
+        reading = None if read_back is None else read_back.reading(kind, request, body, client, owner.scope)
         chains = self._chains if reading is None else self._reading_chains
         chain = chains.of(kind, owner, thread, is_incremental=is_incremental, keep_thinking=keeps)
         model = model_of(body, request.path)

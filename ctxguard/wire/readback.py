@@ -99,10 +99,12 @@ class ReadBack:
                 stage.store = self.store
         return stabilizer.with_(stages=stages)
 
-    def reading(self, kind: Format, request: WireRequest, body: Body, scope: str) -> Reading | None:
+    def reading(self, kind: Format, request: WireRequest, body: Body, client: Body, scope: str) -> Reading | None:
         """Return the object that answers recall calls for a request, or None if the request cannot have the tool."""
         form = None if request.path.rstrip("/").endswith(_UNREAD) else answers_of(kind)
-        return None if form is None or not form.is_one(body) else Reading(self, kind, form, request, body, scope)
+        return (
+            None if form is None or not form.is_one(body) else Reading(self, kind, form, request, body, client, scope)
+        )
 
     def name(self, kind: Format, body: Body) -> str:
         """Return a name for the recall tool that the tools in a client's request do not use."""
@@ -194,8 +196,8 @@ class Reading:
         form: The description of the API's responses.
         request: The original request.
         body: The body of the request. After `begin`, it contains the tool and the complete turns.
+        client: The body as the client sent it.
         scope: A hash of the credentials of the sender.
-        asked: The body as the client sent it.
         name: The name of the recall tool.
         count: Function that returns the number of tokens in a text.
         sent: The body that was sent.
@@ -208,8 +210,9 @@ class Reading:
     form: Answers
     request: WireRequest
     body: Body
+    client: Body
     scope: str
-    asked: Body = field(init=False)
+    _numberings: list[str] | None = field(init=False, default=None)
     name: str = field(init=False)
     count: Count = field(init=False)
     sent: bytes = field(init=False)
@@ -219,7 +222,6 @@ class Reading:
     def begin(self, stabilizer: Stabilizer, check: BodyCheck) -> Generator[Ask, object, Body]:
         """Return the body with the tool, and with the client's version of stored turns replaced by the sent version."""
         self.count = stabilizer.counter.counter.count
-        asked = self.asked = self.body
         if self.request.turn is not None:  # a continuation by the guard itself
             self.name = self.request.turn.name
             return self.body
@@ -231,7 +233,7 @@ class Reading:
         body = self.body = self.form.with_tool(self.kind, self.body, {**SCHEMA, "name": self.name})
 
         def plain(members: list[Item], numbering: str) -> Generator[Ask, object, list[Item]]:
-            if numbering not in [one.hex() for one in numberings_of(self.kind, asked)]:
+            if numbering not in self.numberings():
                 return []  # the placeholders may mean something else in this body
             masking = stabilizer.masking()
             outside = BodyTexts.of(self.kind, body, check, masking).outside
@@ -242,6 +244,12 @@ class Reading:
 
         self.body = yield from self.read_back.expand(self.kind, body, self.scope, plain)
         return self.body
+
+    def numberings(self) -> list[str]:
+        """Return the numberings of the placeholders in the client's body, see `sessions.numberings_of`."""
+        if self._numberings is None:
+            self._numberings = [one.hex() for one in numberings_of(self.kind, self.client)]
+        return self._numberings
 
     def note_sent(self, sent: bytes, report: Report, reply: Reply | None) -> None:
         """Record what was sent."""
@@ -288,7 +296,7 @@ class Reading:
             if not ours:
                 return None
             history = self.kind.read(self.kind.native(self.body))
-            numbering = numberings_of(self.kind, self.asked)[-1].hex()
+            numbering = self.numberings()[-1]
             turn = Turn(self.name, before=history[-1].text if history else "", numbering=numbering)
         is_hidden = bool(ours) and len(ours) == len(calls)
         if is_hidden and turn.rounds > MOST_ROUNDS:

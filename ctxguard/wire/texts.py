@@ -74,7 +74,7 @@ class _Holder(Enum):
 
     @classmethod
     def of(cls, record: Mapping[str, object], key: object, around: _Holder) -> _Holder:
-        """Return what an object belongs to, which is the value of a key; None if the user chose the name of the key."""
+        """Return what an object belongs to that is the value of `key`, which is None if the user chose its name."""
         if key in _ARGUMENTS or key == "input" or around is cls.ARGUMENTS:
             return cls.ARGUMENTS
         return cls.RESULT if _RESULT.search(str(record.get("type"))) else around

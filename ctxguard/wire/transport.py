@@ -236,6 +236,8 @@ def _exchange(
             asked = prepared.follow(said)
         done = _with_body(library, answer, content=prepared.whole(said))
     except CtxguardError as error:
+        if answer is not None:  # unread, it would keep its connection
+            yield Ask(answer.aclose if read == "aread" else answer.close)
         return _refusal(library, guard, error, path)
     done.headers.update({f"{HEADERS}-billed-{kind}": str(count) for kind, count in billed.items()})
     return done

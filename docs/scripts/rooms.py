@@ -53,7 +53,7 @@ class Bar(NamedTuple):
 _FIXED = (("system", 0.09, "purple"), ("task", 0.07, "blue"))
 _LATEST = ("latest", 0.12, "green")
 _AFTER = (*_FIXED, ("trail", 0.08, "pink"), ("what stays", 0.34, "amber"))
-_GOAL = 0.7
+_TARGET = 0.65
 BUDGET = (
     Bar("1. the next message does not fit", (*_FIXED, ("old tool steps and talk", 0.76, "amber"), _LATEST)),
     Bar("2. old outputs take a short view", (*_FIXED, ("talk, calls, short views", 0.59, "amber"), _LATEST)),
@@ -117,7 +117,7 @@ def budget(width: int) -> str:
             if len(words) * 6.2 + 4 < share * scale:
                 picture.text(x + 4, y + 17, words, size=10.5, color="on")
             x += share * scale
-    for share, words, color, shift in ((1.0, "budget", "red", -42), (_GOAL, "goal of a cut", "grey", -78)):
+    for share, words, color, shift in ((1.0, "budget", "red", -42), (_TARGET, "target of a cut", "grey", -78)):
         x, end = first + share * scale, top + step * len(BUDGET) - 12
         spans = [(top - 6, end)]
         if above:  # the labels stand between the bars

@@ -81,3 +81,14 @@ def test_a_message_of_langchain_is_repaired():
     assert sent[1].content == [{"type": "text", "text": "…"}]
     assert sent[0] is history[0]
     assert report.ok
+
+
+@pytest.mark.parametrize("name", ["chat", "responses"])
+@pytest.mark.parametrize("empty", [[], ()])
+def test_an_empty_sequence_of_parts_is_repaired_as_an_empty_list_is(name, empty):
+    adapter, _, _, role, *_ = FORMATS[name]
+    kept = [{"role": "user", "content": "hi"}, {"role": role, "content": empty}, {"role": "user", "content": "go on"}]
+    if name == "responses":
+        kept = [{"type": "message", **message} for message in kept]
+    written, _ = stabilize_native(Stabilizer(4_000), adapter, kept)
+    assert [message["content"] for message in written if message["role"] == role] == [""]

@@ -127,3 +127,19 @@ def test_neither_changes_its_input():
     estimate_tokens(MESSAGES)
     truncate_messages(MESSAGES, keep=2)
     assert before == MESSAGES
+
+
+def test_a_long_text_is_billed_whatever_its_key():
+    text = "a long text " * 1_000
+    for fields in ({"arguments": {"type": text}}, {"content": [{"type": "tool_use", "input": {"id": text}}]}):
+        assert estimate_tokens([{"role": "assistant", **fields}]) > 2_000
+
+
+def test_a_mapping_that_answers_every_attribute_is_a_message():
+    class Loose(dict):
+        def __getattr__(self, name):
+            return None
+
+    assert estimate_tokens([Loose(role="user", content="Hello!")]) == estimate_tokens(
+        [{"role": "user", "content": "Hello!"}]
+    )

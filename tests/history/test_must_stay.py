@@ -114,3 +114,12 @@ def test_a_window_that_begins_with_what_a_stage_wrote_keeps_the_question_of_its_
     for budget in range(80, 240, 2):
         stabilizer = Stabilizer(budget, stages=[StableWindow(target=0.9)], counter="estimate", keep_recent=1)
         assert history[2] in stabilizer.stabilize(history).artifacts, budget
+
+
+@pytest.mark.parametrize("stage", [StableWindow(), SlidingWindow(1)], ids=["window", "sliding"])
+def test_what_a_user_sent_right_before_the_question_stays_with_it(stage):
+    history = [Artifact("user", "Good morning, I have a question about my contract with you.")]
+    history += [Artifact("assistant", f"Here is what I know of clause {n}. " * 8) for n in range(12)]
+    sent = [Artifact("user", text) for text in ("Here is the LETTER: pay by May.", "Part two.", "What does it say?")]
+    result = Stabilizer(400, keep_recent=1, stages=[stage], counter="estimate").stabilize([*history, *sent])
+    assert [a.text for a in result.artifacts[-3:]] == [a.text for a in sent]

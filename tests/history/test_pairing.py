@@ -7,10 +7,11 @@ from builders import calls, result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxguard import Artifact, Kind, ToolCall, exchanges
+from ctxguard import Artifact, Kind, Stabilizer, ToolCall, exchanges
 from ctxguard.errors import CtxguardError, HistoryError
 from ctxguard.history import pair
-from ctxguard.history.pairing import whole_until
+from ctxguard.history.pairing import STRICT_IDS, whole_until
+from ctxguard.stages import FitCalls
 from ctxguard.testing import broken_histories, histories
 
 
@@ -109,3 +110,17 @@ def test_what_looks_whole_at_a_glance_is_paired(history):
     starts = [p for p, artifact in enumerate(history) if artifact.kind is not Kind.TOOL]
     assert all(starts[-1] == p for p, _ in found.unanswered)
     assert all(owner == max(p for p in starts if p < position) for position, (owner, _) in found.owner.items())
+
+
+def test_an_id_that_only_the_server_can_change_is_given_to_no_later_call():
+    call = ToolCall("run", "{}", "call_0")
+    history = [
+        Artifact("assistant", "", calls=(call,), source=()),
+        Artifact("tool", "one", answers="call_0"),
+        Artifact("assistant", "", calls=(call,)),
+        Artifact("tool", "two", answers="call_0"),
+    ]
+    stages = [FitCalls(STRICT_IDS)]
+    first, result, second, other = Stabilizer(4_000, stages=stages, counter="estimate").stabilize(history).artifacts
+    assert first.calls[0].id == result.answers == "call_0"
+    assert second.calls[0].id == other.answers != "call_0"

@@ -336,6 +336,18 @@ def test_on_the_wire_the_users_own_words_say_which_hosts_are_named():
 # -- tools
 
 
+@pytest.mark.parametrize(
+    "name", ["run_code", "runCode", "RunCode", "sshConnect", "pyEval", "do_eval", "remoteCmd", "FTP"]
+)
+def test_a_short_word_of_an_outward_tool_is_seen_in_each_spelling_of_names(name):
+    assert not gets_values({"outward": False}, name)
+
+
+@pytest.mark.parametrize("name", ["crunch", "prune", "evaluate", "find_truncated", "rushOrder", "cmdline_of"])
+def test_a_longer_word_is_not_an_outward_tool(name):
+    assert gets_values({"outward": False}, name)
+
+
 def test_a_tool_gets_values_by_its_name_its_kind_or_the_rest():
     strict = {"outward": False, "send_invoice": True, "crm_*": False, "*": True}
     allowed = ["send_invoice", "read_file", "get_balance"]

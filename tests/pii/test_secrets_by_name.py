@@ -45,6 +45,9 @@ COOKIES = (
     'document.cookie = "sid={}; path=/"',
     'cookies={{"sid": "{}", "theme": "dark"}}',
     "Cookie=sid={}",
+    "Cookie: consent; sid={}",
+    "Set-Cookie: theme=dark; Path=/; HttpOnly, sid={}",
+    "Set-Cookie: a={}; Secure; HttpOnly; Partitioned; SameSite=Lax, b={}; Secure",
 )
 
 

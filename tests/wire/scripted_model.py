@@ -468,8 +468,9 @@ def request(api, history, **more):
 class Client:
     """Run the client's side: ask, answer the calls it sees by its tool, and keep its own history."""
 
-    def __init__(self, api, http, tool, *, streams=False):
+    def __init__(self, api, http, tool, *, streams=False, fields=None):
         self.api, self.http, self.tool, self.streams = api, http, tool, streams
+        self.fields = fields or {}
         self.history, self.seen, self.raw = [], [], []
 
     def ask(self, text):
@@ -483,7 +484,9 @@ class Client:
             self.history += results(self.api, [(i, name, self.tool(name, args)) for i, name, args in calls])
 
     def once(self):
-        body = request(self.api, self.history, **({"stream": True} if self.streams and self.api != "gemini" else {}))
+        body = request(
+            self.api, self.history, **self.fields, **({"stream": True} if self.streams and self.api != "gemini" else {})
+        )
         path = PATHS[self.api]
         if self.streams and self.api == "gemini":
             path = path.replace(":generateContent", ":streamGenerateContent")

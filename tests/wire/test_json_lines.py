@@ -8,6 +8,7 @@ import pytest
 
 from ctxguard import Stabilizer
 from ctxguard.wire import AsyncTransport, Guard, Transport
+from ctxguard.wire.bodies import is_json_lines
 
 httpx = pytest.importorskip("httpx")
 
@@ -58,3 +59,38 @@ def test_where_nothing_can_be_restored_they_pass(kind):
     with httpx.Client(transport=Transport(guard, transport=answering(kind, content))) as client:
         answer = client.post("http://p/v1/chat/completions", json=asked("Hello.", stream=True))
     assert (answer.status_code, answer.content) == (200, content)
+
+
+class Body(httpx.SyncByteStream):
+    def __init__(self, pieces):
+        self.pieces, self.is_closed = pieces, False
+
+    def __iter__(self):
+        yield from self.pieces
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "application/json"])
+def test_a_refused_answer_gives_its_connection_back(kind):
+    body = Body([lines(3, b"")])
+    inner = httpx.MockTransport(lambda _: httpx.Response(200, headers={"content-type": kind}, stream=body))
+    with httpx.Client(transport=Transport(Guard(Stabilizer(4_000)), transport=inner)) as client:
+        answer = client.post("http://p/v1/chat/completions", json=asked(f"I am {MAIL}.", stream=False))
+        assert (answer.status_code, body.is_closed) == (502, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"a": 1}\n{"b": 2}\n', True),
+        (b'{"a": 1}\r\n\r\n{"b": 2}', True),
+        (b'\x1e{"a": 1}\n\x1e{"b": 2}\n', True),
+        (b'{"a": 1}\n', False),
+        (b'{"a":\n1}\n', False),
+        (b"", False),
+    ],
+)
+def test_json_lines_are_two_objects_on_lines_of_their_own(body, expected):
+    assert is_json_lines(body) is expected

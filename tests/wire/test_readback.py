@@ -223,12 +223,20 @@ def read_on(body):
     return [("recall", {"handle": HANDLE.search(json.dumps(history_of_body(body)))[1], "first_line": int(line)})]
 
 
+NAMED = [
+    ("chat", {"user": MAIL}),
+    ("responses", {"safety_identifier": MAIL}),
+    ("anthropic", {"metadata": {"user_id": MAIL}}),
+]
+"""Fields that name the user. Their values are hashed with a key that each process draws anew."""
+
+
 @pytest.mark.parametrize("restarted", [True, False])
-@pytest.mark.parametrize("api", APIS)
-def test_after_a_restart_with_a_store_the_prefix_holds_and_handles_are_read(api, restarted, tmp_path):
+@pytest.mark.parametrize(("api", "fields"), [*((api, {}) for api in APIS), *NAMED])
+def test_after_a_restart_with_a_store_the_prefix_holds_and_handles_are_read(api, fields, restarted, tmp_path):
     script = [*filled(), at([read_log]), at([AGAIN, read_log]), ["Ann."], at([read_log]), ["Ann, again."]]
     model = Model(api, script)
-    client = Client(api, None, tool)
+    client = Client(api, None, tool, fields=fields)
     store = SQLiteStore(tmp_path / "store.db")
     guard = Guard(Stabilizer(6_000), recall=store)
     for text in ("What does the log say?", "Are you sure?"):

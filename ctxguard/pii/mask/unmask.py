@@ -326,7 +326,7 @@ class GivesBack(ABC):
 _OUTWARD: Final = re.compile(
     r"mail|send|post|http|url|web|fetch|brows|navigat|upload|publish|share|invite|message|sms|slack|webhook|curl|shell"
     r"|bash|exec|terminal|command|transfer|pay|smtp|forward|reply|notif|tweet|python"
-    r"|(?<![A-Za-z])(?:sh|cmd|run|ssh|ftp|eval)(?![a-z])",
+    r"|(?<![A-Za-z])(?:sh|cmd|run|ssh|ftp|eval)(?-i:(?![a-z]))|(?-i:(?<=[a-z])(?:Sh|Cmd|Run|Ssh|Ftp|Eval)(?![a-z]))",
     re.IGNORECASE,
 )
 OUTWARD: Final = "outward"

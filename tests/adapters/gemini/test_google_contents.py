@@ -257,3 +257,11 @@ def test_results_may_stand_in_a_role_of_their_own(role):
     done = fitted(user("Who wrote it?"), model(CALL), result)
     assert done[2]["role"] == role
     assert done[2]["parts"][0]["functionResponse"]["response"] == {"result": "by [REDACTED_EMAIL]"}
+
+
+def test_parallel_calls_in_contents_of_their_own_are_joined_whether_parts_are_listed_or_alone():
+    calls = [{"functionCall": {"name": name, "args": {}}} for name in "fg"]
+    answers = user(*({"functionResponse": {"name": name, "response": {"result": "done"}}} for name in "fg"))
+    for wrapped in (calls, [[call] for call in calls]):
+        contents = [{"role": "model", "parts": parts} for parts in wrapped]
+        assert fitted(user("go"), *contents, answers) == [user("go"), model(*calls), answers]
