@@ -6,12 +6,13 @@ import importlib.util
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from patience import PATIENCE
+from patience import PATIENCE, calls_of
 from targets import TARGETS, seeds
 
 EXAMPLES = max(150, 60 * int(os.environ.get("CTXGUARD_EXAMPLES", "2")))
@@ -40,28 +41,12 @@ def test_a_parser_of_hostile_input_holds(name, data):
     TARGETS[name](data)
 
 
-def steps_of(name, data):
-    """Count the calls that a target makes, those of C functions too."""
-    count = 0
-
-    def seen(frame, event, argument):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(seen)
-    try:
-        TARGETS[name](data)
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 @pytest.mark.parametrize("name", TARGETS)
 def test_steps_grow_with_the_length_and_no_faster(name):
     begin = b"\x04[" if name in ("json_strings", "cut_off_json") else b"\x04"
     unit = b'{"a": ["<EMAIL_1>", 1, "x\\n"]},\r\n\r\n'
     end = b"0]" if begin.endswith(b"[") else b""
-    few, many = (steps_of(name, begin + unit * times + end) for times in (50, 400))
+    few, many = (calls_of(partial(TARGETS[name], begin + unit * times + end)) for times in (50, 400))
     assert many < 10 * few
 
 
