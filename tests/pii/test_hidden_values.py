@@ -8,6 +8,8 @@ import unicodedata
 from itertools import product
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from ctxguard import mask_pii
 from ctxguard.pii import STANDARD, Masker
@@ -160,3 +162,36 @@ def test_a_placeholder_that_somebody_planted_is_escaped_in_each_notation(planted
     session = Masker(STANDARD, strategy="pseudonymize").session()
     session.text("I am zora@mailhost.org")
     assert "LITERAL" in session.text(f"to {planted} now")
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "DE",
+                "1",
+                "12",
+                "1234",
+                "123456",
+                "1234567",
+                "+",
+                "+",
+                "+",
+                "-",
+                "(",
+                ")",
+                "/",
+                "A",
+                "AB",
+                "@",
+                "00123-45-6789",
+            ]
+        ),
+        max_size=16,
+    )
+)
+@example(["DE89+3704+0044+0532+0130+00123-45-6789"])
+@example(["1+2+3+4+5+6+7+8+9+10+11+12+13+14+15+16+17+18"])
+def test_a_plus_of_form_data_that_was_read_as_a_space_leaves_no_other_behind(pieces):
+    seen = view_of("".join(pieces)).text
+    assert view_of(seen).text == seen

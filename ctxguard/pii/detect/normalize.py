@@ -50,8 +50,8 @@ _SPACES: Final = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u
 _ASCII: Final = bytes(range(128))
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _REMOVED: Final = "\u200b"  # stands for what is not shown at all
-# Characters of which escapes consist.
-_IN_ESCAPES: Final = frozenset("\\&%#;{}0123456789ABCDEFabcdefgijklmnopqrstuvwxyzUX")
+# Characters of which escapes consist, and those that a backslash escapes.
+_IN_ESCAPES: Final = frozenset("\\&%#;{}0123456789ABCDEFabcdefgijklmnopqrstuvwxyzUX/<>+()-_.@~")
 # The end of a placeholder whose opening bracket may be missing: `EMAIL_1>`.
 _NUMBER_ENDS: Final = re.compile(r"_\d\d?(?:>|&gt;)")
 # Escapes of one character. A double backslash and `%25` occur if the escape is escaped again, as in JSON inside JSON.
@@ -506,8 +506,18 @@ def _plain(text: str) -> str:
     if "\\" in text:
         for escape in _LINE_ESCAPES:
             text = text.replace(escape, "  ")
-    if "+" in text and _PLUS.search(text) is not None:
-        text = _PLUSES.sub(lambda match: match[0][:1] + match[0][1:].replace("+", " "), text)
+    return _without_form_pluses(text)
+
+
+def _without_form_pluses(text: str) -> str:
+    """Replace each plus that is a space in form data.
+
+    A match ends where the next group has another shape, and the plus there is part of the next match only once the text
+    before it was replaced. Therefore, what is left is read again; a third reading finds nothing in a row of any length.
+    """
+    before = None
+    while text != before and "+" in text and _PLUS.search(text) is not None:
+        before, text = text, _PLUSES.sub(lambda match: match[0][:1] + match[0][1:].replace("+", " "), text)
     return text
 
 
