@@ -169,7 +169,12 @@ class HistoryError(CtxguardError):
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
         self.position = position
+        self._message = message
         super().__init__(message if position is None else f"message {position}: {message}")
+
+    def after(self, messages: int) -> HistoryError:
+        """Return the same error for a history in which `messages` further messages stand before the faulty one."""
+        return self if self.position is None else HistoryError(self._message, position=self.position + messages)
 
 
 class PairingError(HistoryError):

@@ -249,9 +249,9 @@ class Run:
         return draft.artifacts
 
     def _remember(self, end: int, artifacts: tuple[Artifact, ...] | None) -> None:
-        # The previous prompt is kept as well, because a repeated call is compared with the call before it.
-        latest = list(self._sent.items())[-1:]
-        self._sent = {**dict(latest), end: artifacts}
+        # A repeated call is compared with the call before it, and each of several results with the last reply's prompt.
+        kept = {self._replies[-1] if self._replies else 0, next(reversed(self._sent), 0)}
+        self._sent = {**{each: sent for each, sent in self._sent.items() if each in kept}, end: artifacts}
 
     def _find_cut(self, draft: Draft, before: tuple[Artifact, ...] | None) -> Cut | None:
         now = draft.artifacts
@@ -481,7 +481,10 @@ class Session:
         if self.adapter is None:
             run.extend(cast("list[Artifact]", new))
         elif getattr(self.adapter, "reads_one_by_one", False):
-            run.extend(self.adapter.read(new))
+            try:
+                run.extend(self.adapter.read(new))
+            except HistoryError as error:
+                raise error.after(len(self._messages)) from None
         else:  # how a message is read depends on its neighbors
             read = self.adapter.read([*self._messages, *new])
             if not _is_equal(run.given, read):

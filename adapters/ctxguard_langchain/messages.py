@@ -138,6 +138,7 @@ class LangChainAdapter:
     """
 
     name = "langchain"
+    reads_one_by_one = True
     last_stage = staticmethod(partial(fill_nulls, text=LEFT_OUT))  # LangChain removes blocks without text
 
     def read(self, native: Sequence[BaseMessage]) -> list[Artifact]:

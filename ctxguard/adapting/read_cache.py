@@ -84,7 +84,7 @@ class ReadCache(Generic[Message, Read]):
             results += [entry.result for entry in entries]
             snapshots = latest.snapshots[:known] + [entry.snapshot for entry in entries]
             self._latest = _Latest(list(messages), keys, snapshots, results[:])
-            if len(self._entries) > self._size:
+            if len(self._entries) > max(self._size, 2 * len(keys)):
                 self._entries = {key: self._entries[key] for key in keys if key in self._entries}
         return cast("list[Read]", results)
 

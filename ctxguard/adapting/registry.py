@@ -26,7 +26,8 @@ class Adapter(Protocol[Native]):
     An adapter may also have a `last_stage`, for a provider that refuses something that stages may produce, such as an
     empty message. This stage runs after all others, so that its changes are counted and reported. If the adapter's
     `starts_with_user` is True, the provider refuses histories that begin with a message of the assistant. If the
-    provider refuses certain ids of calls, `call_ids` says which it accepts (see `FitCalls`).
+    provider refuses certain ids of calls, `call_ids` says which it accepts (see `FitCalls`). If `reads_one_by_one` is
+    True, each message is read without its neighbors, so that a session reads only the new ones.
 
     Attributes:
         name: The adapter's name, for `--adapter` and in reports.

@@ -108,10 +108,12 @@ class MessageFormat(Format):
     Attributes:
         content: Reader of a message's content.
         texts: Fields other than the content that contain text of the model, which may be changed.
+        reads_one_by_one: See `ctxguard.adapting.Adapter`.
     """
 
     content: ClassVar[ContentFormat] = PARTS
     texts: ClassVar[tuple[str, ...]] = ()
+    reads_one_by_one: ClassVar[bool] = True
     _own: ClassVar[frozenset[str]]
     _messages: ClassVar[ReadCache[Message, Artifact]]
 

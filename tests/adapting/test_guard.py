@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from patience import calls_of
 
 import ctxguard
 from ctxguard import Artifact, BudgetExceededError, Stabilizer
-from ctxguard.errors import AdapterError, ConfigError
+from ctxguard.errors import AdapterError, ConfigError, HistoryError
 from ctxguard_openai import stabilize_messages
 
 MAIL = "jane.roe@mailhost.org"
@@ -74,3 +75,43 @@ def test_bad_input_is_named():
     with pytest.raises(BudgetExceededError):
         ctxguard.guard(history(1), budget=10)
     assert ctxguard.guard([], budget=800) == []
+
+
+def test_the_next_step_of_a_session_costs_the_same_in_a_long_history():
+    def step(size):
+        session = Stabilizer(800, on_overflow="bound", counter="estimate").session()
+        session.extend(history(size))
+        session.context()
+        session.append({"role": "assistant", "content": "Done."})
+        session.context()
+
+        def say_more():
+            session.append({"role": "assistant", "content": "All of it."})
+            session.context()
+
+        return calls_of(say_more)
+
+    step(10)  # loads what a process loads once
+    assert step(1_600) < 1.5 * step(200)
+
+
+def test_a_message_that_a_session_cannot_read_is_named_by_its_place_in_the_conversation():
+    session = Stabilizer(800).session()
+    session.extend(history(2))
+    said = len(history(2))
+    with pytest.raises(HistoryError, match=f"^message {said + 1}: [^:]*role"):
+        session.extend([{"role": "user", "content": "hi"}, {"content": "no role"}])
+    session.append({"role": "user", "content": "hi"})
+    assert session.context().messages[-1] == {"role": "user", "content": "hi"}
+
+
+def test_the_prompt_of_the_last_reply_is_worked_out_once_for_all_its_results():
+    calls = [{"id": f"c{n}", "type": "function", "function": {"name": "look", "arguments": "{}"}} for n in range(6)]
+    ends = []
+    session = Stabilizer(800, stages=(lambda draft: ends.append(len(draft.artifacts)) or draft,)).session()
+    session.append({"role": "user", "content": "Look around."})
+    session.append({"role": "assistant", "content": None, "tool_calls": calls})
+    for number in range(6):
+        session.append({"role": "tool", "tool_call_id": f"c{number}", "content": f"Nothing at {number}."})
+        session.context()
+    assert ends == [1, *range(3, 9)]
