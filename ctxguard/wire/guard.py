@@ -202,8 +202,14 @@ class GuardSettings(TypedDict, total=False):
     holdout: str
 
 
+def _guard_of(kind: type[Guard], stabilizer: Stabilizer, settings: GuardSettings) -> Guard:
+    return kind(stabilizer, **settings)
+
+
 class Guard:
     """Guards requests to models as they are sent, and restores values in the responses. Thread-safe.
+
+    Copies and pickles have the same settings, and start with no conversation and all counts at zero.
 
     The guard reads the formats in `ctxguard.formats`. The whole body is counted and masked, the history is stabilized,
     and a body in which a rule still matches is not sent.
@@ -226,6 +232,7 @@ class Guard:
             name, known = min(untaken), GuardSettings.__annotations__
             raise ConfigError(f"Guard takes no setting {name!r}{nearest(name, known)}", setting=name)
         self.stabilizer: Stabilizer = require_stabilizer(stabilizer)
+        self._settings = settings
         self.strategy: Strategies = settings.get("strategy", "pseudonymize")
         self.unread_paths: tuple[str, ...] = _unread_paths(settings.get("on_unreadable", "refuse"))
         self.max_body: int = settings.get("max_body", 50_000_000)
@@ -258,6 +265,9 @@ class Guard:
         self._chains = self._reading_chains = Chains(stabilizer, self._masking)
         if self._read_back is not None:
             self._reading_chains = Chains(self._read_back.storing(stabilizer), self._masking)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _guard_of, (type(self), self.stabilizer, self._settings)
 
     def prepare(self, request: WireRequest) -> Prepared:
         """Return the request to send in place of a client's request.

@@ -59,3 +59,21 @@ def test_of_pydantic_ai(copied, stabilizer):
         assert agent.run_sync(f"I am {MAIL}.").output == "Yes."
     assert len(seen) == 2
     assert MAIL not in str(seen)
+
+
+def test_of_the_wire(copied):
+    import json
+
+    from ctxguard.wire import Credentials, Guard
+    from ctxguard.wire.asked import WireRequest
+
+    body = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": f"I am {MAIL}."}]}).encode()
+    request = WireRequest("POST", "/v1/chat/completions", {}, body)
+    guard = Guard(Stabilizer(900), credentials=Credentials(), tools={"crm_*": True, "*": False}, holdout="5%")
+    for one in (guard, copied(guard)):
+        prepared = one.prepare(request)
+        assert MAIL.encode() not in prepared.body
+        assert prepared.reply.whole(b'{"choices": [{"message": {"role": "assistant", "content": "<EMAIL_1>"}}]}').count(
+            MAIL.encode()
+        )
+    assert copied(guard).metrics.get("input.tokens") == 0 < guard.metrics.get("input.tokens")
