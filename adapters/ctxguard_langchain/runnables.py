@@ -17,7 +17,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from ctxguard.adapting.editing import are_same_objects
 from ctxguard.adapting.fields import get
 from ctxguard.adapting.per_run import OnReport, PerRun, RunOptions
-from ctxguard.adapting.request import Request
+from ctxguard.adapting.request import Request, plain_settings
 from ctxguard.adapting.tools import RecallToolFactory
 from ctxguard.draft import Ask, asynchronous, synchronous
 from ctxguard.errors import AdapterError, ConfigError, HistoryError
@@ -59,6 +59,23 @@ def bound_tools(model: object) -> list[Mapping[str, Any]]:
     """Return the schemas of the tools that are bound to a model."""
     bound = (getattr(layer, "kwargs", {}).get("tools") for layer in layers(model))
     return next((tool_schemas(tools) for tools in bound if tools), [])
+
+
+def bound_settings(model: object) -> tuple[list[Mapping[str, Any]], Mapping[str, object]]:
+    """Return what is bound to a model besides its tools: schemas of output given as classes, and all other arguments.
+
+    Arguments that begin with `ls_` are for tracing and are not sent.
+    """
+    bound: dict[str, object] = {}
+    for layer in layers(model):
+        kwargs = getattr(layer, "kwargs", None)
+        bound = {**(kwargs if isinstance(kwargs, Mapping) else {}), **bound}
+    kept = {key: value for key, value in bound.items() if key != "tools" and not key.startswith("ls_")}
+    form = kept.get("response_format")
+    if not isinstance(form, type):
+        return [], plain_settings(kept)
+    del kept["response_format"]
+    return tool_schemas([form]), plain_settings(kept)
 
 
 def layers(model: object) -> Iterator[object]:
@@ -110,8 +127,8 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         stabilizer: The stabilizer, or a function that returns one for the id of a session. The id is `session_id`, or
             else `thread_id`, in `config["configurable"]`; None if both are missing. Without an id, values are redacted
             and nothing is stored in the vault. The function is called for each request.
-        model: The chat model that follows, with its tools bound. Its window (for budgets such as `"80%"`) and its tools
-            are used.
+        model: The chat model that follows, with its tools bound. Its window (for budgets such as `"80%"`), its tools,
+            and what else is bound to it, such as an output schema, are used.
         tools: The tools of the request, which are counted. None means the tools bound to `model`.
         window: The model's context window in tokens. None means the window of `model`.
         keep_thinking: Whether to keep signed thinking that was produced before a cut, see `DropStaleThinking`.
@@ -143,6 +160,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
                 setting="model",
             )
         self.tools = bound_tools(model) if tools is None else tool_schemas(tools)
+        self._schemas, self._settings = bound_settings(model)
         self.model = model
         self.session_keys: tuple[str, ...] = ()
 
@@ -190,7 +208,7 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
         session = _session(config, self.session_keys)
         done = yield from self.per_run.of_session(session).flow(
             ADAPTER,
-            Request(as_messages(given), tools=self.tools),
+            Request(as_messages(given), tools=self.tools, schemas=self._schemas, settings=self._settings),
             session=session,
             model=model_name(self.model),
             known=model_window(self.model),

@@ -377,8 +377,9 @@ class BedrockAdapter(BlockFormat):
     def settings(self, body: Body) -> tuple[dict[str, object], list[Body]]:
         """Return the settings in a body, separated into plain settings and those that the model sees as schemas."""
         rest, schemas = super().settings(body)
-        choice = get(body.get("toolConfig"), "toolChoice")
-        return (rest if choice is None else {**rest, "toolChoice": choice}), schemas
+        config = body.get("toolConfig")
+        others = {key: value for key, value in config.items() if key != "tools"} if isinstance(config, Mapping) else {}
+        return {**rest, **others}, schemas
 
     def sent(self, body: Body) -> Sent:
         """Return the parts of a request that the provider bills."""

@@ -96,6 +96,7 @@ GEMINI = {
 }
 CONVERSE = {
     "system": {"system": [{"text": HOLE}]},
+    "beside the tools": {"toolConfig": {"tools": [], "xenon": {"about": HOLE}}},
     "a variable": {"promptVariables": {"a": {"text": HOLE}}},
     "a model's own field": {"additionalModelRequestFields": {"a": HOLE}},
     "a schema as text": {"outputConfig": {"textFormat": {"structure": {"jsonSchema": {"schema": HOLE}}}}},

@@ -17,6 +17,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import ConfigurableFieldSpec, RunnableLambda
 from langchain_core.tools import tool
 from langchain_histories import ScriptedChatModel, needs_profiles
+from pydantic import BaseModel, Field
 
 from ctxguard import Stabilizer
 from ctxguard.errors import AdapterError, BudgetExceededError, ConfigError, HistoryError
@@ -253,6 +254,33 @@ class TestMessageHistory:
     def test_a_chain_without_a_model_is_refused(self):
         with pytest.raises(AdapterError, match="ContextGuard"):
             with_message_history(PROMPT | RunnableLambda(str), lambda session_id: None, Stabilizer(100))
+
+
+class Answer(BaseModel):
+    """An answer, and why it is one."""
+
+    text: str = Field(description="word " * 600)
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        {"response_format": Answer},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "a", "schema": Answer.model_json_schema()},
+            }
+        },
+        {"extra_body": {"documents": ["word " * 600]}},
+    ],
+    ids=["class", "schema", "any argument"],
+)
+def test_whatever_is_bound_to_the_model_is_counted(bound):
+    model = FakeListChatModel(responses=["Yes."])
+    assert ContextGuard(Stabilizer(500), model=model).invoke("Is it?")
+    with pytest.raises(BudgetExceededError):
+        ContextGuard(Stabilizer(500), model=model.bind(**bound).with_retry()).invoke("Is it?")
 
 
 def test_tool_exchanges_stay_whole_in_a_chain():
