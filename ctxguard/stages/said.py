@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ctxguard.history.phrases import phrases_in
+from ctxguard.history.phrases import Phrase, phrases_in
+from ctxguard.stages.sentences import quoted_spans, sentence_spans, sentences
 
-SENTENCE: Final = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
-"""Where a sentence ends."""
 _FENCED: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LEADING: Final = re.compile(r"^[\s>*#•\-–\d.)]+(?=\w)")
+_SENTENCE_ENDS: Final = ".!?…。！？"
 _FEWEST: Final = 3
 """Fewest words of a listed sentence. In scripts without spaces, two characters count as a word."""
 _FEWEST_SIGNS, _MOST_SIGNS = 6, 240
@@ -59,31 +59,26 @@ def said_sentences(text: str) -> tuple[Said, ...]:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    for sentence in SENTENCE.split(_FENCED.sub("\n", text) if "```" in text else text):
-        if sentence and (cleaned := _LEADING.sub("", sentence).strip()):
+    for sentence in sentences(_FENCED.sub("\n", text) if "```" in text else text):
+        if cleaned := _LEADING.sub("", sentence).strip():
             yield cleaned
 
 
 def _rules_in(text: str) -> Iterator[str]:
     """Yield the first sentence of a long text, its sentences that are phrased as rules, and its last sentence."""
-    head, tail = text[:_EDGE], text[-_EDGE:]
-    yield next(_sentences(head), "")
-    end = 0
+    yield next(_sentences(text[:_EDGE]), "")
+    spans, end = sentence_spans(text), 0
     for phrase in phrases_in(text, "standing"):
         if phrase.start >= end:
-            begin = max(0, phrase.start - _MOST_SIGNS)
-            *before, start = SENTENCE.split(text[begin : phrase.start])
-            rest = SENTENCE.split(text[phrase.start : phrase.start + _MOST_SIGNS], maxsplit=1)[0]
-            end = phrase.start + len(rest)
-            if before or begin == 0:
-                yield _LEADING.sub("", start + rest).strip()
-    *_, last = ["", *_sentences(tail)]
+            start, end = next(span for span in spans if span[1] > phrase.start)
+            yield _LEADING.sub("", text[start:end]).strip()
+    *_, last = ["", *_sentences(text[-_EDGE:])]
     yield last
 
 
 def _score(sentence: str) -> int:
     """Return how likely a sentence stands for later, by its words."""
-    found = sorted(phrases_in(sentence))
+    found = sorted(_own_phrases(sentence))
     tables = {phrase.table for phrase in found}
     begin = 0
     for phrase in found:  # an order opens the sentence, or follows words of politeness
@@ -93,6 +88,14 @@ def _score(sentence: str) -> int:
     is_rule = "standing" in tables and not any(p.table == "tellers" and p.start in (0, begin) for p in found)
     score = 2 * is_rule + ("habits" in tables) + 2 * is_order - ("moment" in tables)
     return score - 2 * sentence.endswith(("?", "？"))
+
+
+def _own_phrases(sentence: str) -> Iterator[Phrase]:
+    """Yield the phrases in a sentence that do not stand in a quoted name or title; a quoted sentence is none."""
+    titles = [(a, b) for a, b in quoted_spans(sentence) if sentence[b - 2] not in _SENTENCE_ENDS]
+    for phrase in phrases_in(sentence):
+        if not any(start < phrase.start < end for start, end in titles):
+            yield phrase
 
 
 def _words(sentence: str) -> int:

@@ -20,7 +20,7 @@ from ctxguard.content.processors.text import TextProcessor
 from ctxguard.content.views import NO_LIMITS, Count, Source, View
 from ctxguard.draft import Draft
 from ctxguard.stages.observations import failure_of
-from ctxguard.stages.said import SENTENCE
+from ctxguard.stages.sentences import sentences
 
 _BY: Final = "ctxguard"
 _SMALL: Final = 1_000
@@ -127,10 +127,10 @@ def short_speech(text: str, max_tokens: int, *, count: Count, handle: str | None
     """
     if count(text) <= max_tokens:
         return text
-    sentences = [one.strip() for one in SENTENCE.split(text[:20_000] + "\n" + text[-20_000:]) if one and one.strip()]
+    told = [stripped for one in sentences(text[:20_000] + "\n" + text[-20_000:]) if (stripped := one.strip())]
     words = len(text.split())
     end = f"; handle {handle}" if handle else ""
-    for first, last in ((sentences[0], sentences[-1]), *_ends_of_words(text, max_tokens)) if sentences else ():
+    for first, last in ((told[0], told[-1]), *_ends_of_words(text, max_tokens)) if told else ():
         left = words - len(first.split()) - len(last.split())
         shown = f"{first} [… {max(left, 1)} words left out by {_BY}{end} …] {last}".strip()
         if count(shown) <= max_tokens:

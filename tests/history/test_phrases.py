@@ -14,7 +14,10 @@ from ctxguard.history.phrases import is_standing, listed, phrases_in
 
 TABLES = tomllib.loads((ROOT / "ctxguard" / "data" / "phrases.toml").read_text(encoding="utf-8"))
 SPACED = {
-    (table, phrase) for table in TABLES for phrase in listed(table) if table != "greetings" and "unspaced_" not in table
+    (table, phrase)
+    for table in TABLES.keys() - {"greetings", "abbreviations"}
+    for phrase in listed(table)
+    if "unspaced_" not in table
 }
 
 

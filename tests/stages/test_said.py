@@ -96,6 +96,48 @@ def test_marks_of_lists_and_quotations_are_left_out_and_each_item_is_a_sentence(
     ]
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Always ask Dr. Okafor before you change the dose.",
+        "Never book a flight with J. R. Airlines for me.",
+        "Always write units in full, e.g. Meters and not their short form.",
+        "Schreib immer an Hr. Weber und nie an seine Kollegen.",
+        "Il faut toujours prévenir Mme. Laurent avant de partir.",
+        'Whenever I feel ill, always say: "I am sorry to hear that. Get well soon."',
+        "Whenever I feel ill, always say: 'I am sorry to hear that. Get well soon.'",
+        "Always greet them with “Hello there. How are you?” and nothing else.",
+        "Begrüße sie immer mit „Guten Tag. Wie geht es?“ und nie anders.",
+        "Il faut toujours répondre « Bonjour. Ça va ? » et rien d'autre.",
+    ],
+)
+def test_a_period_in_a_name_an_abbreviation_or_a_quotation_ends_no_sentence(sentence):
+    message = f"{FILLING}{sentence} {FILLING}"
+    assert sentence in texts(message)
+    assert sentence in texts(FILLING * 20 + message + FILLING * 20)
+
+
+def test_a_sentence_keeps_the_marks_that_close_it():
+    message = 'The motto is "Never give up." We should (always) ask first.) It said ‘stop.’ That is it for now.'
+    assert texts(message)[0] == 'The motto is "Never give up."'
+    assert not any(sentence.startswith(('"', ")", "’")) for sentence in texts(message))
+
+
+@pytest.mark.parametrize("title", ['"Don\'t Stop Me Now"', "“Never Let Me Go”", "'Always On My Mind'", "«Jamais seul»"])
+def test_words_of_a_quoted_title_make_no_rule(title):
+    assert score(f"The song {title} was a hit in June.") == 0
+    assert score(f"Never play the song {title} in the shop.") >= 2
+
+
+def test_a_quoted_sentence_may_be_a_rule():
+    assert score('The landlord wrote: "Never light a fire on the roof."') >= 2
+
+
+def test_a_long_sentence_in_a_pasted_text_is_not_listed_in_part():
+    long = f"Never touch the folder {'and all the other folders that stand beside it ' * 12}in the archive."
+    assert texts(FILLING * 20 + long + " " + FILLING * 20) == texts(FILLING * 40)
+
+
 def test_at_most_six_sentences_of_a_message_are_listed_the_best_and_then_the_latest():
     rules = [f"Never touch the folder number{n}." for n in range(9)]
     assert texts(f"{FILLING}{' '.join(rules)} {FILLING}") == rules[3:]
@@ -122,7 +164,25 @@ def test_a_listed_sentence_stands_in_its_message_on_one_line_and_in_order(messag
 
 @pytest.mark.parametrize(
     "sign",
-    ["never ", "never. ", "a", ". ", "- ", "\n", "```", "。", "…", "'", '."', "don't use ", "不要", "1", "(", "é"],
+    [
+        "never ",
+        "never. ",
+        "a",
+        ". ",
+        "- ",
+        "\n",
+        "```",
+        "。",
+        "…",
+        "'",
+        "'a ",
+        '"',
+        "„",
+        '."',
+        "Dr. ",
+        "don't use ",
+        "不要",
+    ],
 )
 @pytest.mark.parametrize("size", [1_100, 60_000])
 def test_hostile_texts_take_linear_time(sign, size):
