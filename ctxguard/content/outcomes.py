@@ -6,6 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from ctxguard.content.names import ends_of
+from ctxguard.content.processors.error_lines import REPORTED, error_rank, find_errors
 
 LONGEST: Final = 120
 """Maximum number of characters in a quotation: most error messages fit, and a summary of evicted messages can hold
@@ -120,21 +121,26 @@ def _reason(lines: list[str]) -> str:
         named = [line for line in lines[1:] if OPENING_ERROR.match(f"\n{line}")]
         return clipped((named or lines)[-1], LONGEST)
     errors = [n for n, line in enumerate(lines) if OPENING_ERROR.match(f"\n{line}")]
+    if not errors:  # a compiler begins the line with the place of the error
+        errors = [n for n, line in enumerate(lines) if error_rank(line) == REPORTED and not names_no_reason(line)]
     first = errors[0] if errors else 0
-    told = [line for line in lines[first:] if not _NOTHING_SAID.fullmatch(line)]
+    told = [line for line in lines[first:] if not names_no_reason(line)]
     if lines[first].startswith("Traceback"):
         return _reason(lines[first:])
     # A message may continue on the next lines, such as one that quotes the text that was not found.
     return clipped(" ".join((told or lines)[:_ERROR_LINES]), LONGEST)
 
 
+def names_no_reason(line: str) -> bool:
+    """Return whether a line only announces an error, such as `ERROR:` or the first line of a traceback."""
+    return _NOTHING_SAID.fullmatch(line) is not None
+
+
 def last_error(text: str) -> str:
     """Return the last line that reports an error in a text; empty if there is none."""
-    from ctxguard.content.processors.error_lines import find_errors
-
-    errors = [finding.span for finding in find_errors(text).firsts if finding.rank == 4]
+    errors = [finding.span for finding in find_errors(text).firsts if finding.rank == REPORTED]
     lines = text[errors[-1].start :].split("\n", 8) if errors else []
-    told = [line.strip() for line in lines[:8] if not _NOTHING_SAID.fullmatch(line)]
+    told = [line.strip() for line in lines[:8] if not names_no_reason(line)]
     return clipped(told[0], LONGEST) if told else ""
 
 

@@ -31,7 +31,7 @@ _READ: Final = 4_000
 """Number of characters, from both ends of a message, by which it is judged."""
 _TYPE_READ: Final = 1_200
 """Number of characters by which the type of a message is judged."""
-_TOOL_ERROR: Final = re.compile(r"\s*<(?:tool_use_)?error>\s*(.*)", re.DOTALL)
+_TOOL_ERROR: Final = re.compile(r"\s*<((?:tool_use_)?error)>\s*(.*?)\s*(?:</\1>|\Z)", re.DOTALL)
 
 
 def holds_observation(history: History, number: int) -> bool:
@@ -83,6 +83,6 @@ def failure_of(result: Artifact) -> str | None:
     tagged = _TOOL_ERROR.match(text)
     ended = outcome_of(text, ran=True)
     if ended.failed or is_flagged(result) or tagged is not None:
-        return clipped(tagged[1] if tagged is not None else ended.words or text, LONGEST)
+        return clipped(tagged[2] if tagged is not None else ended.words or text, LONGEST)
     told = outcome_of(text, ran=False, reads=True)
     return told.words or clipped(text, LONGEST) if told.failed else None

@@ -14,10 +14,11 @@ from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.content.bounding import fit, measure
-from ctxguard.content.outcomes import clipped
-from ctxguard.content.processors.error_lines import find_errors
+from ctxguard.content.detection import detect
+from ctxguard.content.outcomes import clipped, names_no_reason, opens_with_error
+from ctxguard.content.processors.error_lines import REPORTED, LineSpan, find_errors
 from ctxguard.content.processors.text import TextProcessor
-from ctxguard.content.views import NO_LIMITS, Count, Source, View
+from ctxguard.content.views import NO_LIMITS, Count, FileType, Source, View
 from ctxguard.draft import Draft
 from ctxguard.stages.observations import failure_of
 from ctxguard.stages.sentences import sentences
@@ -27,10 +28,11 @@ _SMALL: Final = 1_000
 """In a view of up to this number of characters, the end gets more than the beginning."""
 _ENDS: Final = 0.65
 """The share of such a view that the end of the text gets."""
-_ERRORS: Final = 3
-"""Maximum number of error lines between beginning and end."""
-_ERROR: Final = 4  # the rank of a line that reports an error
+_ERRORS: Final = 8
+"""Maximum number of error lines that are looked at; beginning and end may show some of them."""
 _LONGEST: Final = 200  # characters of an error line
+_APART: Final = "… "
+"""Precedes an error line, which does not continue what stands before it."""
 _DIGEST: Final = 200
 """A view of JSON with fewer tokens lists values with their keys: JSON has no lines, and its first and last characters
 say little."""
@@ -44,24 +46,43 @@ _SEARCHED: Final = 200_000
 
 
 class _Ends(TextProcessor):
-    """Shows the start and the end of a text, and lines from between."""
+    """Shows the start and the end of a text, and error lines from between."""
 
-    def __init__(self, source: Source, between: str) -> None:
+    def __init__(self, source: Source, errors: Sequence[LineSpan]) -> None:
         super().__init__(source, NO_LIMITS)
-        self._between = between
+        self._errors = errors
 
     def view(self, available: int) -> View:
-        """Return the start, a marker that says what is shown, the lines from between, and the end."""
+        """Return the start, a marker that says what is shown, the last error lines from between, and the end.
+
+        Error lines take at most a third of the view.
+        """
         text = self._source.text
         if len(text) <= available:
             return View(text, cut=False, info=self._info(self._total))
-        between = f"{self._between}\n" if len(self._between) < available // 3 else ""
-        spare = len(self._marker("lines 1-999 and 9999-99999 of 99999 shown")) + len(between) + 2
-        free = max(0, available - spare)
-        head = self._head(int(free * (1 - _ENDS if available < _SMALL else 0.5)))
-        tail = self._tail(min(free - len(head), len(text) - len(head)))
+        free = max(0, available - len(self._marker("lines 1-999 and 9999-99999 of 99999 shown")) - 2)
+        room = available // 3 if self._errors else 0
+        # What the error lines do not need, beginning and end get, which may then show some of them.
+        for _ in range(2):
+            head = self._head(int((free - room) * (1 - _ENDS if available < _SMALL else 0.5)))
+            tail = self._tail(min(free - room - len(head), len(text) - len(head)))
+            between = self._between(len(head), len(text) - len(tail), room)
+            room = len(between)
         view = self._join(head, tail)
         return replace(view, text=view.text.removesuffix(tail) + between + tail) if between else view
+
+    def _between(self, start: int, end: int, available: int) -> str:
+        """Return the last error lines that neither the text before `start` nor the text from `end` on shows whole."""
+        text = self._source.text
+        hidden = (text[span.start : span.end] for span in self._errors if span.end > start and span.start < end)
+        told = ""
+        for line in reversed(dict.fromkeys(hidden)):
+            shown = f"{_APART}{clipped(line, _LONGEST)}\n"
+            if len(shown) + len(told) > available:
+                length = available - len(_APART) - 1
+                return told or (f"{_APART}{clipped(line, length)}\n" if length >= _LEAST_BEGINNING else "")
+            told = shown + told
+        return told
 
 
 def short_view(
@@ -86,14 +107,13 @@ def short_view(
     measured = measure(text, max_tokens, count)
     if measured.exact and measured.tokens <= max_tokens:
         return text
-    if lists_values and max_tokens < _DIGEST and text.lstrip()[:1] in ("{", "["):
+    if lists_values and max_tokens < _DIGEST and detect(text) in (FileType.JSON, FileType.JSONL):
         from ctxguard.content.digests import digest_view
 
         values = digest_view(text, max_tokens, count=count, handle=handle, by=_BY)
         return _filled(values, text, max_tokens, count)
-    between = "\n".join(_error_lines(text)) if has_failed else ""
     source = Source(text, handle=handle, by=_BY)
-    return fit(_Ends(source, between), max_tokens, count, measured.ratio).text
+    return fit(_Ends(source, _error_lines(text) if has_failed else ()), max_tokens, count, measured.ratio).text
 
 
 def _filled(values: str, text: str, max_tokens: int, count: Count) -> str:
@@ -107,13 +127,13 @@ def _filled(values: str, text: str, max_tokens: int, count: Count) -> str:
     return values
 
 
-def _error_lines(text: str) -> Iterator[str]:
-    """Yield the last lines that report an error, before the end of the text, in order."""
-    text = text[-_SEARCHED:]
-    found = find_errors(text)
-    errors = [one.span for one in (*found.firsts, *found.repeats) if one.rank == _ERROR]
-    for span in sorted(errors)[-_ERRORS:]:
-        yield clipped(text[span.start : span.end], _LONGEST)
+def _error_lines(text: str) -> list[LineSpan]:
+    """Return the last lines that report an error and say which, in order."""
+    skipped = max(0, len(text) - _SEARCHED)
+    found = find_errors(text[skipped:])
+    errors = sorted(one.span for one in (*found.firsts, *found.repeats) if one.rank == REPORTED)
+    spans = (LineSpan(span.start + skipped, span.end + skipped, span.number) for span in errors)
+    return [span for span in spans if not names_no_reason(text[span.start : span.end])][-_ERRORS:]
 
 
 def short_speech(text: str, max_tokens: int, *, count: Count, handle: str | None = None) -> str:
@@ -191,7 +211,7 @@ def shortened(
     # A count that the caller gave may differ from ours, so the excess is converted into tokens of our counter.
     measured = counter.measured(whole)
     excess, calls = measured - limit * measured // claimed, whole.calls
-    has_failed = whole.kind is Kind.TOOL and failure_of(whole) is not None
+    has_failed = not is_speech and (opens_with_error(whole.text) or failure_of(whole) is not None)
     writer = _Writer(draft, at, handle, is_speech=is_speech, has_failed=has_failed, is_unread=is_unread)
     if calls and not is_open:
         sizes = [counter.text(whole.text), *(counter.text(call.arguments) for call in calls)]

@@ -57,6 +57,71 @@ def test_the_message_of_an_error_is_shown_if_the_call_failed_and_only_then():
     assert "ValueError: no region EMEA-7" in shortened(artifact, 120, draft_of(artifact), at=artifact).text
 
 
+FILLER_LINES = LINES.split("\n")[:150]
+TRACEBACK = "\n".join(
+    [
+        "Traceback (most recent call last):",
+        *(f'  File "/srv/app/step{n}.py", line {n}, in step{n}' for n in range(40)),
+        "KeyError: 'EMEA-7'",
+    ]
+)
+
+
+def test_errors_that_beginning_or_end_show_are_not_repeated():
+    view = short_view(TRACEBACK, 120, count=COUNT, has_failed=True)
+    assert view.count("KeyError: 'EMEA-7'") == 1
+    assert view.count("Traceback (most recent call last):") == 1
+
+
+def test_a_line_that_names_no_reason_takes_no_tokens_between_beginning_and_end():
+    text = "\n".join([*FILLER_LINES, "Traceback (most recent call last):", *FILLER_LINES, "Exit code 1"])
+    assert "Traceback" not in short_view(text, 120, count=COUNT, has_failed=True)
+
+
+def test_of_many_errors_the_last_that_fit_are_shown():
+    errors = [f"ERROR: region {n} has no table of its own, and {'nobody knows why it is so, ' * 4}" for n in range(5)]
+    text = "\n".join([*FILLER_LINES, *errors, *FILLER_LINES, "Exit code 1"])
+    view = short_view(text, 120, count=COUNT, has_failed=True)
+    assert "… ERROR: region 4 has no table of its own" in view
+    assert COUNT(view) <= 120
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "src/report.ts(28,2): error TS2739: Type 'Row' is missing the property 'region'.",
+        "src/report.c:28:2: error: 'region' undeclared",
+        "src/report.c:3:10: fatal error: region.h: No such file or directory",
+        "Report.java:28: error: cannot find symbol",
+    ],
+)
+def test_the_error_of_a_compiler_is_shown_if_the_build_failed(error):
+    text = "\n".join([*FILLER_LINES, error, *FILLER_LINES, "Exit code 2"])
+    assert error[:60] in short_view(text, 120, count=COUNT, has_failed=True)
+
+
+@pytest.mark.parametrize("role", ["tool", "user"])
+def test_an_output_that_opens_with_an_error_shows_its_message_in_any_role(role):
+    text = f"{TRACEBACK}\n\n(Open file: n/a)\n(Current directory: /srv/app/of/a/very/long/name/{'deep/' * 90})\nbash-$"
+    artifact = Artifact(role, text, answers="c1" if role == "tool" else None)
+    assert "KeyError: 'EMEA-7'" in shortened(artifact, 120, draft_of(artifact), at=artifact).text
+
+
+@pytest.mark.parametrize(
+    "start", ["[File: /srv/app/report.py (150 lines total)]", "[x] Opening the port", "{{ page }}"]
+)
+def test_a_text_that_only_begins_with_a_bracket_is_shown_by_its_lines(start):
+    view = short_view("\n".join([start, *FILLER_LINES]), 120, count=COUNT)
+    assert view.startswith(start)
+    assert view.endswith(FILLER_LINES[-1])
+
+
+@pytest.mark.parametrize("cut", [0, 5_000])
+def test_json_that_another_tool_has_cut_off_is_still_json(cut):
+    rows = json.dumps([{"id": n, "city": f"town {n}"} for n in range(300)])
+    assert "city" in short_view(rows[: len(rows) - cut], 120, count=COUNT).partition("It begins:")[0]
+
+
 def test_a_view_of_json_has_values_with_their_keys():
     rows = json.dumps({"status": "paid", "rows": [{"id": n, "city": f"town {n}"} for n in range(300)]})
     view = short_view(rows, 120, count=COUNT)

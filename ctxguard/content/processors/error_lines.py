@@ -16,7 +16,8 @@ _MENTIONED: Final = ("error", "fail", "exception", "fatal", "critical", "panic",
 _WORDS: Final = (*_MENTIONED, "traceback", "warn", "exit code", "exit status", "return code", "[crit]", "[alert]")
 """A line that contains none of these words, in upper or lower case, has rank 0. The patterns are tried only on other
 lines."""
-_ERROR: Final = 4  # the rank of a line that reports an error
+REPORTED: Final = 4
+"""The rank of a line that reports an error."""
 _MANY: Final = 5_000  # kinds of lines that are recorded; of further kinds, only those with errors
 _LATEST: Final = 1_000  # repeated lines that are recorded, from the end of the text
 _LINE: Final = 2_000
@@ -28,6 +29,8 @@ _STRONG: Final = (
     re.compile(r"""level"?\s{0,9}[=:]\s{0,9}"?(?:error|fatal|crit|panic|emerg)"""),
     re.compile(r"\[(?:error|crit|alert|emerg|E)\]"),
     re.compile(r"[er](?<!\w.)(?:xit|eturn)\s{1,9}(?:code|status)"),
+    # after the place in a file, as compilers write it
+    re.compile(r"[ef](?<=[\d)]: .)(?:atal e)?rror(?: \w{1,16})?:"),
 )
 _OPENS: Final = re.compile(
     r"\s*(?:E\s+)?(?:[A-Za-z_.]{0,200}(?:Error|Exception)\b\s*(?::|$)|(?:error|fatal|panic)\s*[:\[(])"
@@ -79,7 +82,7 @@ def error_rank(line: str) -> int:
     such as "fail", 1 for a warning, and 0 for any other line.
     """
     if any(pattern.search(line) for pattern in _STRONG) or _OPENS.match(line):
-        return 4
+        return REPORTED
     if _NAMED.search(line) or (line[:1] == "E" and line[1:2].isspace()):
         return 3
     low = line.lower()
@@ -106,7 +109,7 @@ def find_errors(text: str) -> Findings:
         if rank is None:
             line = text[start : min(end, start + _LINE)]
             rank = ranks[zeroed] = error_rank(line) if _mentions(line) else 0
-            is_new = rank == _ERROR or (rank > 0 and len(firsts) < _MANY)
+            is_new = rank == REPORTED or (rank > 0 and len(firsts) < _MANY)
             is_first = is_new and line_template(line) not in templates
             templates.update([line_template(line)] if is_first else ())
         if rank:
