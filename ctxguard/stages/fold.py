@@ -278,11 +278,13 @@ class Fold:
 
         Half of the available tokens is for outputs that are sent whole. In order, each output stays whole if enough of
         that half is left. If one does not, it may take up to half of the available tokens, as far as they are free. If
-        several do not, they share all free tokens, and what a smaller one does not use goes to larger ones.
+        several do not, they share all free tokens, and what a smaller one does not use goes to larger ones. A cut
+        decides this again, with the tokens that it has freed.
         """
         outputs, costs = self.outputs(number, number), self.history.costs
         if not outputs:
             return state
+        state = self._with_whole(state, number, outputs)
         # The outputs of a pinned exchange are counted as fixed, but this limit applies to them as well.
         own = sum(costs[p] for p in outputs) if self.stays(number) else 0
         half = left = int(_NEWEST * self.available(replace(state, fixed=state.fixed - own), number))
@@ -301,6 +303,15 @@ class Fold:
             state = self._shortened(state, number, (position,), limit, number, reason)
             left -= self.tokens_at(state, position)
         return state
+
+    def _with_whole(self, state: State, other: int, positions: Iterable[int]) -> State:
+        """Return the state with the artifacts at `positions`, all of exchange `other`, whole."""
+        forms, lacking = dict(state.forms), 0
+        for position in positions:
+            if (form := forms.pop(position, None)) is not None:
+                lacking += self.history.costs[position] - form.limit
+        fixed, rest = (lacking, 0) if self.stays(other) else (0, lacking)
+        return replace(state, forms=forms, fixed=state.fixed + fixed, tokens=state.tokens + rest) if lacking else state
 
     def _shortened(
         self,
@@ -376,6 +387,7 @@ class Fold:
         2. Exchanges leave, the oldest first. What people said stays longest, within its share, and so does one line of
            each answer to it.
         3. What is still missing leaves, too, the oldest first.
+        4. Outputs that the model has not read yet take what is free, if they were shortened when they arrived.
         """
         asked = self.history.last_asked(number + 1)
         # Where names become known later, a block that was written before the cut might contain one.
@@ -406,6 +418,8 @@ class Fold:
         state = self._with_note(state, trail, said, spare, number)
         if not state.noted:
             state = self._starting_with_user(state, mandatory, number)
+        again = self._with_newest(state, number)
+        state = again if again.total <= self.budget(again) else state
         return state if state.total <= self.budget(state) else self._squeezed(state, number)
 
     def _mandatory(self, there: Sequence[int], number: int, keep: int) -> set[int]:

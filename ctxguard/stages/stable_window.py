@@ -54,9 +54,9 @@ class StableWindow(FollowedStage):
 
     Before a cut, only large tool outputs are shortened. The outputs of the newest exchange are sent in full if together
     they take at most half of the available tokens. If they take more, those that fit are sent in full, in order. A
-    single one that does not fit is shortened to that half, and several share what is free. Once the model has replied
-    to an output that is larger than `output_share`, the output is replaced by a view, a short form of the text. Smaller
-    outputs stay whole until a cut.
+    single one that does not fit is shortened to that half. Several share what is free, and what a cut frees at that
+    moment. Once the model has replied to an output that is larger than `output_share`, the output is replaced by a
+    view, a short form of the text. Smaller outputs stay whole until a cut.
 
     When a new exchange exceeds the budget, a cut takes these steps until it has freed enough tokens:
 

@@ -123,6 +123,24 @@ def test_outputs_share_what_is_free_and_give_half_of_it_back_once_the_model_has_
     assert not second.report.cut.fresh
 
 
+@pytest.mark.parametrize("steps", [12, 14, 17, 20])
+@pytest.mark.parametrize("sizes", [[60] * 6, [40] * 9, [90] * 4, [10, 60, 10, 60, 60, 60, 60]])
+def test_what_a_cut_frees_goes_to_parallel_outputs_that_the_model_has_not_read(steps, sizes):
+    history = [Artifact("user", "Look at all of these.")]
+    for number in range(steps):
+        history += call("run", {"n": number}, lines(f"old {number}", 18), number)
+    history += exchange(*(lines(f"new {n}", size) for n, size in enumerate(sizes)))
+    guard = guarded(4_000)
+    count, result = guard.counter.artifact, guard.stabilize(history)
+    pairs = list(zip(history[-len(sizes) :], result.artifacts[-len(sizes) :], strict=True))
+    lacking = [count(whole) - count(sent) for whole, sent in pairs]
+    # The trail does not need all of its tokens.
+    assert 4_000 - result.report.tokens_after <= max(min(filter(None, lacking), default=4_000), 300)
+    after = guard.stabilize([*history, Artifact("assistant", "I see."), Artifact("user", "Go on.")])
+    assert not after.report.cut.fresh
+    assert after.report.tokens_after < 3_600
+
+
 def test_a_large_output_takes_its_view_with_the_next_call_and_a_small_one_stays_whole():
     large, small = lines("large", 200), lines("small", 8)
     history = [Artifact("user", "Fix it."), *call("run", {}, large, 1)]
