@@ -37,6 +37,9 @@ _TIMES_TOKENS: Final = 4
 """Maximum number of tokens in the number before a line."""
 _LEAST_SAID: Final = 8
 """With fewer tokens, no further sentence is tried."""
+_PATH: Final = 48
+"""Maximum number of characters, from its end, of a file path in arguments that are too long for a line."""
+_LONG_PATH: Final = re.compile(r"(?<![\w/:.~-])(?:~|\.{1,2})?/?(?:[\w.@+-]+/){3,}[\w.@+-]{1,40}(?![\w.@+/-])")
 _UNSAFE: Final = re.compile(r"[^\w.@-]+")
 _PLAIN: Final = re.compile(r"[\w./@:#$~+*?%<>&-]+")
 _OPENED: Final = re.compile(r"(\d+) earlier steps?(?:, (\d+) told)?(?:; with them left (.+))?[.:]")
@@ -252,11 +255,24 @@ def _counted(media: Iterable[tuple[str, int]]) -> str:
 
 def _line_of_call(call: ToolCall, result: Artifact | None, handle: str) -> str:
     name = call.name if _PLAIN.fullmatch(call.name) else quote(call.name)
-    arguments = clipped(call.arguments, _ARGUMENTS) if call.arguments.strip("{} \n") else "()"
+    given = call.arguments
+    if len(given) > _ARGUMENTS:  # a path that fits is quoted whole, because the next call names it again
+        given = _with_short_paths(given[: 8 * _ARGUMENTS]) + given[8 * _ARGUMENTS : 16 * _ARGUMENTS]
+    arguments = clipped(given, _ARGUMENTS) if given.strip("{} \n") else "()"
     failure = None if result is None else failure_of(result)
     ended = "" if failure is None else f" → failed: {quote(failure)}"
     media = "" if result is None else ", ".join(media_of(result)[:3])
     return f"- {name} {quoted_line(arguments)}{ended}{f' (returned a {media}, which left)' if media else ''}{handle}"
+
+
+def _with_short_paths(text: str) -> str:
+    """Return a text in which long file paths only have their last directories, because their names say most."""
+
+    def shortened(path: re.Match[str]) -> str:
+        start = path.end() - _PATH
+        return path[0] if path.start() >= start else "…" + text[text.index("/", start, path.end()) : path.end()]
+
+    return _LONG_PATH.sub(shortened, text)
 
 
 def results_of(members: Sequence[Artifact]) -> dict[int, Artifact]:

@@ -348,6 +348,25 @@ def test_what_the_model_says_with_a_call_stands_before_it_and_is_no_step():
         assert f", {note.told} told" in note.opening or note.told == 10
 
 
+PLACE = "/home/mira/projects/worktrees/report-of-the-quarter/src/report"
+
+
+@pytest.mark.parametrize("place", [PLACE, f"~{PLACE}", PLACE.removeprefix("/"), f"..{PLACE}"])
+def test_a_long_path_is_quoted_by_its_end_so_that_edits_of_two_files_have_two_lines(place):
+    files = [f"{place}/views/annotation{end}.py" for end in ("", "_reference")]
+    edits = [called("edit", "done", replace_all=False, file_path=name, old_string="x " * 80) for name in files]
+    lines = written(*edits).lines
+    assert len(lines) == 2
+    assert all(name.rpartition("/")[2] in line for name, line in zip(files, lines, strict=True))
+
+
+@pytest.mark.parametrize(
+    "text", ["src/report/views.py", "https://docs.example.org/en/latest/reference/of/all/the/settings.html"]
+)
+def test_short_paths_and_addresses_are_quoted_as_they_stand(text):
+    assert text in written(called("read", "done", path=text)).text
+
+
 def test_equal_steps_in_a_row_share_a_line_with_their_number():
     note = written(*[called("look", "ok", at="shop")] * 8, said("user", "Go on."), called("look", "ok", at="shop"))
     assert (note.steps, note.told, len(note.lines)) == (10, 10, 3)
