@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from recordings import RECORDINGS
+from tiers import ALL_EXAMPLES, EXAMPLES, IS_FIRST
 
-EXAMPLES = int(os.environ.get("CTXGUARD_EXAMPLES", "5"))
-"""Examples that a property is tried with where it does not say itself; `make test-all` tries 12, `make hunt` many."""
 settings.register_profile(
     "default",
     max_examples=EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     # `make test` tries the same examples everywhere, so that what fails can be repeated; `make hunt` looks for new ones
-    derandomize=EXAMPLES <= 12,
+    derandomize=EXAMPLES <= ALL_EXAMPLES,
 )
 settings.load_profile("default")
 
@@ -52,6 +50,23 @@ LONGEST = (
 """The files that take longest come first, so that no worker ends on one of them while the other has nothing left."""
 
 
+def with_fewer_examples(test):
+    """Let a property that asks for more examples than others be tried with a quarter of them in the first tier.
+
+    Here and not in each test, as adapters and stores inherit properties from the suites that the package publishes.
+    """
+    function = getattr(test, "__func__", test)
+    asked = getattr(function, "_hypothesis_internal_use_settings", None)  # where Hypothesis keeps it; no API sets it
+    if asked is None or function in _REDUCED:
+        return
+    _REDUCED.add(function)
+    fewer = min(asked.max_examples, max(EXAMPLES, asked.max_examples // 4))
+    function._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
+
+
+_REDUCED = set()  # the functions of a suite are those of each class that inherits it
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     place = {HERE / name: number for number, name in enumerate(LONGEST)}
@@ -59,6 +74,20 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "transcripts" in getattr(item, "fixturenames", ()):
             item.add_marker("recordings")
+        if item.name == "test_no_field_of_any_class_hides_a_value[4111 1111 1111 1111]":
+            item.add_marker("slow")  # another value in the same fields
+        if IS_FIRST and is_hypothesis_test(getattr(item, "obj", None)):
+            with_fewer_examples(item.obj)
+
+
+@pytest.fixture(scope="module")
+def without_gain():
+    """Measure no gain, which takes most of the time of a replay, for tests that do not look at it."""
+    from ctxguard.harness import gain
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gain, "is_installed", lambda: False)
+        yield
 
 
 @pytest.fixture(scope="session")

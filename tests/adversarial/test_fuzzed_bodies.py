@@ -329,9 +329,9 @@ def faults(numbers):
     return {number: told for number in numbers if (told := fault(number))}
 
 
-@pytest.mark.parametrize("tenth", range(10))
-def test_fuzzed_bodies_are_sent_masked_within_the_budget_or_refused_by_name(tenth):
-    assert faults(range(30 * tenth, 30 * (tenth + 1))) == {}
+@pytest.mark.parametrize("part", range(3))
+def test_fuzzed_bodies_are_sent_masked_within_the_budget_or_refused_by_name(part):
+    assert faults(range(30 * part, 30 * (part + 1))) == {}
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any
 
 from ctxguard.pii import PEOPLE, STANDARD, Rule
@@ -29,6 +30,7 @@ PROPERTIES = (
 )
 
 
+@cache
 def derived_anew(rule: Rule) -> dict[str, Any]:
     """Return the properties of a rule, none of them read from the file, which has no rule of this name."""
     matcher = Matcher(replace(rule, name=f"{rule.name}, anew"), 0)

@@ -52,8 +52,10 @@ def test_no_invisible_character_hides_a_value(kind):
 
 
 def test_every_format_character_and_every_ignorable_one_is_invisible():
-    for code in (*FORMAT, *IGNORABLE):
-        assert view_of(f"a{chr(code)}b").text == "ab", hex(code)
+    codes = [chr(code) for code in (*FORMAT, *IGNORABLE)]
+    for start in range(0, len(codes), 50):
+        some = codes[start : start + 50]
+        assert view_of("".join(f"a{code}b" for code in some)).text == "ab" * len(some), ascii(some)
 
 
 NOTATIONS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -111,14 +112,20 @@ def test_links_in_json_keep_their_placeholders(url, target, indent):
     assert told == {"url": "https://evil.example/form", "to": MAIL, "cc": [MAIL]}
 
 
+@cache
+def pseudonyms_of(count):
+    pseudonyms = MemoryPseudonyms()
+    for number in range(count):
+        pseudonyms.placeholder("EMAIL", Original(f"user{number}@example.com"))
+    return pseudonyms
+
+
 @pytest.mark.parametrize(
     "unit", ["<EMAIL_1> ", "<EMAIL_1>,", "<a href='x' <EMAIL_1>", "](https://evil.example/<EMAIL_1> "]
 )
 @pytest.mark.parametrize("count", [10, 10_000])
 def test_restoring_takes_time_in_proportion_to_the_text(unit, count):
-    pseudonyms = MemoryPseudonyms()
-    for number in range(count):
-        pseudonyms.placeholder("EMAIL", Original(f"user{number}@example.com"))
+    pseudonyms = pseudonyms_of(count)
 
     def work(size):
         restore(unit * size, pseudonyms, names_host=named)

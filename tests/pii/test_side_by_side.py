@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 from stdnum import luhn
 from stdnum.iso7064 import mod_97_10
+from tiers import IS_FIRST
 
 from ctxguard.pii import STANDARD, Masker, Span, mask_pii, resolve, validate_no_pii
 from ctxguard.pii.placeholders import PLACEHOLDER
@@ -158,7 +159,7 @@ def test_each_value_is_masked_alone(kind):
 def test_two_values_side_by_side_are_masked_in_full():
     rest = [
         (left + separator + right, masked)
-        for left, separator, right in cases("in full", 2)
+        for left, separator, right in cases("in full", 1 if IS_FIRST else 2)
         for masked in [mask_pii(left + separator + right, STANDARD)]
         if left_of(masked, left) or left_of(masked, right)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tiers import every
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.checks import NoPII
@@ -68,7 +69,7 @@ def hidden_in(text):
 @pytest.mark.parametrize("kind", VALUES)
 def test_a_code_at_any_place_within_a_value_hides_nothing(kind, code):
     value = VALUES[kind]
-    for place in range(1, len(value)):
+    for place in every(3, range(1, len(value)), CODES.index(code)):
         written = value[:place] + code + value[place:]
         text = f"note {written} end"
         (found,) = STANDARD.find(text)

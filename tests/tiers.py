@@ -1,0 +1,20 @@
+"""What the first tier of the tests (`make test`) leaves to the second (`make test-all`), beside tests with the mark `slow`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+EXAMPLES = int(os.environ.get("CTXGUARD_EXAMPLES", "5"))
+"""Examples that a property is tried with where it does not say itself; `make test-all` tries 12, `make hunt` many."""
+ALL_EXAMPLES = 12
+"""From this many on, all examples are tried that a property asks for, and whole sweeps are swept."""
+IS_FIRST = EXAMPLES < ALL_EXAMPLES
+
+
+def every(step: int, cases: Sequence, start: int = 0) -> Sequence:
+    """Return all cases; in the first tier, every second, third, … one.
+
+    Where several sweeps are crossed, vary `start` from one to the next, so that each case still meets some of the others.
+    """
+    return cases[start % step :: step] if IS_FIRST else cases
