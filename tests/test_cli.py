@@ -27,6 +27,8 @@ from ctxguard.policies import POLICIES
 from ctxguard.report.printing import working
 from ctxguard.settings import install_command
 
+pytestmark = pytest.mark.usefixtures("without_gain")
+
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "I am jane.doe@corp-mail.net"},

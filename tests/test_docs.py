@@ -76,6 +76,7 @@ def build_site(folder):
     config.plugins.on_shutdown()
 
 
+@pytest.mark.slow
 def test_every_public_name_is_in_the_reference(site):
     script = run_path(str(DOCS / "scripts" / "reference.py"))
     for module in script["public_modules"]():
@@ -84,6 +85,7 @@ def test_every_public_name_is_in_the_reference(site):
         assert not missing, f"{module}: {missing}"
 
 
+@pytest.mark.slow
 def test_the_reference_shows_public_names_and_nothing_else(site):
     script = run_path(str(DOCS / "scripts" / "reference.py"))
     for module in script["public_modules"]():
@@ -92,11 +94,13 @@ def test_the_reference_shows_public_names_and_nothing_else(site):
         assert shown == set(script["names_of"](module)), module
 
 
+@pytest.mark.slow
 def test_the_reference_tells_the_values_of_an_enumeration(site):
     page = (site / "reference" / "api" / "ctxguard.html").read_text(encoding="utf-8")
     assert "Values: <code>system</code>, <code>task</code>" in page
 
 
+@pytest.mark.slow
 def test_the_reference_shows_a_function_and_not_the_module_of_its_name(site):
     page = (site / "reference" / "api" / "ctxguard.harness.html").read_text(encoding="utf-8")
     assert 'id="ctxguard.harness.replay.replay"' in page
@@ -176,12 +180,14 @@ def test_pages_use_public_names_alone():
     assert not private
 
 
+@pytest.mark.slow
 def test_every_row_of_a_table_is_in_a_table(site):
     pages = [page for page in site.rglob("*.html") if "<table" in page.read_text(encoding="utf-8")]
     assert len(pages) > 20
     assert not [page.name for page in pages if re.search(r"<p>\s*\|", page.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.slow
 def test_every_command_is_in_the_reference(site):
     page = (site / "reference" / "cli.html").read_text(encoding="utf-8")
     commands = list(run_path(str(DOCS / "scripts" / "reference.py"))["leaves"](get_command(app)))
@@ -190,6 +196,7 @@ def test_every_command_is_in_the_reference(site):
     assert not missing
 
 
+@pytest.mark.slow
 def test_the_site_loads_nothing_from_elsewhere(site):
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
@@ -216,6 +223,7 @@ LOOK = """<!doctype html><meta charset="utf-8"><body><script>LOOKS
 </script>"""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 @pytest.mark.skipif(not DRESSED, reason="the theme of the published site is not installed (make docs)")
 @pytest.mark.parametrize("scheme", ["dark", "light"])
@@ -272,6 +280,7 @@ def test_the_pictures_of_how_it_works_are_drawn_and_shown():
         assert f'"assets/{name}"' in page
 
 
+@pytest.mark.slow
 def test_the_pictures_of_a_page_are_there(site):
     for page in site.rglob("*.html"):
         shown = re.findall(r'<(?:img|source)[^>]+(?:src|srcset)="([^":]+)"', page.read_text(encoding="utf-8"))

@@ -8,6 +8,8 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
 from hypothesis import assume, given
@@ -186,8 +188,11 @@ def test_another_process_with_another_hash_seed_gives_the_same_bytes():
             text=True,
             check=True,
         ).stdout
-        for seed in ("0", "1", "4242")
+        for seed in ("0", "4242")
     }
+    with redirect_stdout(StringIO()) as here:  # with the seed of this process, whichever it is
+        exec(script, {})
+    outputs.add(here.getvalue())
     assert len(outputs) == 1
     assert json.loads(outputs.pop().partition("] {")[0] + "]")
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+import pytest
 
 EXAMPLES = int(os.environ.get("CTXGUARD_EXAMPLES", "5"))
 """Examples that a property is tried with where it does not say itself; `make test-all` tries 12, `make hunt` many."""
@@ -18,3 +21,14 @@ def every(step: int, cases: Sequence, start: int = 0) -> Sequence:
     Where several sweeps are crossed, vary `start` from one to the next, so that each case still meets some of the others.
     """
     return cases[start % step :: step] if IS_FIRST else cases
+
+
+def crossed(step: int, *sweeps: Iterable) -> list:
+    """Return the product of sweeps as cases of a test, of which every second, third, … one is in the first tier.
+
+    The others have the mark `slow`. If `step` divides no length of a sweep, each member of each sweep is in the first tier.
+    """
+    return [
+        pytest.param(*case, marks=pytest.mark.slow if number % step else ())
+        for number, case in enumerate(product(*sweeps))
+    ]

@@ -202,11 +202,16 @@ def test_an_answer_that_cannot_be_used_gives_head_and_tail_with_a_marker(answer)
 
 
 def test_a_summarizer_that_hangs_is_left():
+    ended = threading.Event()
+
     def hang(_):
-        time.sleep(1)
+        ended.wait(PATIENCE)
         return "late"
 
-    result = compact(HistoryCompactor(SMALL, summarizer=hang, timeout=0.05), talk(30))
+    try:
+        result = compact(HistoryCompactor(SMALL, summarizer=hang, timeout=0.05), talk(30))
+    finally:
+        ended.set()
     assert "tokens removed" in summary_in(result)
 
 

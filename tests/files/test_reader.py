@@ -255,30 +255,30 @@ def workbook(path, **sheets):
 
 
 @pytest.mark.parametrize(("first", "last"), [(1, 2), (3, 4), (10, 12), (250, 251), (299, 999)])
-def test_range_of_rows_of_a_spreadsheet_is_that_of_its_csv(write, tmp_path, first, last):
+def test_range_of_rows_of_a_spreadsheet_is_that_of_its_csv(write, tmp_path, convert_here, first, last):
     path = workbook(tmp_path / "a.xlsx", One=300)
     table = write("a.csv", "id,name\n" + "".join(f"{n},name {n}\n" for n in range(1, 301)))
-    result = read(path, rows=(first, last))
+    result = read(path, cache_dir=convert_here(path), rows=(first, last))
     title, content = result.content.split("\n", 1)
     assert title == f"## Sheet One: rows {first}-{min(last, 300)} of 300"
     assert content == read(table, rows=(first, last)).content
     assert (result.truncation_info.rows_shown, result.truncation_info.truncated) == (min(last, 300) - first + 1, False)
 
 
-def test_range_of_rows_is_taken_of_every_sheet(tmp_path):
+def test_range_of_rows_is_taken_of_every_sheet(tmp_path, convert_here):
     path = workbook(tmp_path / "a.xlsx", One=500, Two=3, Three=420)
-    assert read(path, rows=(410, 411)).content == (
+    assert read(path, cache_dir=convert_here(path), rows=(410, 411)).content == (
         "## Sheet One: rows 410-411 of 500\nid,name\n410,name 410\n411,name 411\n\n"
         "## Sheet Two: 3 rows, none of 410-411\nid,name\n\n"
         "## Sheet Three: rows 410-411 of 420\nid,name\n410,name 410\n411,name 411\n"
     )
 
 
-def test_range_of_rows_that_is_cut_names_the_rows_by_their_own_numbers(write, tmp_path):
+def test_range_of_rows_that_is_cut_names_the_rows_by_their_own_numbers(write, tmp_path, convert_here):
     path = workbook(tmp_path / "a.xlsx", One=300)
     table = write("a.csv", "id,name\n" + "".join(f"{n},name {n}\n" for n in range(1, 301)))
     for file in (path, table):
-        shown = read(file, rows=(100, 250), max_tokens=90).content
+        shown = read(file, cache_dir=convert_here(file), rows=(100, 250), max_tokens=90).content
         last = [line for line in shown.split("\n") if line][-1]
         assert last.startswith("250,")
         assert "\n100,name 100\n" in shown
@@ -286,9 +286,9 @@ def test_range_of_rows_that_is_cut_names_the_rows_by_their_own_numbers(write, tm
         assert "-250 of 100-250 shown" in shown
 
 
-def test_range_of_rows_after_the_last_says_how_many_there_are(write, tmp_path):
+def test_range_of_rows_after_the_last_says_how_many_there_are(write, tmp_path, convert_here):
     path = workbook(tmp_path / "a.xlsx", One=30, Two=3)
-    result = read(path, rows=(40, 50))
+    result = read(path, cache_dir=convert_here(path), rows=(40, 50))
     assert not result.success
     assert "has no rows 40-50; sheet One has 30, sheet Two has 3" in result.error
     result = read(write("a.csv", "id,name\n1,x\n"), rows=(40, 50))
@@ -408,7 +408,7 @@ def test_archive_lists_its_entries(tmp_path):
     assert "2 entries, 101 bytes unpacked" in result.content
 
 
-def test_spreadsheet_shows_every_sheet(tmp_path):
+def test_spreadsheet_shows_every_sheet(tmp_path, convert_here):
     openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
     book = openpyxl.Workbook()
     book.active.title = "First"
@@ -417,7 +417,8 @@ def test_spreadsheet_shows_every_sheet(tmp_path):
     second = book.create_sheet("Second")
     second.append(["only", "header, quoted"])
     book.save(tmp_path / "a.xlsx")
-    result = read(tmp_path / "a.xlsx", max_tokens=400)
+    path = tmp_path / "a.xlsx"
+    result = read(path, cache_dir=convert_here(path), max_tokens=400)
     assert count(result.content) <= 400
     assert "## Sheet First: 500 rows\nid,name\n0,name 0\n" in result.content
     assert "499,name 499" in result.content
@@ -521,7 +522,7 @@ def test_relative_path_is_looked_for_in_the_root(write, tmp_path):
     assert read(tmp_path / "a.txt", root=tmp_path).content == "inside\n"
 
 
-def test_workbook_with_styles_that_nobody_understands_is_read_without_them(tmp_path):
+def test_workbook_with_styles_that_nobody_understands_is_read_without_them(tmp_path, convert_here):
     openpyxl = pytest.importorskip("openpyxl", reason="the extra `files` is not installed")
     import zipfile
 
@@ -533,15 +534,16 @@ def test_workbook_with_styles_that_nobody_understands_is_read_without_them(tmp_p
         for name in whole.namelist():
             data = whole.read(name)
             broken.writestr(name, data.replace(b'<cellStyle name="Normal"', b"<cellStyle"))
-    assert "1,Ann" in read(tmp_path / "b.xlsx").content
+    path = tmp_path / "b.xlsx"
+    assert "1,Ann" in read(path, cache_dir=convert_here(path)).content
 
 
 @pytest.mark.parametrize("rows", [3, 31, 399, 1_000])
-def test_a_sheet_is_shown_and_counted_as_its_csv_is(write, tmp_path, rows):
+def test_a_sheet_is_shown_and_counted_as_its_csv_is(write, tmp_path, convert_here, rows):
     path, heading = workbook(tmp_path / "a.xlsx", One=rows), 20
     csv_path = write("a.csv", "id,name\n" + "".join(f"{n},name {n}\n" for n in range(1, rows + 1)))
     for max_tokens in (60, 200, 5_000):
-        sheet = read_file(path, CONFIG, max_tokens=max_tokens, cache_dir=tmp_path).truncation_info
+        sheet = read_file(path, CONFIG, max_tokens=max_tokens, cache_dir=convert_here(path)).truncation_info
         table = read_file(csv_path, CONFIG, max_tokens=max_tokens).truncation_info
         assert table.rows_total == sheet.rows_total == rows
         assert 0 <= table.rows_shown - sheet.rows_shown <= (5 if max_tokens < 5_000 else 0)

@@ -12,7 +12,6 @@ from browser import BROWSER, title_of
 from recordings import RECORDINGS
 from test_cli import cli
 
-from ctxguard.harness import gain
 from ctxguard.harness.synthetic import synthetic_session
 
 LOOKS = (Path(__file__).resolve().parents[1] / "looks.js").read_text(encoding="utf-8")
@@ -39,14 +38,6 @@ def seen(page, profile, *flags):
     probed = profile / "probed.html"
     probed.write_text(page.read_text() + PROBE)
     return title_of(probed, profile, *flags)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_gain():
-    """Measure no gain, which takes most of the time of a replay, and which no test here looks at."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gain, "is_installed", lambda: False)
-        yield
 
 
 @pytest.fixture(
@@ -87,8 +78,15 @@ def test_what_was_masked_is_there_where_it_is_asked_for(page):
     assert MAIL in shown.read_text()
 
 
-@pytest.mark.parametrize("width", [1_280, 400])
-@pytest.mark.parametrize("scheme", ["dark", "light"])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        pytest.param("dark", 1_280, marks=pytest.mark.slow),
+        ("dark", 400),
+        ("light", 1_280),
+        pytest.param("light", 400, marks=pytest.mark.slow),
+    ],
+)
 def test_it_fits_the_window(page, width, scheme, tmp_path):
     preferred = f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}"
     told = seen(page, tmp_path, f"--window-size={width},900", preferred)

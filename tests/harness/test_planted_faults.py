@@ -9,17 +9,13 @@ import pytest
 
 from ctxguard import Stabilizer
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.harness import gain, parse_session, replay
+from ctxguard.harness import parse_session, replay
 from ctxguard.policies import agent_stages
+
+pytestmark = pytest.mark.usefixtures("without_gain")
 
 BUDGET = 900
 CALLS = 60
-
-
-@pytest.fixture(autouse=True)
-def without_gain(monkeypatch):
-    """Measure no gain, which takes most of the time of a replay, and which no test here looks at."""
-    monkeypatch.setattr(gain, "is_installed", lambda: False)
 
 
 def messages():

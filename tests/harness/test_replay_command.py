@@ -23,6 +23,8 @@ from ctxguard.harness.settings import parse_sweep
 from ctxguard.harness.summary import saved_by
 from ctxguard.stabilizer import Stabilizer
 
+pytestmark = pytest.mark.usefixtures("without_gain")
+
 TALK = [m for m in MESSAGES if m["role"] != "system"]
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE
 from strategies_for_text import VALUES, texts
 
 from ctxguard.artifacts import Artifact, Part, ToolCall
@@ -212,7 +213,7 @@ def test_a_slow_detector_is_an_error_too():
     stop = threading.Event()
     try:
         with pytest.raises(DetectorError, match=r"more than 0\.05 s"):
-            Masker([lambda text: stop.wait(5) and []], timeout=0.05).mask("x")
+            Masker([lambda text: stop.wait(PATIENCE) and []], timeout=0.05).mask("x")
     finally:
         stop.set()
 

@@ -99,10 +99,10 @@ def test_a_file_of_rules_that_cannot_be_read_is_refused_in_one_line(data, conten
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize("rule", [*STANDARD.rules, *PEOPLE.rules], ids=lambda rule: rule.name)
-def test_each_shipped_rule_passes_the_checks_of_a_rule_of_ones_own(rule):
-    own = {field.name: getattr(rule, field.name) for field in fields(Rule)}
-    assert Rule(own.pop("name"), own.pop("label"), own.pop("pattern"), **own) == rule
+def test_each_shipped_rule_passes_the_checks_of_a_rule_of_ones_own():
+    for rule in (*STANDARD.rules, *PEOPLE.rules):
+        own = {field.name: getattr(rule, field.name) for field in fields(Rule)}
+        assert Rule(own.pop("name"), own.pop("label"), own.pop("pattern"), **own) == rule, rule.name
 
 
 def test_an_expression_on_several_lines_is_joined(data):

@@ -23,6 +23,7 @@ def test_there_is_one_file_for_each_session():
     assert {path.stem for path in FOLDER.glob("*.txt")} == set(SESSIONS)
 
 
+@pytest.mark.usefixtures("without_gain")
 @pytest.mark.parametrize("name", SESSIONS)
 def test_each_session_is_valid_and_exceeds_its_budget_without_being_refused(name):
     assert list(check_session(parse_session(record(name)))) == []

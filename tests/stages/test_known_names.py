@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import crossed
 
 from ctxguard import Artifact, Stabilizer, ToolCall
 from ctxguard.checks import NoPII
@@ -307,9 +308,7 @@ def tool_loop(named_at, *, seed=0, broken=False):
     return history
 
 
-@pytest.mark.parametrize("broken", [False, True])
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("provider", [None, "strict"])
+@pytest.mark.parametrize(("provider", "policy", "broken"), crossed(5, [None, "strict"], POLICIES, [False, True]))
 def test_a_name_that_becomes_known_within_a_turn_is_masked_wherever_a_cut_went_past_it(policy, provider, broken):
     guard = Stabilizer.from_policy(policy, budget=900, masker=Masker(BOTH), provider=provider, counter="estimate")
     for named_at in (9, 12, 15):

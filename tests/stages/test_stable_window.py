@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prefix_law import grown
+from tiers import crossed
 
 from ctxguard import Artifact, BudgetExceededError, Part, Stabilizer, ToolCall
 from ctxguard.history import CHECKPOINT, SUMMARY, write_record
@@ -279,8 +280,7 @@ def test_a_system_message_in_the_middle_changes_no_output_that_was_sent_before()
     assert [a.content for a in second.artifacts if a.kind == "tool"] in ([output], [])
 
 
-@pytest.mark.parametrize("keep_task", [True, False])
-@pytest.mark.parametrize("place", range(1, 36))
+@pytest.mark.parametrize(("place", "keep_task"), crossed(3, range(1, 36), [True, False]))
 def test_the_trail_stands_behind_the_task_wherever_the_system_speaks(place, keep_task):
     history = [Artifact("system", "s"), user("task", None)]
     for number in range(16):

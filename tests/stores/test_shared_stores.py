@@ -109,7 +109,7 @@ def stop_in_a_write(place: str, ready: Connection) -> None:
 
 def test_a_writer_killed_inside_its_transaction_changes_nothing_and_holds_nothing(tmp_path: Path) -> None:
     place = str(tmp_path / "store.db")
-    with SQLiteStore(place, busy_timeout=5) as store:
+    with SQLiteStore(place, busy_timeout=PATIENCE) as store:
         store.put("n", "k", b"v")
         receiver, sender = workers.Pipe(duplex=False)
         writer = workers.Process(target=stop_in_a_write, args=(place, sender))

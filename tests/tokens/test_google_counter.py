@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 from cloud_server import serving, tokens_of
 from gemini_server import Gemini
+from patience import PATIENCE, until
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.errors import ConfigError
@@ -59,15 +61,17 @@ async def test_an_async_client_is_awaited(server, client):
 
 
 def test_a_time_out_falls_back_to_the_estimate_and_says_so(server, client):
-    server.delay = lambda: time.sleep(0.5)
+    answers = threading.Event()
+    server.delay = lambda: answers.wait(PATIENCE)
     stabilizer = Stabilizer(20_000, model=MODEL, counter=google_counter(client, timeout=0.1))
-    report = stabilizer.stabilize(history()).report
+    try:
+        report = stabilizer.stabilize(history()).report
+    finally:
+        answers.set()
     assert report.tokens_after == Stabilizer(20_000, model=MODEL, headroom=0).stabilize(history()).report.tokens_after
     assert "estimate" in report.details["count_tokens"]
-    for _ in range(100):  # the questions go on in their thread, and their connections end with them
-        if asked(server) == [".", LONG]:
-            break
-        time.sleep(0.05)
+    # the questions go on in their thread, and their connections end with them
+    assert until(lambda: len(asked(server)) == 2)
     time.sleep(0.2)
 
 

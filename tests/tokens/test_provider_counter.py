@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 import pytest
-from patience import PATIENCE
+from patience import PATIENCE, until
 
 from ctxguard import Artifact, Stabilizer
 from ctxguard.errors import ConfigError
@@ -26,11 +27,13 @@ TOOL = {"name": "look", "description": "Look.", "input_schema": {"type": "object
 class Endpoint:
     """Answer `count_tokens` as the API does: ten tokens a word, seven of framing, five hundred for tools."""
 
-    def __init__(self, *, seconds=0.0, status=200):
-        self.asked, self.seconds, self.status = [], seconds, status
+    def __init__(self, *, answers=True, status=200):
+        self.asked, self.answers, self.status = [], threading.Event(), status
+        if answers:
+            self.answers.set()
 
     def __call__(self, request):
-        time.sleep(self.seconds)
+        self.answers.wait(PATIENCE)
         body = json.loads(request.content)
         text = body["messages"][0]["content"]
         self.asked.append("tools" if "tools" in body else text)
@@ -96,7 +99,7 @@ def test_tools_are_counted_with_the_prompts_that_they_bring():
 
 @pytest.mark.parametrize(
     ("endpoint", "timeout", "said"),
-    [(Endpoint(seconds=0.5), 0.1, "no answer within 0.1 s"), (Endpoint(status=500), PATIENCE, "500")],
+    [(Endpoint(answers=False), 0.1, "no answer within 0.1 s"), (Endpoint(status=500), PATIENCE, "500")],
     ids=["late", "broken"],
 )
 def test_where_the_provider_does_not_answer_the_estimate_stands_and_the_report_says_so(endpoint, timeout, said):
@@ -104,7 +107,9 @@ def test_where_the_provider_does_not_answer_the_estimate_stands_and_the_report_s
     report = stabilizer.stabilize(history()).report
     assert said in report.details["count_tokens"]
     assert report.tokens_after == estimated(history())
-    time.sleep(2.5 * endpoint.seconds)  # an answer that comes late must not change a count that was used
+    endpoint.answers.set()  # an answer that comes late must not change a count that was used
+    assert until(lambda: endpoint.asked)
+    time.sleep(0.2)
     assert stabilizer.stabilize(history()).report.tokens_after == report.tokens_after
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 from test_framework_loops import AgentsSdk, LangChain, PydanticAI, client_of, guarded, looped
+from tiers import crossed
 from wire_server import WireProvider, provider_at
 
 from ctxguard import Stabilizer
@@ -87,11 +88,16 @@ def only_once_too_long(provider):
     assert len(provider.bodies) == STEPS + 1
 
 
-OURS = [(OfLangChain, "chat"), (OfLangChain, "messages"), (OfPydanticAI, "chat"), (OfPydanticAI, "messages")]
-OURS += [(OfAgentsSdk, "responses")]
+OURS = [
+    (OfLangChain, "chat"),
+    pytest.param(OfLangChain, "messages", marks=pytest.mark.slow),
+    pytest.param(OfPydanticAI, "chat", marks=pytest.mark.slow),
+    (OfPydanticAI, "messages"),
+    (OfAgentsSdk, "responses"),
+]
 
 
-@pytest.mark.parametrize(("kind", "api"), OURS, ids=[f"{kind.__name__}-{api}" for kind, api in OURS])
+@pytest.mark.parametrize(("kind", "api"), OURS)
 async def test_in_the_guard_of_a_framework(kind, api):
     for module in kind.framework:
         pytest.importorskip(module, reason=f"{module} is not installed")
@@ -103,8 +109,7 @@ async def test_in_the_guard_of_a_framework(kind, api):
     assert len(loop.looked_up) == STEPS
 
 
-@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
-@pytest.mark.parametrize("door", ["transport", "proxy"])
+@pytest.mark.parametrize(("door", "api"), crossed(2, ["transport", "proxy"], ["chat", "responses", "messages"]))
 async def test_on_the_wire(door, api):
     pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
     provider, loop = Narrow(), PydanticAI(api, stream=False)

@@ -11,6 +11,7 @@ import zlib
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tiers import crossed
 
 from ctxguard import Stabilizer
 from ctxguard.wire import AsyncTransport, Guard, Transport, decoding
@@ -78,9 +79,9 @@ def asked(made, guard, *, is_async=False):
     return asyncio.run(asking())
 
 
-@pytest.mark.parametrize("encoding", ["", "gzip", "deflate", "bare deflate"])
-@pytest.mark.parametrize("status", [200, 400])
-@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("is_async", "status", "encoding"), crossed(3, [False, True], [200, 400], ["", "gzip", "deflate", "bare deflate"])
+)
 def test_a_large_answer_is_one_typed_error_and_takes_no_memory(encoding, status, is_async):
     guard = Guard(Stabilizer(4_000), max_answer=1_000_000)
     made = answer(SAID, encoding, status=status)

@@ -108,7 +108,7 @@ def judge(provider, budget):
 @pytest.mark.parametrize(
     ("door", "api", "stream"),
     [
-        ("model", "chat", False),
+        pytest.param("model", "chat", False, marks=pytest.mark.slow),
         pytest.param("model", "chat", True, marks=pytest.mark.slow),
         pytest.param("proxy", "chat", True, marks=pytest.mark.slow),
         pytest.param("proxy", "messages", False, marks=pytest.mark.slow),

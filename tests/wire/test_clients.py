@@ -145,9 +145,20 @@ def extending(bodies):
     return sum(other[: len(one)] == one for one, other in pairs) / len(pairs)
 
 
-@pytest.mark.parametrize(("stream", "parallel"), [(False, 1), (True, 3)], ids=["whole", "streamed"])
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize("kind", CLIENTS)
-@pytest.mark.parametrize("door", ["transport", "proxy"])
+@pytest.mark.parametrize(
+    ("door", "stream", "parallel"),
+    [
+        ("transport", False, 1),
+        pytest.param("transport", True, 3, marks=SLOW),
+        pytest.param("proxy", False, 1, marks=SLOW),
+        ("proxy", True, 3),
+    ],
+    ids=["transport-whole", "transport-streamed", "proxy-whole", "proxy-streamed"],
+)
 def test_long_tool_loops_stay_within_the_budget_and_get_their_values_back(door, kind, stream, parallel):
     budget = 2_500
     steps = STEPS if parallel == 1 else STEPS // 2  # the work of the clients grows with its square

@@ -43,7 +43,8 @@ def test_a_connection_without_a_whole_head_is_closed(sent, monkeypatch):
     from ctxguard.wire import connections
 
     assert 10 <= connections.HEAD_TIMEOUT <= 90
-    monkeypatch.setattr(connections, "HEAD_TIMEOUT", 0.2)
+    # what is to be answered may be sent late, where the machine is busy
+    monkeypatch.setattr(connections, "HEAD_TIMEOUT", 2 if sent.startswith(b"GET") else 0.2)
     with proxy_at(proxy_app(guard(), "http://127.0.0.1:9"), **settings("http")) as address, connected(address) as one:
         one.sendall(sent)
         answer = b""
@@ -55,7 +56,7 @@ def test_a_connection_without_a_whole_head_is_closed(sent, monkeypatch):
 def test_a_request_whose_answer_takes_long_is_not_closed(monkeypatch):
     from ctxguard.wire import connections
 
-    monkeypatch.setattr(connections, "HEAD_TIMEOUT", 0.05)
+    monkeypatch.setattr(connections, "HEAD_TIMEOUT", 1)
     provider = WireProvider()
     body = b'{"model": "gpt-4o", "messages": [{"role": "user", "content": "x"}]}'
     with (
@@ -64,7 +65,7 @@ def test_a_request_whose_answer_takes_long_is_not_closed(monkeypatch):
         connected(address) as one,
     ):
         one.sendall(HEAD + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body))
-        one.settimeout(0.3)
+        one.settimeout(1.5)
         with pytest.raises(TimeoutError):
             one.recv(1)  # the body is awaited, longer than a head
         one.settimeout(PATIENCE)

@@ -10,6 +10,7 @@ import logging
 
 import httpx
 import pytest
+from tiers import crossed
 
 from ctxguard import Stabilizer
 from ctxguard.errors import BudgetExceededError
@@ -74,8 +75,7 @@ def as_input(place, stabilizer):
     return counted(json.dumps({**body, "input": items})), report
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("sent_by", [on_the_wire, in_a_program, as_input])
+@pytest.mark.parametrize(("place", "sent_by"), crossed(2, PLACES, [on_the_wire, in_a_program, as_input]))
 def test_no_budget_is_exceeded_and_the_report_counts_the_body(place, sent_by):
     whole, sent, refused = counted(asked(place).body), 0, 0
     for percent in range(50, 130, 4):

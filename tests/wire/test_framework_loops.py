@@ -195,6 +195,8 @@ class AgentsSdk(Loop):
 
 LOOPS = [(kind, api) for kind in (LangChain, LangGraph, PydanticAI, AgentsSdk) for api in APIS]
 LOOPS.remove((AgentsSdk, "messages"))
+LIKE_OTHERS = [(LangGraph, "chat"), (LangGraph, "responses")]
+"""What `create_agent` sends, too, of which LangChain's loop is made; one graph of one's own is tried in `make test`."""
 
 
 @contextmanager
@@ -261,7 +263,15 @@ WAYS = (
 
 
 @pytest.mark.parametrize(("door", "stream", "parallel"), WAYS)
-@pytest.mark.parametrize(("kind", "api"), LOOPS, ids=[f"{kind.__name__}-{api}" for kind, api in LOOPS])
+@pytest.mark.parametrize(
+    ("kind", "api"),
+    [
+        pytest.param(
+            kind, api, id=f"{kind.__name__}-{api}", marks=pytest.mark.slow if (kind, api) in LIKE_OTHERS else ()
+        )
+        for kind, api in LOOPS
+    ],
+)
 async def test_a_loop_stays_within_the_budget_extends_its_prompt_and_gets_its_values_back(
     kind, api, door, stream, parallel
 ):

@@ -22,10 +22,10 @@ clients = pytest.importorskip("test_google_clients", reason="google-genai is not
 @pytest.mark.parametrize(
     ("door", "send", "parallel"),
     [
-        ("transport", clients.whole, 3),
+        pytest.param("transport", clients.whole, 3, marks=pytest.mark.slow),
         ("transport", clients.streamed, 1),
         ("proxy", clients.whole, 1),
-        ("proxy", clients.streamed, 3),
+        pytest.param("proxy", clients.streamed, 3, marks=pytest.mark.slow),
     ],
 )
 def test_a_plain_client(door, send, parallel):

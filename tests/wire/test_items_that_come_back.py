@@ -9,6 +9,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tiers import crossed
 
 from ctxguard import Stabilizer
 from ctxguard.pii import Vault, new_key
@@ -121,9 +122,7 @@ KEEPS = {
 }
 
 
-@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("keeps", KEEPS)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("change", "keeps", "streams"), crossed(5, CHANGES, KEEPS, [False, True]))
 def test_in_one_body_a_person_has_one_placeholder(change, keeps, streams):
     settings, headers = KEEPS[keeps]()
     talked, items = talk(streams=streams, **settings)

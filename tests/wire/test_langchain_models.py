@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tiers import crossed
 from wire_server import WireProvider, provider_at
 
 from ctxguard import Stabilizer
@@ -67,8 +68,7 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("make", [chat, responses, messages])
+@pytest.mark.parametrize(("make", "around"), crossed(5, [chat, responses, messages], AROUND))
 def test_whatever_is_built_around_a_model(provider, address, make, around):
     plain = AROUND[around](make(address))
     model = guarded(plain, Stabilizer(4_000))

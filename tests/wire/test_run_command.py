@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import textwrap
 
 import pytest
 from forked import Command
+from test_cli import cli
 from wire_server import WireProvider, provider_at
 
 from ctxguard.report.telemetry import Metrics
@@ -142,14 +142,9 @@ def test_signals_reach_the_client_and_its_exit_code_is_ours(run, source, status)
     assert run(source)[2] == status
 
 
-def test_a_client_that_is_not_there_is_one_line(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "ctxguard", "run", "--", "nobody"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_a_client_that_is_not_there_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = cli("run", "--", "nobody")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "nobody" in done.stderr
@@ -188,8 +183,7 @@ def test_what_was_billed_is_read_from_answers_however_they_are_cut(name, size):
 def test_a_port_in_use_is_named_in_one_line_that_says_what_to_do():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "ctxguard", "run", "--port", str(port), "--", sys.executable, "-V"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = cli("run", "--port", port, "--", sys.executable, "-V")
     assert done.returncode == 2
     assert done.stderr == f"ctxguard: 127.0.0.1:{port}: address already in use; name another port or host\n"
 

@@ -114,8 +114,15 @@ def judged(server):
     assert any("reasoningContent" in block for block in sent), "valid reasoning is sent back"
 
 
-@pytest.mark.parametrize("parallel", [1, 3])
-@pytest.mark.parametrize("send", [whole, streamed])
+@pytest.mark.parametrize(
+    ("send", "parallel"),
+    [
+        pytest.param(whole, 1, marks=pytest.mark.slow),
+        (whole, 3),
+        (streamed, 1),
+        pytest.param(streamed, 3, marks=pytest.mark.slow),
+    ],
+)
 def test_a_guarded_client(send, parallel, client_at):
     # What signed thinking has seen stays whole until a cut, so that steps are large beside the budget.
     budget = 12_000 * parallel
@@ -140,7 +147,7 @@ def test_prompts_extend_the_one_before(client_at):
     assert server.extended("messages") >= 0.9
 
 
-@pytest.mark.parametrize(("send", "parallel"), [(whole, 3), (streamed, 1)])
+@pytest.mark.parametrize(("send", "parallel"), [pytest.param(whole, 3, marks=pytest.mark.slow), (streamed, 1)])
 def test_requests_stabilized_by_hand(send, parallel, client_at):
     budget = BUDGET * parallel
     server = Converse(STEPS, parallel=parallel, budget=budget)

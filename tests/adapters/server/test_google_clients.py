@@ -91,12 +91,14 @@ def judged(server):
     assert server.extended("contents") >= 0.7
 
 
-LOOPS = pytest.mark.parametrize(
-    ("send", "parallel", "ids"), [(whole, 1, True), (whole, 3, False), (streamed, 1, False), (streamed, 3, True)]
-)
+def loops(*first):
+    """Try every way to run a loop, and those that are not among the `first` in the slow tier alone."""
+    ways = [(whole, 1, True), (whole, 3, False), (streamed, 1, False), (streamed, 3, True)]
+    marked = [pytest.param(*way, marks=() if way in first else pytest.mark.slow) for way in ways]
+    return pytest.mark.parametrize(("send", "parallel", "ids"), marked)
 
 
-@LOOPS
+@loops((whole, 3, False), (streamed, 1, False))
 def test_a_guarded_client(send, parallel, ids, client_at):
     server = Gemini(STEPS, parallel=parallel, budget=BUDGET * parallel, ids=ids)
     with serving(server) as address:
@@ -119,7 +121,7 @@ def test_prompts_extend_the_one_before(client_at):
     assert server.extended("contents") >= 0.9
 
 
-@LOOPS
+@loops((whole, 1, True))
 def test_requests_stabilized_by_hand(send, parallel, ids, client_at):
     server = Gemini(STEPS, parallel=parallel, budget=BUDGET * parallel, ids=ids)
     stabilizer = Stabilizer(BUDGET * parallel, provider="gemini")
