@@ -48,7 +48,9 @@ def stabilized(history, budget=2_000, **settings):
     return result
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "one line of 5 MB" else ()) for name in OUTPUTS]
+)
 def test_any_output_leaves_a_valid_context(name):
     stabilized(history_with(output=OUTPUTS[name]))
 

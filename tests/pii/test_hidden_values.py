@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import unicodedata
 from itertools import product
 
@@ -27,7 +26,8 @@ VALUES = {
 # Derived properties of Unicode that `unicodedata` does not have: Default_Ignorable_Code_Point beyond category Cf.
 IGNORABLE = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2065, 0x3164, *range(0xFE00, 0xFE10))
 IGNORABLE += (0xFFA0, *range(0xFFF0, 0xFFF9), *range(0xE0000, 0xE1000))
-FORMAT = [code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cf"]
+# the planes in between hold ideographs or nothing, those behind what is for private use
+FORMAT = [code for code in (*range(0x30000), *range(0xE0000, 0xF0000)) if unicodedata.category(chr(code)) == "Cf"]
 
 
 def masked(text):
@@ -88,19 +88,18 @@ def written(value, notation, *, signs_only):
     return "".join(char if signs_only and char.isalnum() else encode(char) for char in value)
 
 
-@pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("notation", NOTATIONS)
-def test_no_notation_hides_a_value(notation, kind):
-    value = VALUES[kind]
-    first = next((number for number, char in enumerate(value) if not char.isalnum()), 3)
-    one = value[:first] + NOTATIONS[notation](value[first]) + value[first + 1 :]
-    signs, every = written(value, notation, signs_only=True), written(value, notation, signs_only=False)
-    for text in (every, signs, one):
-        # seven digits and then a value's own digit are no reference to a sign; a letter of a value may go on, too
-        if notation in WITHOUT_END and text is not every and not (notation == "without a semicolon" and first != 3):
-            continue
-        assert masked(text) != f"note {text} end", text
-        assert gone(value, text) or text is one, (text, masked(text))
+def test_no_notation_hides_a_value(notation):
+    for value in VALUES.values():
+        first = next((number for number, char in enumerate(value) if not char.isalnum()), 3)
+        one = value[:first] + NOTATIONS[notation](value[first]) + value[first + 1 :]
+        signs, every = written(value, notation, signs_only=True), written(value, notation, signs_only=False)
+        for text in (every, signs, one):
+            # seven digits and then a value's own digit are no reference to a sign; a letter of a value may go on, too
+            if notation in WITHOUT_END and text is not every and not (notation == "without a semicolon" and first != 3):
+                continue
+            assert masked(text) != f"note {text} end", text
+            assert gone(value, text) or text is one, (text, masked(text))
 
 
 @pytest.mark.parametrize("kind", VALUES)
@@ -115,15 +114,14 @@ NESTED = ("decimal", "hexadecimal", "unicode", "x", "percent", "braced", "octal"
 
 
 @pytest.mark.parametrize("kind", ["email", "card", "ssn", "phone"])
-@pytest.mark.parametrize(("outer", "inner"), list(product(NESTED, NESTED)))
-def test_escapes_within_each_other_hide_nothing(outer, inner, kind):
-    value = VALUES[kind]
-    once = written(value, inner, signs_only=True)
-    # the signs of the escape are escaped again, or all of its characters are
-    signs = "".join(NOTATIONS[outer](char) if char in "\\&%#;{}" else char for char in once)
-    every = "".join(NOTATIONS[outer](char) if char != " " else char for char in once)
-    for text in (signs, every):
-        assert masked(text) != f"note {text} end", text
+def test_escapes_within_each_other_hide_nothing(kind):
+    for outer, inner in product(NESTED, NESTED):
+        once = written(VALUES[kind], inner, signs_only=True)
+        # the signs of the escape are escaped again, or all of its characters are
+        signs = "".join(NOTATIONS[outer](char) if char in "\\&%#;{}" else char for char in once)
+        every = "".join(NOTATIONS[outer](char) if char != " " else char for char in once)
+        for text in (signs, every):
+            assert masked(text) != f"note {text} end", text
 
 
 @pytest.mark.parametrize("notations", [("percent", "decimal", "unicode"), ("unicode", "hexadecimal", "decimal")])

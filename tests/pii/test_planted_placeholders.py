@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from html import escape
 from itertools import product
 
@@ -58,16 +59,20 @@ def unpacked(text):
     return json.loads(value["inside"]) if "inside" in value else value
 
 
-session = begun()
-SPELLED = [text for text in GRAMMAR if leaks(session, f"to {text} now")]
+@cache
+def spelled_so():
+    """Return the spellings that restore."""
+    session = begun()
+    return [text for text in GRAMMAR if leaks(session, f"to {text} now")]
 
 
 def test_the_grammar_holds_many_spellings_that_restore():
-    assert len(SPELLED) > 1_000
+    spellings = spelled_so()
+    assert len(spellings) > 1_000
     for spelled in ("<email_1>", "<EMAIL 1>", "<EMAIL1>", "</EMAIL_1>", "<EMAIL_1/>", "<EMAIL__1>", "<EMAIL_1 >"):
-        assert spelled in SPELLED
+        assert spelled in spellings
     for spelled in ("<**EMAIL_1**>", "<`EMAIL_1`&gt;", "EMAIL_1>", "<EMAIL\n_1>", "&lt;email 1&gt;", "<credit card 1>"):
-        assert spelled in SPELLED
+        assert spelled in spellings
 
 
 @pytest.mark.slow
@@ -80,7 +85,7 @@ def test_no_spelling_that_restores_gives_a_value_when_somebody_planted_it(openin
         lambda text: f"write to bob@mailhost.org and {text}",
     )
     planted = begun()
-    for number, spelled in enumerate([one for one in SPELLED if one.startswith(opening)][::3]):
+    for number, spelled in enumerate([one for one in spelled_so() if one.startswith(opening)][::3]):
         text = shapes[number % len(shapes)](spelled)
         sent = planted.text(text)
         assert not leaks(planted, sent, size=number % 7 + 1), (text, sent)
@@ -94,7 +99,7 @@ def test_no_spelling_that_restores_gives_a_value_when_somebody_planted_it(openin
 @pytest.mark.parametrize("opening", OPENINGS)
 def test_no_spelling_gives_a_value_out_of_json(opening):
     planted = begun()
-    for number, spelled in enumerate([one for one in SPELLED if one.startswith(opening)][::15]):
+    for number, spelled in enumerate([one for one in spelled_so() if one.startswith(opening)][::15]):
         page = {"page": f"to {spelled} now", "n": number, spelled: [spelled]}
         for text in (
             json.dumps(page),
@@ -129,7 +134,7 @@ def test_a_spelling_gets_nothing_out_of_a_vault():
     vault = Vault(MemoryStore(), key=new_key()).session("ada")
     begun(Masker(STANDARD, strategy="pseudonymize", vault=vault))
     planted = Masker(STANDARD, strategy="pseudonymize", vault=vault).session()
-    assert not leaks(planted, planted.text(" ".join(SPELLED[:200])))
+    assert not leaks(planted, planted.text(" ".join(spelled_so()[:200])))
 
 
 @pytest.mark.parametrize(
@@ -151,9 +156,9 @@ def test_other_text_in_brackets_stays(text):
     assert session.own(text) == text
 
 
-@pytest.mark.parametrize("spelled", SPELLED[::499])
-def test_a_models_own_spelling_is_restored_until_somebody_plants_one(spelled):
-    session = begun()
-    session.text("a page about <h1>mail</h1>")
-    assert leaks(session, session.own(f"to {spelled} now"))
-    assert WRITTEN.search(session.text(f"to {spelled} now"))
+def test_a_models_own_spelling_is_restored_until_somebody_plants_one():
+    for spelled in spelled_so()[::499]:
+        session = begun()
+        session.text("a page about <h1>mail</h1>")
+        assert leaks(session, session.own(f"to {spelled} now")), spelled
+        assert WRITTEN.search(session.text(f"to {spelled} now")), spelled

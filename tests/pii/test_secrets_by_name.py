@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import string
+from itertools import product
 
 import pytest
 
@@ -51,22 +52,20 @@ COOKIES = (
 )
 
 
-@pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("line", LINES)
-def test_a_constant_whose_name_ends_so_holds_a_secret(line, key):
-    for name in NAMES:
-        assert KEYS[key] not in mask_pii(line.format(name, KEYS[key])), name
+def test_a_constant_whose_name_ends_so_holds_a_secret(line):
+    for name, key in product(NAMES, KEYS.values()):
+        assert key not in mask_pii(line.format(name, key)), (name, key)
 
 
-@pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("line", COOKIES)
-def test_the_cookies_of_a_request_are_secrets(line, key):
-    value = KEYS[key]
-    text = line.format(value, value)
-    for told in (text, f"GET / HTTP/1.1\nHost: x.example\n{text}\n\n", json.dumps({"log": text})):
-        masked = mask_pii(told)
-        assert value not in masked
-        assert "theme" not in told or "dark" in masked
+def test_the_cookies_of_a_request_are_secrets(line):
+    for value in KEYS.values():
+        text = line.format(value, value)
+        for told in (text, f"GET / HTTP/1.1\nHost: x.example\n{text}\n\n", json.dumps({"log": text})):
+            masked = mask_pii(told)
+            assert value not in masked
+            assert "theme" not in told or "dark" in masked, masked
 
 
 def test_cookies_below_their_key_in_json():

@@ -8,6 +8,7 @@ import re
 import httpx
 import pytest
 from scripted_model import CLIENTS, PATHS, Client, Model, history_of, question, request, results
+from tiers import crossed
 
 from ctxguard import Stabilizer
 from ctxguard.artifacts import ToolCall
@@ -114,9 +115,7 @@ def at(reply):
     return lambda body: [said for one in reply for said in (one(body) if callable(one) else [one])]
 
 
-@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(("api", "position", "streams"), crossed(3, APIS, POSITIONS, [False, True]))
 def test_the_model_reads_the_masked_original_and_the_client_sees_nothing_of_it(api, position, streams):
     script = [*filled(), *map(at, POSITIONS[position]), ["Good bye."]]
     model, client, guard = run(api, script, streams=streams, questions=("What does the log say?", "And now?"))

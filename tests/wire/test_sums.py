@@ -11,6 +11,7 @@ from scripted_model import PATHS, Client, Model, question, request
 from test_budget_sweep import APIS as SESSIONS
 from test_budget_sweep import asked, made_up
 from test_readback import AGAIN, LOOK, at, filled, read_log, tool
+from tiers import crossed
 
 from ctxguard import Stabilizer
 from ctxguard.report.telemetry import Metrics
@@ -53,9 +54,7 @@ def counted(api, body):
     return count_request(body, api=api, model=model).tokens
 
 
-@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("asking", ASKING)
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(("api", "asking", "streams"), crossed(3, APIS, ASKING, [False, True]))
 def test_what_the_guard_asks_by_itself_is_no_request_of_the_client(api, asking, streams):
     guard = Guard(Stabilizer(6_000), recall=True)
     model, wire = talk(api, ASKING[asking], guard, streams=streams)
