@@ -102,6 +102,7 @@ def test_every_measured_figure_has_a_command_and_a_date():
     assert not measured, "a figure outside the parts that say how it was measured"
 
 
+@pytest.mark.usefixtures("without_gain")
 def test_the_bill_of_the_session_in_the_picture_is_the_real_one(reader_folder):
     prices = pytest.importorskip("genai_prices", reason="the bill: genai-prices is not installed")
     pytest.importorskip("toktok", reason="the bill is counted with toktok-rs, which is not installed")

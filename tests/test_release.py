@@ -93,6 +93,7 @@ def test_every_action_of_a_workflow_is_named_by_its_commit():
     assert not [line for line in used if not re.search(r"@[0-9a-f]{40} # v\d", line)], "a tag can be moved"
 
 
+@pytest.mark.slow
 def test_public_names_are_those_that_packages_list_and_those_of_their_stubs():
     found = set(release.public(release.griffe.load("ctxguard", search_paths=[ROOT])))
     assert {

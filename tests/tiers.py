@@ -26,9 +26,13 @@ def every(step: int, cases: Sequence, start: int = 0) -> Sequence:
 def crossed(step: int, *sweeps: Iterable) -> list:
     """Return the product of sweeps as cases of a test, of which every second, third, … one is in the first tier.
 
-    The others have the mark `slow`. If `step` divides no length of a sweep, each member of each sweep is in the first tier.
+    The others have the mark `slow`. Each member of each sweep is in the first tier, which a step that divides no length
+    of a sweep comes to.
     """
-    return [
-        pytest.param(*case, marks=pytest.mark.slow if number % step else ())
-        for number, case in enumerate(product(*sweeps))
-    ]
+    sweeps = [list(sweep) for sweep in sweeps]
+    cases = list(product(*sweeps))
+    for place, sweep in enumerate(sweeps):
+        assert {sweep.index(case[place]) for case in cases[::step]} == {*range(len(sweep))}, (
+            f"a step of {step} misses some"
+        )
+    return [pytest.param(*case, marks=pytest.mark.slow if number % step else ()) for number, case in enumerate(cases)]

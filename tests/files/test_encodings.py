@@ -25,7 +25,7 @@ def corpus(languages, sizes):
                 width = len(written.encode(encoding)) / len(written)
                 length = max(1, round(size / width))
                 # a large text repeats its sentences, so that wherever it begins, it holds all of them
-                for start in (0, 61, 149) if size < 50_000 else (61,):
+                for start in (0, 61, 149) if size < 5_000 else (61,):
                     repeated = written * (length // len(written) + 3)
                     yield language, encoding, repeated[start : start + length]
 

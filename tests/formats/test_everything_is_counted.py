@@ -156,7 +156,11 @@ FIELDS = [
     ]
 ]
 each_field = pytest.mark.parametrize(
-    ("api", "fields"), [(a, f) for a, _, f in FIELDS], ids=[f"{a}: {n}" for a, n, _ in FIELDS]
+    ("api", "fields"),
+    [
+        pytest.param(api, fields, id=f"{api}: {name}", marks=pytest.mark.slow if number % 2 else ())
+        for number, (api, name, fields) in enumerate(FIELDS)
+    ],
 )
 
 

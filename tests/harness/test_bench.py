@@ -206,7 +206,7 @@ def test_where_nothing_exceeds_the_budget_nothing_was_compared():
 
 def test_where_no_session_could_be_played_the_reasons_are_told(tmp_path):
     (tmp_path / "broken.jsonl").write_text("{")
-    run = cli("bench", tmp_path / "broken.jsonl", "--only", "ctxguard")
+    run = cli("bench", tmp_path / "broken.jsonl", "--only", "ctxguard", "--processes", 1)
     assert run.returncode == 2
     assert "skipped" in run.stderr
     assert run.stderr.endswith("nothing was compared: no session could be played\n")

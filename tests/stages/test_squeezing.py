@@ -108,7 +108,7 @@ def small_session(seed):
     return [*history, assistant(words(5, 90))] if draw.random() < 0.5 else history
 
 
-@pytest.mark.parametrize(("seed", "on_overflow"), crossed(3, range(8, 12), ["raise", "bound"]))
+@pytest.mark.parametrize(("on_overflow", "seed"), crossed(2, ["raise", "bound"], range(8, 13)))
 def test_a_larger_budget_is_never_refused_where_a_smaller_one_was_enough(seed, on_overflow):
     history, served, refused = small_session(seed), 0, []
     for budget in range(40, 400):

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tiers import crossed
 
 from ctxguard import Stabilizer
 from ctxguard.wire.guard import Guard, WireRequest
@@ -122,8 +123,7 @@ def streamed(api, texts, *, wants_json=False):
     return b"".join([*map(stream.feed, raw), stream.close()]).decode()
 
 
-@pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(("api", "link"), crossed(2, APIS, LINKS))
 def test_answers_as_text_and_as_json_keep_links_masked(api, link):
     for text, wants_json in ((link, False), (json.dumps({"md": link}), True), (json.dumps([[link]], indent=1), True)):
         for way in (whole, streamed):
