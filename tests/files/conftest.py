@@ -7,7 +7,7 @@ import pytest
 from ctxguard.content.views import FileType
 from ctxguard.files.documents import cached_at
 from ctxguard.files.text_files import detect_file
-from ctxguard.files.worker import CONVERTERS
+from ctxguard.files.worker import CONVERTERS, _spreadsheet
 
 KINDS = {FileType.PDF: "pdf", FileType.DOCX: "docx", FileType.PPTX: "pptx", FileType.SPREADSHEET: "spreadsheet"}
 
@@ -23,21 +23,22 @@ def convert_here(conversions):
     """Convert a document in this process, which spares two seconds of start-up; returns the cache that holds it."""
     pytest.importorskip("markitdown", reason="the extra `files` is not installed")
 
-    def convert(path):
-        _convert(path, conversions)
+    def convert(path, rows=None):
+        _convert(path, conversions, rows)
         return conversions
 
     return convert
 
 
-def _convert(path, cache):
+def _convert(path, cache, rows):
     with path.open("rb") as file:
         kind = KINDS.get(detect_file(path.name, file.read(65_536)))
         if kind is None:
             return
-        place = cached_at(cache, file, kind)
+        place = cached_at(cache, file, kind if rows is None else f"{kind}-{rows[0]}-{rows[1]}")
         file.seek(0)
         try:
-            place.write_text(CONVERTERS[kind](file), encoding="utf-8")
+            text = CONVERTERS[kind](file) if rows is None else _spreadsheet(file, rows)
+            place.write_text(text, encoding="utf-8")
         except Exception:  # noqa: BLE001 - a document nobody can read: the test reads it through the worker
             return

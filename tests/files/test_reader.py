@@ -258,7 +258,7 @@ def workbook(path, **sheets):
 def test_range_of_rows_of_a_spreadsheet_is_that_of_its_csv(write, tmp_path, convert_here, first, last):
     path = workbook(tmp_path / "a.xlsx", One=300)
     table = write("a.csv", "id,name\n" + "".join(f"{n},name {n}\n" for n in range(1, 301)))
-    result = read(path, cache_dir=convert_here(path), rows=(first, last))
+    result = read(path, cache_dir=convert_here(path, (first, last)), rows=(first, last))
     title, content = result.content.split("\n", 1)
     assert title == f"## Sheet One: rows {first}-{min(last, 300)} of 300"
     assert content == read(table, rows=(first, last)).content
@@ -267,7 +267,7 @@ def test_range_of_rows_of_a_spreadsheet_is_that_of_its_csv(write, tmp_path, conv
 
 def test_range_of_rows_is_taken_of_every_sheet(tmp_path, convert_here):
     path = workbook(tmp_path / "a.xlsx", One=500, Two=3, Three=420)
-    assert read(path, cache_dir=convert_here(path), rows=(410, 411)).content == (
+    assert read(path, cache_dir=convert_here(path, (410, 411)), rows=(410, 411)).content == (
         "## Sheet One: rows 410-411 of 500\nid,name\n410,name 410\n411,name 411\n\n"
         "## Sheet Two: 3 rows, none of 410-411\nid,name\n\n"
         "## Sheet Three: rows 410-411 of 420\nid,name\n410,name 410\n411,name 411\n"
@@ -278,7 +278,7 @@ def test_range_of_rows_that_is_cut_names_the_rows_by_their_own_numbers(write, tm
     path = workbook(tmp_path / "a.xlsx", One=300)
     table = write("a.csv", "id,name\n" + "".join(f"{n},name {n}\n" for n in range(1, 301)))
     for file in (path, table):
-        shown = read(file, cache_dir=convert_here(file), rows=(100, 250), max_tokens=90).content
+        shown = read(file, cache_dir=convert_here(file, (100, 250)), rows=(100, 250), max_tokens=90).content
         last = [line for line in shown.split("\n") if line][-1]
         assert last.startswith("250,")
         assert "\n100,name 100\n" in shown
@@ -286,9 +286,9 @@ def test_range_of_rows_that_is_cut_names_the_rows_by_their_own_numbers(write, tm
         assert "-250 of 100-250 shown" in shown
 
 
-def test_range_of_rows_after_the_last_says_how_many_there_are(write, tmp_path, convert_here):
+def test_range_of_rows_after_the_last_says_how_many_there_are(write, tmp_path):
     path = workbook(tmp_path / "a.xlsx", One=30, Two=3)
-    result = read(path, cache_dir=convert_here(path), rows=(40, 50))
+    result = read(path, rows=(40, 50))
     assert not result.success
     assert "has no rows 40-50; sheet One has 30, sheet Two has 3" in result.error
     result = read(write("a.csv", "id,name\n1,x\n"), rows=(40, 50))
