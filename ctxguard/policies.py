@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from ctxguard.artifacts import Lifetime
 from ctxguard.draft import Stage
+from ctxguard.draft.chain import Chain
 from ctxguard.errors import ConfigError
 from ctxguard.settings import nearest, settings_of
 from ctxguard.stages import (
@@ -260,7 +261,7 @@ def stabilizer_defaults(policy: str) -> dict[str, object]:
     return {"checks": [c for c in checks if not isinstance(c, RecentKept)], "keep_recent": 0, "keep_task": False}
 
 
-def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage, ...]:
+def suiting(stages: Sequence[Stage], profile: ProviderProfile) -> Chain:
     """Return a chain with the stages added by which roles are ordered as a provider requires.
 
     Stages that the chain already contains are not added again.
@@ -272,13 +273,7 @@ def suiting(stages: tuple[Stage, ...], profile: ProviderProfile) -> tuple[Stage,
     from ctxguard.stages import MergeMessageRuns, SplitMergedRecords, StartWithUser
     from ctxguard.stages.fit_calls import FitCalls
 
-    first: list[Stage] = []
-    added: list[Stage] = []
-    if profile.starts_with_user and not any(isinstance(stage, StartWithUser) for stage in stages):
-        added.append(StartWithUser())
-    if profile.alternates and not any(isinstance(stage, MergeMessageRuns) for stage in stages):
-        first.append(SplitMergedRecords())
-        added.append(MergeMessageRuns())
-    if profile.call_ids.are_unique and not any(isinstance(stage, FitCalls) for stage in stages):
-        added.append(FitCalls(profile.call_ids))
-    return (*first, *stages, *added)
+    chain = Chain(stages).with_missing(*([StartWithUser()] if profile.starts_with_user else []))
+    if profile.alternates and len(merging := chain.with_missing(MergeMessageRuns())) > len(chain):
+        chain = Chain((SplitMergedRecords(), *merging))
+    return chain.with_missing(*([FitCalls(profile.call_ids)] if profile.call_ids.are_unique else []))

@@ -1,9 +1,9 @@
 """Sessions, and the memory that makes repeated calls on a growing conversation fast.
 
-The result of a call depends only on the history. Because histories grow at their end, a `Run` keeps the progress of
-each stage in one conversation, and a later call continues from there. `Runs` finds the run of the conversation that a
-history continues. If only the end of the history was replaced, as in a chat that sends retrieved passages only with the
-latest question, the run is rewound to the point at which the two histories differ.
+The result of a call depends only on the history. Because histories grow at their end, a `Run` keeps what the stages
+worked out for one conversation (see `Memory`), and a later call continues from there. `Runs` finds the run of the
+conversation that a history continues. If only the end of the history was replaced, as in a chat that sends retrieved
+passages only with the latest question, the run is rewound to the point at which the two histories differ.
 
 This memory affects speed, never results. The one exception is in `ctxguard.history.overflows`, which remembers that the
 provider refused a prompt as too long. A history does not show this.
@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import compress, count
 from operator import is_, itemgetter, not_
 from threading import Lock
 from typing import TYPE_CHECKING, Final, cast
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, CallSettings, Cut, Draft, Follower, IncrementalStage, Stage, StageResult, stage_name
+from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, stage_name
 from ctxguard.draft.drivers import asynchronous, reads_only, synchronous
 from ctxguard.errors import BudgetExceededError, ConfigError, HistoryError
-from ctxguard.history import AUTHORITY, is_synthetic
+from ctxguard.history import AUTHORITY, Memory, is_synthetic
 
 if TYPE_CHECKING:
     from ctxguard.adapting.registry import Adapter
@@ -42,78 +42,6 @@ _REPLACED: Final = 8
 """A run is rewound for another history only if the beginning that both share is at least this many times as long as the
 rest of the run. Many conversations begin with the same few messages. If a run were rewound for these, its own
 conversation would lose it."""
-
-
-@dataclass(slots=True)
-class _Slot:
-    """One stage of a chain, and how far it has processed one conversation.
-
-    Attributes:
-        stage: The stage.
-        incremental: The same stage if it is an `IncrementalStage`, otherwise None. It is checked only once, because
-            `isinstance` with a protocol takes longer than most stages.
-        follower: The object that processes the conversation for an incremental stage (see `Follower`); None before the
-            first call, and for other stages.
-        taken: Number of artifacts that the follower has processed.
-        masks: The masking functions (`Draft.masks`) of the draft with which the follower began.
-        given: The artifacts that the stage received in its last call.
-        returned: The artifacts that the stage returned in its last call.
-    """
-
-    stage: Stage
-    incremental: IncrementalStage | None = field(init=False)
-    follower: Follower | None = None
-    taken: int = 0
-    masks: tuple[Callable[[str], str], ...] = ()
-    given: tuple[Artifact, ...] = ()
-    returned: tuple[Artifact, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.incremental = self.stage if isinstance(self.stage, IncrementalStage) else None
-
-    def run(self, draft: Draft, same: int) -> Generator[Ask, object, tuple[Draft, int]]:
-        """Call the stage with a draft.
-
-        Args:
-            draft: The draft for the stage.
-            same: Number of leading artifacts of `draft` that are the same objects as in the last call of the stage.
-
-        Returns:
-            The draft that the stage returns, and the number of its leading artifacts that are the same objects as in
-            the draft that the stage returned last.
-        """
-        has_grown = same >= self.taken
-        is_continued = self.masks == draft.masks and (has_grown or self._rewind(same))
-        outcome = self._call_stage(draft, is_continued=is_continued)
-        after = (yield from outcome) if isinstance(outcome, Generator) else outcome
-        after = _require_draft(after, self.stage)
-        same_after = self._same_after(draft, after, same, has_grown=is_continued and has_grown)
-        self.given, self.returned = draft.artifacts, after.artifacts
-        return _with_stage_named(after, len(draft.changes), self.stage), same_after
-
-    def _call_stage(self, draft: Draft, *, is_continued: bool) -> StageResult:
-        if self.incremental is None:
-            return self.stage(draft)
-        if not is_continued or self.follower is None:
-            self.follower, self.taken, self.masks = self.incremental.begin(draft), 0, draft.masks
-        self.follower.take(draft.artifacts[self.taken :], draft)
-        self.taken = len(draft.artifacts)
-        return self.follower.result(draft)
-
-    def _rewind(self, same: int) -> bool:
-        """Make the follower forget all but the first `same` artifacts. Return whether that was possible."""
-        rewind = getattr(self.follower, "rewind", None)
-        if rewind is None or not rewind(same):
-            return False
-        self.taken = same
-        return True
-
-    def _same_after(self, draft: Draft, after: Draft, same: int, *, has_grown: bool) -> int:
-        if after.artifacts is draft.artifacts and self.returned is self.given:
-            return same
-        if has_grown and getattr(self.follower, "only_appends", False):
-            return len(self.returned)
-        return _common_prefix(self.returned, after.artifacts)
 
 
 class Run:
@@ -135,12 +63,14 @@ class Run:
         self._replies: list[int] = []
         self._authority: list[tuple[int, Artifact]] = []
         self._sent: dict[int, tuple[Artifact, ...] | None] = {}
+        self._latest: tuple[Artifact, ...] = ()
+        self._same = 0
+        self._compared: dict[tuple[int, int], int] = {}
         self._forget()
 
     def _forget(self) -> None:
-        """Reset all stages, because a failed call may have left them at different positions in the history."""
-        self._slots = [_Slot(stage) for stage in self.stages]
-        self._done = 0
+        """Forget what the stages have worked out, because a failed call may have left it incomplete."""
+        self._memories = [Memory(self._compared) for _ in self.stages]
 
     def extend(self, artifacts: Iterable[Artifact]) -> None:
         """Append artifacts to the history.
@@ -174,7 +104,7 @@ class Run:
         del self._replies[bisect_left(self._replies, count) :]
         self._authority = [each for each in self._authority if each[0] < count]
         self._sent = {end: artifacts for end, artifacts in self._sent.items() if end <= count}
-        self._done = min(self._done, count)
+        self._same = min(self._same, count)
 
     def stabilize(self, *, dry: bool = False) -> Generator[Ask, object, tuple[Draft, Cut | None]]:
         """Run the chain over the history.
@@ -203,28 +133,20 @@ class Run:
         history = tuple(self.history) if end == len(self.history) else tuple(self.history[:end])
         authority = tuple(each for each in self._authority if each[0] < end)
         draft = Draft(history, replace(self.settings, dry=dry), history=history, authority=authority)
-        same, self._done, number = min(self._done, end), end, 0
+        self._compared.clear()
+        self._compared[id(self._latest), id(history)] = min(self._same, end)
+        self._latest, self._same = history, end
         try:
-            for number, slot in enumerate(self._slots):  # noqa: B007 - the error handler needs the number
-                draft, same = yield from slot.run(draft, same)
-        except BudgetExceededError:
-            self._restart_from(number, draft)
+            for stage, memory in zip(self.stages, self._memories, strict=True):
+                outcome = stage(replace(draft, memory=memory))
+                after = (yield from outcome) if isinstance(outcome, Generator) else outcome
+                draft = _with_stage_named(_require_draft(after, stage), len(draft.changes), stage)
+        except BudgetExceededError:  # raised for what was worked out completely
             raise
         except BaseException:
             self._forget()
             raise
         return draft
-
-    def _restart_from(self, number: int, draft: Draft) -> None:
-        """Reset the stages after the failed one. The failed one is reset too, unless it processed all of `draft`.
-
-        Args:
-            number: Index of the stage that raised the error.
-            draft: The draft that this stage received.
-        """
-        has_taken = self._slots[number].taken == len(draft.artifacts)
-        begin = number + has_taken
-        self._slots[begin:] = [_Slot(slot.stage) for slot in self._slots[begin:]]
 
     def _previous_prompt(self) -> Generator[Ask, object, tuple[Artifact, ...] | None]:
         """Return the prompt that the last reply answered; None if there was no reply, or if that prompt is unknown.

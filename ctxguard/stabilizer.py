@@ -11,10 +11,11 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeVar, Unpack, cast
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Ask, CallSettings, Cut, Draft, Stage, drive, refuse, stage_name
+from ctxguard.draft.chain import Chain
 from ctxguard.draft.drivers import asynchronous, flow_of, synchronous
 from ctxguard.errors import BESIDE, BudgetExceededError, CheckFailedError, ConfigError, CtxguardError, HistoryError
 from ctxguard.history.overflows import Overflows
@@ -23,7 +24,6 @@ from ctxguard.report import CheckResult, Report
 from ctxguard.report.telemetry import Watch
 from ctxguard.session import Context, Run, Runs, Session, Stabilized, in_own_objects, with_own_count
 from ctxguard.settings import callables, one_of, valid_budget, whole_number
-from ctxguard.stages.mask_pii import MaskPII
 from ctxguard.stages.stable_window import StableWindow
 from ctxguard.stages.window_settings import WINDOW_SETTINGS, WindowOptions
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
@@ -130,7 +130,7 @@ class Stabilizer:
         self.mode: Mode = one_of(mode, Mode, "mode")
         profile = () if provider is None else (provider_profile(provider),)
         wanted = callables(default_stages(embed=None, **window) if stages is None else stages, "stages")
-        self.stages: tuple[Stage, ...] = suiting(wanted, profile[0]) if profile else wanted
+        self.stages: Chain = suiting(wanted, profile[0]) if profile else Chain(wanted)
         judging = callables(ALL_CHECKS if checks is None else checks, "checks", named=True)
         self.checks: tuple[Check, ...] = (*judging, *profile)
         self.keep_recent: int = whole_number(keep_recent, "keep_recent", unit="messages")
@@ -192,10 +192,7 @@ class Stabilizer:
             return made
         from ctxguard.pii.own_rules import own_masker
 
-        masked = (
-            MaskPII(masker=own_masker(s.masker, config.pii)) if isinstance(s, MaskPII) else s for s in made.stages
-        )
-        return made.with_(stages=[*masked])
+        return made.with_(stages=made.stages.with_maskers(lambda masker: own_masker(masker, config.pii)))
 
     def with_(
         self,
@@ -218,7 +215,7 @@ class Stabilizer:
             details: Entries that are added to the `details` of each report.
         """
         own = copy.copy(self)
-        own.stages = self.stages if stages is None else callables(stages, "stages")
+        own.stages = self.stages if stages is None else Chain(callables(stages, "stages"))
         own.checks = self.checks if checks is None else callables(checks, "checks", named=True)
         own.budget = self.budget if budget is None else valid_budget(budget)
         own.headroom = self.headroom if headroom is None else valid_headroom(headroom)
@@ -333,7 +330,7 @@ class Stabilizer:
         """
         from ctxguard.compaction.briefs import brief_flow
 
-        window = next((stage for stage in self.stages if isinstance(stage, StableWindow)), StableWindow())
+        window = cast("StableWindow | None", self.stages.window) or StableWindow()
         given = list(_require_iterable(history))
         return (yield from brief_flow(given, self.masking().flow, self.counter, window, for_=for_, budget=budget))
 
@@ -342,8 +339,7 @@ class Stabilizer:
 
     def masking(self) -> Stabilizer:
         """Return a stabilizer that masks like this one, but has no budget and evicts nothing."""
-        last = max((n for n, stage in enumerate(self.stages, 1) if isinstance(stage, MaskPII)), default=0)
-        return self.with_(stages=self.stages[:last], checks=(), budget=_UNBOUNDED, headroom=0)
+        return self.with_(stages=self.stages.up_to_masking(), checks=(), budget=_UNBOUNDED, headroom=0)
 
     def session(
         self,

@@ -214,8 +214,7 @@ def _without_signed_thinking(stabilizer: Stabilizer) -> Stabilizer:
     It is used from the second attempt on, because a second attempt may cut the history at another point and so
     invalidate signatures.
     """
-    stages = (DropStaleThinking(everything=True) if isinstance(s, DropStaleThinking) else s for s in stabilizer.stages)
-    return stabilizer.with_(stages=tuple(stages))
+    return stabilizer.with_(stages=stabilizer.stages.with_replaced(DropStaleThinking(everything=True)))
 
 
 def require_stabilizer(given: object) -> Stabilizer:

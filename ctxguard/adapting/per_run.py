@@ -10,19 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from itertools import dropwhile
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from ctxguard.adapting.adapter import request_flow, require_stabilizer, window_for
 from ctxguard.adapting.recent import Recent
 from ctxguard.adapting.request import Request, require_clean_schemas
-from ctxguard.adapting.tools import recalled, require_vault, stores_of, tool_exchange, tool_output_stabilizer
+from ctxguard.adapting.tools import recalled, require_vault, tool_exchange, tool_output_stabilizer
 from ctxguard.artifacts import Artifact
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError
 from ctxguard.settings import whole_number
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.stages import MaskPII
 
 if TYPE_CHECKING:
     from ctxguard.adapting.registry import Adapter
@@ -165,8 +163,8 @@ class ForRun:
         """Return the `text` that a tool returned. If the stabilizer saved this text, restore its masked values."""
         if self.vault is None:
             return text
-        after_masking = dropwhile(lambda stage: not isinstance(stage, MaskPII), self.stabilizer.stages)
-        return (yield from recalled(text, tool, arguments, self.vault, stores_of(after_masking)))
+        stores = self.stabilizer.stages.from_masking().stores
+        return (yield from recalled(text, tool, arguments, self.vault, stores))
 
 
 class PerRun(Generic[Context]):
@@ -219,10 +217,7 @@ class PerRun(Generic[Context]):
             return run
 
         def create() -> tuple[Stabilizer, ForRun]:
-            stages = tuple(
-                MaskPII(masker=stage.masker.without_placeholders()) if isinstance(stage, MaskPII) else stage
-                for stage in run.stabilizer.stages
-            )
+            stages = run.stabilizer.stages.with_maskers(lambda masker: masker.without_placeholders())
             return run.stabilizer, ForRun(run.stabilizer.with_(stages=stages), None, self.options, is_nameless=True)
 
         return self._cached.get_or_put((id(run.stabilizer), 0), create)[1]
@@ -235,7 +230,7 @@ class PerRun(Generic[Context]):
 
 
 def _has_vault(stabilizer: Stabilizer) -> bool:
-    return any(isinstance(stage, MaskPII) and stage.masker.vault is not None for stage in stabilizer.stages)
+    return any(masker.vault is not None for masker in stabilizer.stages.maskers)
 
 
 def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
@@ -244,14 +239,11 @@ def _masking_into(stabilizer: Stabilizer, vault: SessionVault) -> Stabilizer:
     Raises:
         ConfigError: If no stage masks: nothing would be stored in the vault, and all values would be sent.
     """
-    if not any(isinstance(stage, MaskPII) for stage in stabilizer.stages):
+    if not stabilizer.stages.maskers:
         raise ConfigError("vault needs a stabilizer that masks; put MaskPII() among its stages", setting="vault")
-    stages = tuple(
-        MaskPII(masker=s.masker.with_vault(vault)) if isinstance(s, MaskPII) and s.masker.vault is not vault else s
-        for s in stabilizer.stages
-    )
+    stages = stabilizer.stages.with_maskers(lambda one: one if one.vault is vault else one.with_vault(vault))
     # Return the identical object if possible, because it has cached the results of earlier calls.
-    return stabilizer if stages == stabilizer.stages else stabilizer.with_(stages=stages)
+    return stabilizer if stages is stabilizer.stages else stabilizer.with_(stages=stages)
 
 
 def is_function(given: object) -> bool:

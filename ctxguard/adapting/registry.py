@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast, runtime_checkable
 
 from ctxguard.adapting.fields import is_list
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Stage
 from ctxguard.errors import AdapterError, HistoryError
+
+if TYPE_CHECKING:
+    from ctxguard.draft.chain import Chain
 
 Native = TypeVar("Native")
 
@@ -59,25 +62,23 @@ class Adapter(Protocol[Native]):
         ...
 
 
-def chain_for(
-    adapter: Adapter[Native] | None, stages: Sequence[Stage], *, keep_thinking: bool = False
-) -> tuple[Stage, ...]:
+def chain_for(adapter: Adapter[Native] | None, stages: Sequence[Stage], *, keep_thinking: bool = False) -> Chain:
     """Return the stages of a stabilizer, extended by the final stages that a native history needs.
 
     The final stages are `StartWithUser` if the provider requires it, `DropStaleThinking` for signed thinking,
     `FitCalls` for the ids of calls, and the adapter's own `last_stage`.
     """
+    from ctxguard.draft.chain import Chain
     from ctxguard.history.pairing import CallIds
     from ctxguard.stages.drop_stale_thinking import DropStaleThinking
     from ctxguard.stages.fit_calls import FitCalls
     from ctxguard.stages.start_with_user import StartWithUser
 
     last: Stage | None = getattr(adapter, "last_stage", None)
-    starts = _starts_with_user(adapter) and not any(isinstance(stage, StartWithUser) for stage in stages)
-    first: list[Stage] = [StartWithUser()] if starts else []
+    chain = Chain(stages).with_missing(*([StartWithUser()] if _starts_with_user(adapter) else []))
     thinking: list[Stage] = [] if keep_thinking else [DropStaleThinking()]
     calls = FitCalls(getattr(adapter, "call_ids", CallIds()))
-    return (*stages, *first, *thinking, calls, *([] if last is None else [last]))
+    return Chain((*chain, *thinking, calls, *([] if last is None else [last])))
 
 
 def require_messages(adapter: Adapter[Native], given: Sequence[Artifact], left: Sequence[Artifact]) -> None:

@@ -28,7 +28,6 @@ from ctxguard.pii import Detector
 from ctxguard.pii.identifiers import for_identifiers
 from ctxguard.report import Report
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.stages import MaskPII
 from ctxguard.tokens.schemas import fields_of
 
 _OUTSIDE: Final = object()
@@ -281,7 +280,7 @@ def _fields_of_schema(value: object, path: Path = ()) -> Iterator[tuple[Path, Fi
 
 
 def _detectors(stabilizer: Stabilizer) -> list[Detector]:
-    masked = [one for stage in stabilizer.stages if isinstance(stage, MaskPII) for one in stage.masker.detectors]
+    masked = stabilizer.stages.detectors
     checked = [check.rules for check in stabilizer.checks if isinstance(check, NoPII) and check.rules is not None]
     return masked + checked
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
@@ -14,7 +14,6 @@ from ctxguard.stabilizer import Stabilizer
 from ctxguard.stages.bound_tool_output import NAMESPACE
 
 if TYPE_CHECKING:
-    from ctxguard.draft import Stage
     from ctxguard.pii import SessionVault
     from ctxguard.stores import Store
 
@@ -29,21 +28,12 @@ _EXCHANGE_TOKENS: Final = 200
 
 def tool_output_stabilizer(stabilizer: Stabilizer, *, max_tokens: int) -> Stabilizer:
     """Return a stabilizer that masks and shortens the output of a tool when the tool returns."""
-    from ctxguard.stages import BoundToolOutput, MaskPII
+    from ctxguard.stages import BoundToolOutput
 
-    masks = [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]
-    store = next(stores_of(stabilizer.stages), None)
-    stages = (*masks, BoundToolOutput(max_tokens=max_tokens, store=store))
+    store = next(iter(stabilizer.stages.stores), None)
+    stages = (*stabilizer.stages.masking(), BoundToolOutput(max_tokens=max_tokens, store=store))
     # Checks apply to whole requests, and a tool's output is only a part of one; so does the headroom.
     return stabilizer.with_(stages=stages, checks=(), budget=2 * max_tokens + _EXCHANGE_TOKENS, headroom=0)
-
-
-def stores_of(stages: Iterable[Stage]) -> Iterator[Store]:
-    """Yield the stores in which stages save full texts, in the order of the stages."""
-    from ctxguard.stages import BoundToolOutput, StableWindow
-
-    stores = (stage.store for stage in stages if isinstance(stage, (BoundToolOutput, StableWindow)))
-    return (store for store in stores if store is not None)
 
 
 def tool_exchange(output: Artifact, tool: str) -> list[Artifact]:

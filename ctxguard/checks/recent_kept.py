@@ -65,11 +65,11 @@ def _may_be_missing(draft: Draft) -> set[int]:
     gone: set[int] = set()
     for change in draft.changes:
         left = {id(a.root) for a in change.after}
-        lost = [a for a in change.before if id(a.root) not in left] if change.stage in _MAY_DROP else []
-        if change.stage == "MergeMessageRuns":
+        lost = [a for a in change.before if id(a.root) not in left] if change.cause in _MAY_DROP else []
+        if change.cause == "merge":
             lost = [a for a in lost if any(a.kind is b.kind and a.text in b.text for b in draft.artifacts)]
         gone.update(id(a.root) for a in lost)
     return gone
 
 
-_MAY_DROP: Final = ("ExpireLifetimes", "StartWithUser", "MergeMessageRuns")
+_MAY_DROP: Final = ("lifetime", "order", "merge")

@@ -22,7 +22,7 @@ from ctxguard.compaction.plan import CompactionPlan
 from ctxguard.compaction.summaries import INSTRUCTIONS, Breaker, Summaries, Summarizer, model_summarizer
 from ctxguard.compaction.transcript import head_and_tail, read_native, write_native
 from ctxguard.config import CompactionConfig, load_context_config
-from ctxguard.draft import Ask, Draft, FollowedStage, Follower, StageResult
+from ctxguard.draft import Ask, Draft, StageResult
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.history import SUMMARY, write_record
 from ctxguard.history.records import leading_records
@@ -83,7 +83,7 @@ def _summarizer_of(summarizer: Summarizer | str | None) -> Summarizer | None:
     return summarizer
 
 
-class HistoryCompactor(OfOneProcess, FollowedStage):
+class HistoryCompactor(OfOneProcess):
     """Replaces old exchanges with a summary when a history grows too long, as a stage or on its own.
 
     System messages, the task, pins, the latest messages, the last exchange, and the user message that opened the last
@@ -121,6 +121,7 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
     """
 
     name = "HistoryCompactor"
+    part = "fit"
 
     def __init__(
         self,
@@ -155,10 +156,12 @@ class HistoryCompactor(OfOneProcess, FollowedStage):
         self._shared = _Shared(self.summaries, rules, on_compaction)
         self._counter = ArtifactCounter(find_counter(counter))
 
-    def begin(self, draft: Draft, /) -> Follower:
-        """Return a new object that compacts one conversation as it grows."""
-        plan = CompactionPlan(draft, self.config, keeps_latest=draft.budget != _UNLIMITED)
-        return _Compacting(self._shared, plan)
+    def __call__(self, draft: Draft, /) -> StageResult:
+        """Return the draft if nothing has to be compacted; otherwise a generator that requests the summary."""
+        return draft.memory.of((self, draft.masks), lambda: self._compacting(draft)).compacted(draft)
+
+    def _compacting(self, draft: Draft) -> _Compacting:
+        return _Compacting(self._shared, CompactionPlan(draft, self.config, keeps_latest=draft.budget != _UNLIMITED))
 
     def needs_compaction(self, messages: Sequence[object]) -> bool:
         """Return whether a history has more than `max_tokens` tokens.
@@ -225,19 +228,16 @@ class _Shared:
 
 
 class _Compacting:
-    """Compacts one conversation, for `HistoryCompactor` (see `Follower`)."""
+    """Compacts one conversation, for `HistoryCompactor`."""
 
     def __init__(self, shared: _Shared, plan: CompactionPlan) -> None:
         self._shared = shared
         self._plan = plan
         self._shown: tuple[object, Artifact | None] = (None, None)
 
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - the signature of a follower
-        """Take in the next artifacts of the history: those that are new in `draft`."""
-        self._plan.take(artifacts)
-
-    def result(self, draft: Draft) -> StageResult:
-        """Return the draft if nothing has to be compacted; otherwise a generator that requests the summary."""
+    def compacted(self, draft: Draft) -> StageResult:
+        """Return the draft with a summary in place of old exchanges, see `HistoryCompactor`."""
+        self._plan.extend(draft.artifacts)
         if self._plan.limit < draft.budget and not draft.dry and (excess := self._plan.excess) > 0:
             _log.warning(_EXCEEDED, excess)
         return self._compact(draft) if self._plan.state.cuts else draft

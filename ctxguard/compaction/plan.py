@@ -95,7 +95,7 @@ class CompactionPlan:
     def __init__(self, draft: Draft, config: CompactionConfig, *, keeps_latest: bool) -> None:
         self.draft = draft
         self._keeps_latest = keeps_latest
-        self.history = History(draft.counter.artifact)
+        self.history = History(draft.counter.artifact, memory=draft.memory)
         self.limit = min(config.max_tokens, draft.budget)
         self._target = config.target_tokens * self.limit // config.max_tokens
         self._settled = self.state = _State()
@@ -104,13 +104,15 @@ class CompactionPlan:
         self._task: int | None = None
         self._keys: dict[tuple[int, _Compaction], str] = {}
 
-    def take(self, artifacts: Sequence[Artifact]) -> None:
-        """Take in new artifacts. The last exchange may still grow, so the decision on it is made anew each time."""
-        self.history.extend(artifacts)
-        if self._task is None and self.draft.keep_task:
-            self._task = self.history.task(self.limit)
-        while self._settled.seen < len(self.history) - 1:
-            self._settled = self._advance(self._settled)
+    def extend(self, artifacts: Sequence[Artifact]) -> None:
+        """Continue with what is new in the history. The last exchange may still grow, so it is judged each time."""
+        memory = self.draft.memory
+        for artifact in memory.new(artifacts):
+            self.history.append(artifact)
+            if self._task is None and self.draft.keep_task and (task := self.history.task(self.limit)) is not None:
+                memory.set(self, "_task", task)
+            while self._settled.seen < len(self.history) - 1:
+                memory.set(self, "_settled", self._advance(self._settled))
         self.state = self._advance(self._settled) if len(self.history) else self._settled
 
     @property
@@ -232,7 +234,7 @@ class CompactionPlan:
         for number, cut in enumerate(self.state.cuts, 1):
             if (number, cut) not in known:
                 left = (transcript(self.history.members(n)) for n in self._left(number))
-                known[number, cut] = key_of(keys[-1], *left)
+                self.draft.memory.put(known, (number, cut), key_of(keys[-1], *left))
             keys.append(known[number, cut])
         return keys[1:]
 

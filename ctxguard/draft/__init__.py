@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from ctxguard.draft.draft import Action as Action
 from ctxguard.draft.draft import CallSettings as CallSettings
+from ctxguard.draft.draft import Cause as Cause
 from ctxguard.draft.draft import Change as Change
 from ctxguard.draft.draft import Cut as Cut
 from ctxguard.draft.draft import Draft as Draft
-from ctxguard.draft.draft import FollowedStage as FollowedStage
-from ctxguard.draft.draft import Follower as Follower
-from ctxguard.draft.draft import IncrementalStage as IncrementalStage
 from ctxguard.draft.draft import LeftOut as LeftOut
 from ctxguard.draft.draft import Stage as Stage
 from ctxguard.draft.draft import StageResult as StageResult

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft.drivers import Ask
 from ctxguard.errors import BudgetExceededError, HistoryError
-from ctxguard.history import History
+from ctxguard.history import History, Memory
 from ctxguard.history.overflows import Overflow
 from ctxguard.history.records import write_record
 from ctxguard.tokens import ArtifactCounter
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ctxguard.pii import Detector
 
 Action = Literal["kept", "masked", "bounded", "digested", "summarised", "dropped", "repaired", "recalled"]
+Cause = Literal["", "fault", "lifetime", "cut", "order", "merge"]
+"""Why a stage changes the context: `fault`, because what arrived has a fault, which each call repairs in the same way;
+`lifetime`, because a lifetime is over; `cut`, because the budget was hit at `Draft.cut_at`; `order`, because a provider
+wants roles in a certain order; `merge`, because it wants messages of one role to be one. Empty for anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Change:
         otherwise: The reason for artifacts that the mapping does not contain.
         stage: Name of the stage.
         actions: Exceptions to `action`, by `id()` of the artifact.
+        cause: Why the stage changed the context; see `Cause`.
     """
 
     before: tuple[Artifact, ...]
@@ -63,6 +68,7 @@ class Change:
     otherwise: str = ""
     stage: str = ""
     actions: Mapping[int, Action] = field(default_factory=dict)
+    cause: Cause = ""
 
     def why(self, artifact: Artifact) -> str:
         """Return the reason why an artifact was changed."""
@@ -148,6 +154,7 @@ class Draft:
         cut_at: Index in the history of the artifact that caused the last cut; None if there was no cut.
         changes: The changes that the stages have made, in order.
         details: Further data for the report, such as scores, by name.
+        memory: What the stage that gets this draft has worked out in earlier calls of the conversation.
     """
 
     artifacts: tuple[Artifact, ...]
@@ -162,6 +169,7 @@ class Draft:
     cut_at: int | None = None
     changes: tuple[Change, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory, repr=False, compare=False)
     _tokens: int | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -256,6 +264,7 @@ class Draft:
         otherwise: str = "",
         action: Action | None = None,
         actions: Mapping[int, Action] | None = None,
+        cause: Cause = "",
     ) -> Draft:
         """Return a draft with other artifacts. The report compares objects by identity to find what was changed.
 
@@ -270,6 +279,7 @@ class Draft:
             action: What was done to changed and added artifacts, for the report. None means `bounded` for changed
                 artifacts and `recalled` for added ones.
             actions: Exceptions to `action`, by the same `id()`.
+            cause: Why the stage changes the context, for other stages and checks; see `Cause`.
 
         Raises:
             HistoryError: If an item is not an artifact.
@@ -281,7 +291,7 @@ class Draft:
         strange = next((kind for kind in set(map(type, after)) if not issubclass(kind, Artifact)), None)
         if strange is not None:
             raise HistoryError(f"a draft holds artifacts, not {strange.__name__}; make one with Artifact(kind, text)")
-        return self.changed(Change(now, after, action, reason, otherwise, actions=actions or {}))
+        return self.changed(Change(now, after, action, reason, otherwise, actions=actions or {}, cause=cause))
 
     def changed(self, change: Change) -> Draft:
         """Return the draft with a given change applied, without the checks of `revise`."""
@@ -294,54 +304,13 @@ StageResult: TypeAlias = "Draft | Generator[Ask, object, Draft]"
 class Stage(Protocol):
     """A pure function from draft to draft: it performs no I/O and reads no clock.
 
-    A stage that needs I/O is a generator function. It yields an `Ask` for each function that it needs called.
+    A stage that needs I/O is a generator function. It yields an `Ask` for each function that it needs called. What it
+    worked out in earlier calls, it finds in the draft's `memory`; a stage that is called directly finds nothing there.
     """
 
     def __call__(self, draft: Draft, /) -> StageResult:
         """Return the new draft, or a generator that yields requests for I/O and returns the new draft."""
         ...
-
-
-class Follower(Protocol):
-    """Processes the artifacts of one growing history for an `IncrementalStage`. The session keeps it between calls.
-
-    What a follower remembers may only affect speed: a new follower that takes in the whole history at once returns the
-    same result.
-
-    A follower may also have a method `rewind(count: int) -> bool`. It forgets all but the first `count` artifacts and
-    returns whether that was possible. A follower without the method is replaced by a new one if an artifact that was
-    already taken in is replaced.
-    """
-
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Take in `artifacts`, the next ones of the history. `draft` has these in addition to earlier ones."""
-        ...
-
-    def result(self, draft: Draft) -> StageResult:
-        """Return the result of the stage for `draft`, whose artifacts are exactly those taken in so far."""
-        ...
-
-
-@runtime_checkable
-class IncrementalStage(Protocol):
-    """A stage that continues from earlier calls, so that the time for a call depends only on the new artifacts.
-
-    A stage without the method `begin` is called with the whole draft each time.
-    """
-
-    def begin(self, draft: Draft, /) -> Follower:
-        """Return a follower that has taken in nothing yet. All drafts that it gets have the settings of `draft`."""
-        ...
-
-
-class FollowedStage(IncrementalStage):
-    """Base class of incremental stages. A stage that is called directly with a draft uses a new follower."""
-
-    def __call__(self, draft: Draft, /) -> StageResult:
-        """Return the new draft, or a generator that yields requests for I/O and returns the new draft."""
-        follower = self.begin(draft)
-        follower.take(draft.artifacts, draft)
-        return follower.result(draft)
 
 
 def stage_name(stage: object) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 from pydantic import Field
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ctxguard.pii import Masker
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
+    from ctxguard.stages import StableWindow
 
 
 _STEP: Final = math.log(1.01)
@@ -428,11 +429,10 @@ def _words_of(artifact: Artifact) -> set[str]:
 
 def maskers_of(stabilizer: Stabilizer) -> list[Masker]:
     """Return the maskers of a chain's masking stages, in order; an empty list if the chain masks nothing."""
-    return [masker for stage in stabilizer.stages if (masker := getattr(stage, "masker", None)) is not None]
+    return stabilizer.stages.maskers
 
 
 def window_promises(stabilizer: Stabilizer) -> bool:
     """Return whether a chain has the default window with a trail. Only such a chain promises rare cuts and a trail."""
-    windows: Iterator[Any] = (stage for stage in stabilizer.stages if getattr(stage, "name", "") == "StableWindow")
-    # Without a default: if the setting is renamed, this must fail rather than disable the judge.
-    return any(window.settings.trail != 0 for window in windows)
+    window = cast("StableWindow | None", stabilizer.stages.window)
+    return window is not None and window.settings.trail != 0

@@ -2,6 +2,7 @@ from ctxguard.history.conversation import AUTHORITY as AUTHORITY
 from ctxguard.history.conversation import MESSAGES as MESSAGES
 from ctxguard.history.conversation import ExchangeSpan as ExchangeSpan
 from ctxguard.history.conversation import History as History
+from ctxguard.history.memory import Memory as Memory
 from ctxguard.history.pairing import Exchange as Exchange
 from ctxguard.history.pairing import Pairing as Pairing
 from ctxguard.history.pairing import exchanges as exchanges

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ctxguard.artifacts import Artifact, Kind
+from ctxguard.history.memory import Memory
 from ctxguard.history.phrases import listed
 from ctxguard.history.records import is_synthetic
 
@@ -77,6 +78,7 @@ class History:
     Args:
         count: Function that returns the number of tokens of an artifact.
         artifacts: The first artifacts of the conversation.
+        memory: Memory through which artifacts can be taken back; None if they never are.
         has_notices: Whether a system message that arrives after the first other message is an exchange of its own, so
             that it keeps its place. If False, it belongs to no exchange.
 
@@ -93,9 +95,15 @@ class History:
     """
 
     def __init__(
-        self, count: Callable[[Artifact], int], artifacts: Iterable[Artifact] = (), *, has_notices: bool = False
+        self,
+        count: Callable[[Artifact], int],
+        artifacts: Iterable[Artifact] = (),
+        *,
+        memory: Memory | None = None,
+        has_notices: bool = False,
     ) -> None:
         self.count = count
+        self._memory = memory
         self._has_notices = has_notices
         self.artifacts: list[Artifact] = []
         self.costs: list[int] = []
@@ -111,9 +119,10 @@ class History:
     def extend(self, artifacts: Iterable[Artifact]) -> None:
         """Add artifacts to the end."""
         for artifact in artifacts:
-            self._append(artifact)
+            self.append(artifact)
 
-    def _append(self, artifact: Artifact) -> None:
+    def append(self, artifact: Artifact) -> None:
+        """Add an artifact to the end."""
         position, kind, tokens = len(self.artifacts), artifact.kind, self.count(artifact)
         self.artifacts.append(artifact)
         self.costs.append(tokens)
@@ -121,31 +130,36 @@ class History:
         # nothing evicts these, so they belong to no exchange
         if kind in AUTHORITY and not (self._has_notices and kind is Kind.SYSTEM and self.spans):
             self.authority.append(position)
+            self._undo(self._take_back, self.authority)
         elif kind is Kind.TOOL and last and last.end == position and self.artifacts[last.start].calls:
+            before = replace(last)
             last.end += 1
             last.tokens += tokens
-            if artifact.pinned and not last.is_pinned:
+            is_pin = artifact.pinned and not last.is_pinned
+            if is_pin:
                 last.is_pinned = True
                 self.pinned.append(len(self.spans) - 1)
+            self._undo(self._take_back_result, before, *([self.pinned] if is_pin else ()))
         else:
             self._begin(position, artifact, tokens)
 
-    def rewind(self, count: int) -> int:
-        """Forget all but the first `count` artifacts.
+    def _undo(self, function: Callable[..., None], *arguments: object) -> None:
+        if self._memory is not None:
+            self._memory.undo(function, *arguments)
 
-        Returns:
-            Number of exchanges at the beginning that are certainly the same as before.
-        """
-        while self.spans and self.spans[-1].end > count:
-            self.spans.pop()
-        begin = self.spans[-1].end if self.spans else 0
-        for numbers in (self.users, self.asked, self.messages, self.replies, self.pinned):
-            del numbers[bisect_left(numbers, len(self.spans)) :]
-        del self.authority[bisect_left(self.authority, begin) :]
-        closed, rest = max(0, len(self.spans) - 1), self.artifacts[begin:count]
-        del self.artifacts[begin:], self.costs[begin:]
-        self.extend(rest)
-        return closed
+    def _take_back(self, *grown: list[int]) -> None:
+        """Remove the last artifact, and the last number of each list that grew with it."""
+        del self.artifacts[-1], self.costs[-1]
+        for numbers in grown:
+            del numbers[-1]
+
+    def _take_back_result(self, before: ExchangeSpan, *grown: list[int]) -> None:
+        self._take_back(*grown)
+        self.spans[-1] = before
+
+    def _take_back_exchange(self, *grown: list[int]) -> None:
+        self._take_back(*grown)
+        del self.spans[-1]
 
     def _begin(self, position: int, artifact: Artifact, tokens: int) -> None:
         """Add an exchange that begins with an artifact."""
@@ -154,15 +168,20 @@ class History:
         is_notice = artifact.kind is Kind.SYSTEM
         span = ExchangeSpan(position, position + 1, tokens, has_user_role, is_asked, artifact.pinned, is_notice)
         self.spans.append(span)
-        for flag, numbers in (
-            (has_user_role, self.users),
-            (is_asked, self.asked),
-            (is_asked or is_reply, self.messages),
-            (is_reply, self.replies),
-            (artifact.pinned, self.pinned),
-        ):
-            if flag:
-                numbers.append(number)
+        grown = [
+            numbers
+            for flag, numbers in (
+                (has_user_role, self.users),
+                (is_asked, self.asked),
+                (is_asked or is_reply, self.messages),
+                (is_reply, self.replies),
+                (artifact.pinned, self.pinned),
+            )
+            if flag
+        ]
+        for numbers in grown:
+            numbers.append(number)
+        self._undo(self._take_back_exchange, *grown)
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -178,6 +197,10 @@ class History:
         """Return the artifacts of an exchange."""
         span = self.spans[number]
         return tuple(self.artifacts[span.start : span.end])
+
+    def last(self, number: int) -> Artifact:
+        """Return the last artifact of an exchange. As long as it is the same object, so is all before it."""
+        return self.artifacts[self.spans[number].end - 1]
 
     def opener(self, number: int) -> int | None:
         """Find the user message that opened an exchange's turn.

@@ -135,7 +135,7 @@ class ReportData:
     def masked(self) -> tuple[Artifact, ...]:
         """The history after the last masking stage, before messages were shortened or dropped."""
         changes = self._draft.changes
-        last = max((n for n, change in enumerate(changes, 1) if change.stage.startswith("Mask")), default=0)
+        last = max((n for n, change in enumerate(changes, 1) if change.action == "masked"), default=0)
         return next((change.before for change in changes[last:]), self._draft.artifacts)
 
     @property

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind, Part
 from ctxguard.content.views import NO_LIMITS, Count, FileType, Limits
-from ctxguard.draft import Ask, Draft, FollowedStage, Follower, StageResult
+from ctxguard.draft import Ask, Draft, StageResult
 from ctxguard.errors import ConfigError
 from ctxguard.settings import opened, whole_number
-from ctxguard.stages.each import EachFollower
+from ctxguard.stages.each import ChangedOnce
 
 if TYPE_CHECKING:
     from ctxguard.config import TruncationConfig
@@ -45,7 +45,7 @@ class ToolBounds:
 _ANY: Final = ToolBounds()
 
 
-class BoundToolOutput(FollowedStage):
+class BoundToolOutput:
     """Shortens each tool output that exceeds a token limit, when it first appears in the history.
 
     A long output is replaced by a view, which is made according to the type of the output (such as JSON, log, or
@@ -81,9 +81,9 @@ class BoundToolOutput(FollowedStage):
         self.share = _require_share(share, "share")
         self.store = opened(store)
 
-    def begin(self, draft: Draft, /) -> Follower:
-        """Return a new object that shortens the outputs of one conversation as they arrive."""
-        return _Bounding(self, draft)
+    def __call__(self, draft: Draft, /) -> StageResult:
+        """Return the draft with long outputs shortened; if full texts have to be saved, a generator that saves them."""
+        return draft.memory.of(self, lambda: _Bounding(self, draft)).bounded(draft)
 
     def limit(self, bounds: ToolBounds, budget: int) -> int:
         """Return the maximum number of tokens that an output of a tool may have.
@@ -97,8 +97,8 @@ class BoundToolOutput(FollowedStage):
         return max(1, int(self.share * budget)) if self.max_tokens is None else self.max_tokens
 
 
-class _Bounding(EachFollower):
-    """Shortens the outputs of one conversation as they arrive, for `BoundToolOutput` (see `Follower`).
+class _Bounding:
+    """Shortens the outputs of one conversation as they arrive, for `BoundToolOutput`.
 
     Attributes:
         names: Names of the tools in the latest message with calls, by call id. Results often lack the name of the tool.
@@ -107,22 +107,15 @@ class _Bounding(EachFollower):
 
     def __init__(self, stage: BoundToolOutput, draft: Draft) -> None:
         self._reasons: dict[int, str] = {}
-        super().__init__(self._bound, action="bounded", reason=self._reasons)
+        self._outputs = ChangedOnce(self._bound, action="bounded", reason=self._reasons)
         self.stage = stage
         self.draft = draft
         self.names: dict[str | None, str] = {}
         self.whole: dict[str, Artifact] = {}
 
-    def rewind(self, count: int) -> bool:
-        """Forget all but the first `count` artifacts, and return True."""
-        self.forget_after(count)
-        calls = next((artifact.calls for artifact in reversed(self.changed) if artifact.calls), ())
-        self.names = {call.id: call.name for call in calls}
-        return True
-
-    def result(self, draft: Draft) -> StageResult:
-        """Return the draft with long outputs shortened; if full texts have to be saved, a generator that saves them."""
-        result = self.revise(draft)
+    def bounded(self, draft: Draft) -> StageResult:
+        """Return the draft with long outputs shortened, see `BoundToolOutput`."""
+        result = self._outputs.revised(draft)
         if self.stage.store is None or not self.whole or draft.dry:
             return result
         return self._store_texts(result, self.stage.store)
@@ -136,7 +129,7 @@ class _Bounding(EachFollower):
 
     def _bound(self, artifact: Artifact) -> Artifact:
         if artifact.calls:
-            self.names = {call.id: call.name for call in artifact.calls}
+            self.draft.memory.set(self, "names", {call.id: call.name for call in artifact.calls})
         if artifact.kind is not Kind.TOOL or artifact.pinned:
             return artifact
         draft, stage = self.draft, self.stage
@@ -147,7 +140,7 @@ class _Bounding(EachFollower):
         handle = handle_of(artifact.text) if stage.store else None
         view = bound_artifact(artifact, limit, draft, handle=handle, how=how)
         if view is not artifact:
-            self._reasons[id(artifact)] = f"over its limit of {limit} tokens"
+            self.draft.memory.put(self._reasons, id(artifact), f"over its limit of {limit} tokens")
             if handle is not None:
                 self.whole[handle] = artifact
         return view

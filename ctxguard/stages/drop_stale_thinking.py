@@ -10,12 +10,11 @@ from ctxguard.artifacts import Artifact, Kind, Part
 if TYPE_CHECKING:
     from ctxguard.draft import Change, Draft
 
-_WINDOW: Final = "StableWindow"
 _CUT: Final = "its thinking belongs to a prompt from before a cut"
 _BLANK: Final = Part("reasoning", "", signed=True)
-_MENDS: Final = ("RepairExchanges", "OrderByAuthority", "StartWithUser")
-"""Stages that change an artifact only when it arrives. When later thinking was signed, the prompt already had these
-changes."""
+_AT_ARRIVAL: Final = ("fault", "order")
+"""Causes for which an artifact is changed only when it arrives. When later thinking was signed, the prompt already had
+these changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +53,14 @@ class DropStaleThinking:
 
 def _reason(change: Change) -> str:
     """Return why thinking is dropped because of a change, which names the stage that changed the prompt."""
-    return _CUT if change.stage == _WINDOW else f"its thinking was signed for a prompt that {change.stage} changed"
+    return _CUT if change.cause == "cut" else f"its thinking was signed for a prompt that {change.stage} changed"
 
 
 def _stale(draft: Draft, change: Change) -> set[int]:
     """Return the `id()` of the root of each artifact whose thinking is stale because a stage made this change."""
-    if change.stage in _MENDS:
+    if change.cause in _AT_ARRIVAL:
         return set()
-    if change.stage == _WINDOW and draft.cut_at is not None:  # the exact position of the latest cut is known
+    if change.cause == "cut" and draft.cut_at is not None:  # the exact position of the latest cut is known
         return {id(artifact.root) for artifact in draft.history[: draft.cut_at + 1]}
     kept = {id(artifact.root) for artifact in change.after}
     known = {id(artifact.root) for artifact in change.before}

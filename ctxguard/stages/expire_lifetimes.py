@@ -45,7 +45,8 @@ class ExpireLifetimes:
             # An open exchange still waits for results, which could not be sent without their calls.
             if why and not exchange.open:
                 expired.update((id(artifact), why) for artifact in exchange.artifacts)
-        return draft.revise((a for a in draft.artifacts if id(a) not in expired), reason=expired)
+        left = (a for a in draft.artifacts if id(a) not in expired)
+        return draft.revise(left, reason=expired, cause="lifetime")
 
     def _why_expired(
         self, exchange: Exchange, ages: list[int], last_seen: Mapping[str, int], last_results: Mapping[str, int]

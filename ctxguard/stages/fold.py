@@ -150,24 +150,11 @@ class Fold:
     def __init__(self, draft: Draft, settings: WindowSettings) -> None:
         self.draft = draft
         self.settings = settings
-        self.history = History(draft.counter.artifact, has_notices=True)
+        self.history = History(draft.counter.artifact, memory=draft.memory, has_notices=True)
         self.task: int | None = None
         self._observed: dict[int, bool] = {}
         self._said: dict[int, int] = {}
         self._rigid: dict[int, tuple[int, int]] = {}
-
-    def rewind(self, count: int) -> int:
-        """Forget all but the first `count` artifacts; return the number of exchanges that are certainly unchanged."""
-        closed = self.history.rewind(count)
-        if self.task is not None and self.task >= closed:
-            self.task = None
-        begin = self.history.start(closed)
-        for known in (self._observed, self._said):
-            for number in [n for n in known if n >= closed]:
-                del known[number]
-        for position in [p for p in self._rigid if p >= begin]:
-            del self._rigid[position]
-        return closed
 
     # -- numbers
 
@@ -231,7 +218,7 @@ class Fold:
         state = self._with_seen(self._calibrated(self.with_authority(state, span.start), span), number)
         # The task is set only when it arrives: decisions at an exchange depend only on earlier exchanges.
         if self.task is None and self.draft.keep_task and history.task(self.draft.budget) == number:
-            self.task = number
+            self.draft.memory.set(self, "task", number)
         fixed, tokens = (span.tokens, 0) if self.stays(number) else (0, span.tokens)
         state = replace(state, seen=number + 1, fixed=state.fixed + fixed, tokens=state.tokens + tokens)
         state = self._with_newest(state, number)
@@ -363,14 +350,16 @@ class Fold:
     def _hard(self, position: int) -> tuple[int, int]:
         known = self._rigid.get(position)
         if known is None:
-            known = self._rigid[position] = _hard_tokens(self.history.artifacts[position], self.draft)
+            known = _hard_tokens(self.history.artifacts[position], self.draft)
+            self.draft.memory.put(self._rigid, position, known)
         return known
 
     def is_observed(self, number: int) -> bool:
         """Return whether an exchange is tool output that an agent sent in the user's role."""
         known = self._observed.get(number)
         if known is None:
-            known = self._observed[number] = holds_observation(self.history, number)
+            known = holds_observation(self.history, number)
+            self.draft.memory.put(self._observed, number, known)
         return known
 
     def is_said(self, number: int) -> bool:
@@ -524,7 +513,8 @@ class Fold:
         known = self._said.get(number)
         if known is None:
             text, count = self.history.artifacts[self.history.spans[number].start].text, self.draft.counter.text
-            known = self._said[number] = sum(count(said.text) + 2 for said in said_sentences(text))
+            known = sum(count(said.text) + 2 for said in said_sentences(text))
+            self.draft.memory.put(self._said, number, known)
         return known
 
     def _said_before(self, state: State, most: int) -> int:

@@ -76,7 +76,7 @@ class LexicalIndex:
         """Add one document. Its words are indexed at the next query."""
         self.documents.append(document)
 
-    def rewind(self, count: int) -> None:
+    def shorten(self, count: int) -> None:
         """Forget all but the first `count` documents."""
         for number in range(count, len(self._sizes)):
             for term in set(chain.from_iterable(map(_terms, self.documents[number]))):

@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Draft, FollowedStage, Follower
+from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError
-from ctxguard.history import MESSAGES
+from ctxguard.history import MESSAGES, Memory
 from ctxguard.settings import instance
-from ctxguard.stages.each import EachFollower
+from ctxguard.stages.each import ChangedOnce
 
 if TYPE_CHECKING:
     from ctxguard.pii import Detector, Masker, MaskSession
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _REASON: Final = "holds personal data"
 
 
-class MaskPII(FollowedStage):
+class MaskPII:
     """Masks personal data in all texts: contents, system prompts, call arguments, citations, and metadata.
 
     Ids, tool names, and the names of participants are never changed; the check `NoPII` reports personal data in them.
@@ -59,12 +59,21 @@ class MaskPII(FollowedStage):
             self._masker = _shared_masker((STANDARD,) if self._rules is None else self._rules)
         return self._masker
 
-    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return a new object that masks the artifacts of one conversation as they arrive."""
-        return _Masking(self.masker)
+    def with_masker(self, masker: Masker) -> MaskPII:
+        """Return such a stage with another masker."""
+        return MaskPII(masker=masker)
+
+    def __call__(self, draft: Draft, /) -> Draft:
+        """Return the draft with all texts masked. The draft also lists the rules, for later stages and checks."""
+        memory = draft.memory
+        masking = memory.of(self, lambda: _Masking(self.masker, memory))
+        if masking.is_outdated:
+            memory.clear()
+            masking = memory.of(self, lambda: _Masking(self.masker, memory))
+        return masking.masked(draft)
 
 
-class MaskMessages(FollowedStage):
+class MaskMessages:
     """Masks only the contents of user and assistant messages, not system prompts, tool outputs, or call arguments.
 
     This stage is for rules as broad as `ctxguard.pii.DIGITS`, which in tool outputs and calls would mask all longer
@@ -82,104 +91,79 @@ class MaskMessages(FollowedStage):
     def __init__(self, rules: Detector | Sequence[Detector]) -> None:
         self._rules = _parse_rules(rules) or ()
 
-    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return a new object that masks the artifacts of one conversation as they arrive."""
-        return _MaskingMessages(_shared_masker(self._rules))
-
-
-class _MaskingMessages(EachFollower):
-    """Masks each message of one conversation once, for `MaskMessages` (see `Follower`)."""
-
-    def __init__(self, masker: Masker) -> None:
-        session = masker.session()
-        super().__init__(lambda a: _mask_message(a, session), action="masked", reason=_REASON)
-        self._detectors = masker.detectors
-
-    def result(self, draft: Draft) -> Draft:
+    def __call__(self, draft: Draft, /) -> Draft:
         """Return the draft with its messages masked. The draft also lists the rules, for the check `NoPII`."""
-        return replace(self.revise(draft), message_detectors=(*draft.message_detectors, *self._detectors))
+        masked = draft.memory.of(self, lambda: self._messages(draft.memory)).revised(draft)
+        detectors = _shared_masker(self._rules).detectors
+        return replace(masked, message_detectors=(*draft.message_detectors, *detectors))
+
+    def _messages(self, memory: Memory) -> ChangedOnce:
+        session = _shared_masker(self._rules).session(memory)
+        return ChangedOnce(lambda a: _mask_message(a, session), action="masked", reason=_REASON)
 
 
-class _Masking(EachFollower):
-    """Masks each artifact of one conversation once, for `MaskPII` (see `Follower`).
+class _Masking:
+    """Masks each artifact of one conversation once, for `MaskPII`.
 
-    If values in the vault were erased or expired between two calls, the whole history is masked again.
+    Args:
+        masker: The masker.
+        memory: The memory of the conversation.
     """
 
-    def __init__(self, masker: Masker) -> None:
+    def __init__(self, masker: Masker, memory: Memory) -> None:
         self._masker = masker
         self._vault = None if masker.is_stateless else masker.vault
-        self.only_appends = self._vault is None  # a value that was erased from a vault gets another placeholder
-        self._begin()
-
-    def _begin(self) -> None:
         self._erasures = 0 if self._vault is None else self._vault.erasures()
-        session = self._session = self._masker.session()
-        self._progress = [session.progress]
-        super().__init__(lambda a: _mask_artifact(a, session), action="masked", reason=_REASON)
-        self._known = None if self._masker.echoing is None else _Known(session)
-        self._mask = self._masker.mask if self._masker.is_stateless else session.drafted
+        session = self._session = masker.session(memory)
+        self._known = None if masker.echoing is None else _Known(session, memory)
+        self._artifacts = ChangedOnce(self._mask_artifact, action="masked", reason=_REASON)
+        self._mask = masker.mask if masker.is_stateless else session.drafted
 
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Mask the artifacts that are new in the draft."""
-        if self._masker.is_stateless:
-            super().take(artifacts, draft)
-            return
-        for artifact in artifacts:
-            if self._known is not None:
-                self._known.take(artifact, draft)
-            super().take((artifact,), draft)
-            self._progress.append(self._session.progress)
+    @property
+    def is_outdated(self) -> bool:
+        """Whether values in the vault were erased or expired since, so that the whole history is masked again."""
+        return self._vault is not None and self._vault.erasures() != self._erasures
 
-    def rewind(self, count: int) -> bool:
-        """Forget all but the first `count` artifacts, and the placeholders and names that the others introduced.
+    def masked(self, draft: Draft) -> Draft:
+        """Return the draft with all texts masked."""
+        if self._known is not None:
+            self._known.begin(draft.history)
+        return self._artifacts.revised(_record_masking(draft, self._masker, self._mask, self._known))
 
-        Return whether that was possible.
-        """
-        self.forget_after(count)
-        if not self._masker.is_stateless:
-            del self._progress[count + 1 :]
-            self._session.back_to(self._progress[-1])
-        return self._known is None or self._known.rewind(self.changed[-1:])
-
-    def result(self, draft: Draft) -> Draft:
-        """Return the draft with all texts masked. The draft also lists the rules, for later stages and checks."""
-        if self._vault is not None and self._vault.erasures() != self._erasures:
-            self._begin()
-            self.take(draft.artifacts, draft)
-        return self.revise(_record_masking(draft, self._masker, self._mask, self._known))
+    def _mask_artifact(self, artifact: Artifact) -> Artifact:
+        if self._known is not None:
+            self._known.take(artifact)
+        return _mask_artifact(artifact, self._session)
 
 
 class _Known:
     """The names that rules have learned from a history, and how many were known when each artifact arrived."""
 
-    def __init__(self, session: MaskSession) -> None:
+    def __init__(self, session: MaskSession, memory: Memory) -> None:
+        self._history: Sequence[Artifact] = ()
+        self._ahead: dict[int, int] | None = None
         self._session = session
+        self._memory = memory
         self._places: dict[int, int] = {}
         self._counts: list[tuple[int, int]] = []
 
-    def take(self, artifact: Artifact, draft: Draft) -> None:
-        """Learn the names in the history up to an artifact, also those in artifacts that earlier stages dropped."""
-        history = draft.history
-        for place in range(len(self._places), len(history)):
-            self._places[id(history[place].root)] = place
-        place = self._places.get(id(artifact.root), len(self._counts) - 1)
-        while len(self._counts) <= place:
-            for _, text in history[len(self._counts)].texts():
-                self._session.learn(text)
-            self._counts.append(self._session.known)
+    def begin(self, history: Sequence[Artifact]) -> None:
+        """Begin a call with this history."""
+        self._history, self._ahead = history, None
 
-    def rewind(self, kept: Sequence[Artifact]) -> bool:
-        """Forget all names that were learned after the last artifact in `kept`. If `kept` is empty, forget all names.
+    def take(self, artifact: Artifact) -> None:
+        """Learn the names in the history up to an artifact, also those in artifacts that earlier stages dropped.
 
-        Return False if that artifact is unknown.
+        An artifact that is not in the history, as another stage has added it, introduces no name.
         """
-        place = self._places.get(id(kept[-1].root)) if kept else -1
-        if place is None:
-            return False
-        del self._counts[place + 1 :]
-        self._places = {root: other for root, other in self._places.items() if other <= place}
-        return True
+        history, begin = self._history, len(self._counts)
+        if self._ahead is None:
+            self._ahead = {id(history[place].root): place for place in range(begin, len(history))}
+        for place in range(begin, self._ahead.get(id(artifact.root), -1) + 1):
+            for _, text in history[place].texts():
+                self._session.learn(text)
+            self._memory.put(self._places, id(history[place].root), place)
+            self._memory.append(self._counts, self._session.known)
 
     def mask_again(self, text: str, at: Artifact) -> str:
         """Return a masked text in which all names are masked that were known when the artifact `at` arrived."""

@@ -46,7 +46,8 @@ class MergeMessageRuns:
                 merged.append(placed)
             else:
                 merged[-1] = joined
-        return draft.revise(_alternating(map(_restorer(draft), merged)), action="repaired", reason=_REASON)
+        alternating = _alternating(map(_restorer(draft), merged))
+        return draft.revise(alternating, action="repaired", reason=_REASON, cause="merge")
 
 
 class SplitMergedRecords:
@@ -70,7 +71,7 @@ class SplitMergedRecords:
             if artifact.kind is Kind.USER and artifacts and artifacts[-1].kind is Kind.TOOL:
                 artifacts.append(_filler_after(artifacts[-1]))
             artifacts += _pieces(artifact)
-        return draft.revise(artifacts, action="repaired", reason=_SPLIT)
+        return draft.revise(artifacts, action="repaired", reason=_SPLIT, cause="merge")
 
 
 def _filler_after(result: Artifact) -> Artifact:
@@ -119,7 +120,7 @@ def _place_of_text(parts: Sequence[Part]) -> int | None:
 
 def _restorer(draft: Draft) -> Callable[[Artifact], Artifact]:
     """Return a function that replaces a joined message with the message that was split, if its pieces are unchanged."""
-    split = next((change for change in draft.changes if change.stage == SplitMergedRecords.name), None)
+    split = next((change for change in draft.changes if change.cause == "merge"), None)
     if split is None:
         return lambda artifact: artifact
     pieces = set(map(id, split.after))

@@ -14,9 +14,10 @@ from ctxguard.content.detection import detect
 from ctxguard.content.processors.console import compress_console
 from ctxguard.content.processors.snapshot import compress_snapshot
 from ctxguard.content.views import Count, FileType
-from ctxguard.draft import Draft, FollowedStage, Follower
+from ctxguard.draft import Draft
+from ctxguard.history import Memory
 from ctxguard.history.pairing import require_artifacts
-from ctxguard.stages.each import EachFollower
+from ctxguard.stages.each import ChangedOnce
 from ctxguard.tokens import find_counter
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Compressed(list[Artifact]):
         return self
 
 
-class MessageCompressor(FollowedStage):
+class MessageCompressor:
     """Compresses tool outputs and assistant messages. User messages and pinned messages stay unchanged.
 
     Use it as a stage of a chain, or call `compress` with a list of artifacts. Each message is compressed on its own, so
@@ -137,10 +138,13 @@ class MessageCompressor(FollowedStage):
         self.snapshot_compressor = SnapshotCompressor(max_depth=strength.depth or 3)
         self.console_compressor = ConsoleMessageCompressor(max_messages=strength.messages or 5)
 
-    def begin(self, draft: Draft, /) -> Follower:
-        """Return a new object that compresses each message of one conversation when it first appears."""
-        reason = f"compressed at level {self.level}"
-        return EachFollower(self._compressor(draft.counter.counter), action="bounded", reason=reason)
+    def __call__(self, draft: Draft, /) -> Draft:
+        """Return the draft with each message compressed as it was when it first appeared."""
+        return draft.memory.of(self, lambda: self._changes(draft)).revised(draft)
+
+    def _changes(self, draft: Draft) -> ChangedOnce:
+        compress = self._compressor(draft.counter.counter, draft.memory)
+        return ChangedOnce(compress, action="bounded", reason=f"compressed at level {self.level}")
 
     def compress(self, artifacts: Sequence[Artifact]) -> Compressed:
         """Return the artifacts with long ones compressed and the others unchanged. The result can also be awaited.
@@ -148,18 +152,19 @@ class MessageCompressor(FollowedStage):
         Raises:
             HistoryError: If an item is not an artifact, such as a message of a framework.
         """
-        return Compressed(map(self._compressor(self._own_counter), require_artifacts(artifacts)))
+        return Compressed(map(self._compressor(self._own_counter, Memory()), require_artifacts(artifacts)))
 
     @cached_property
     def _own_counter(self) -> TokenCounter:
         return find_counter(self._counter)
 
-    def _compressor(self, counter: TokenCounter) -> Callable[[Artifact], Artifact]:
+    def _compressor(self, counter: TokenCounter, memory: Memory) -> Callable[[Artifact], Artifact]:
         """Return a function that compresses the messages of one history. Call it once for each message, in order."""
         names: dict[str | None, str] = {}
 
         def compress(artifact: Artifact) -> Artifact:
-            names.update((call.id, call.name) for call in artifact.calls)  # ids may repeat: the latest call counts
+            for call in artifact.calls:  # ids may repeat: the latest call counts
+                memory.put(names, call.id, call.name)
             if self._strength is None:
                 return artifact
             return _compress_one(artifact, artifact.name or names.get(artifact.answers) or "", self._strength, counter)

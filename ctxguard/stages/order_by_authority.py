@@ -41,7 +41,7 @@ class OrderByAuthority:
         ranks += [2] * (len(artifacts) - len(ranks))
         order = sorted(range(len(ranks)), key=ranks.__getitem__)
         ordered = [artifacts[position] for position in order]
-        return draft.revise(ordered, action="kept", reason="system prompt and task come first")
+        return draft.revise(ordered, action="kept", reason="system prompt and task come first", cause="order")
 
 
 _RANK = {Kind.SYSTEM: 0, Kind.TASK: 1}

@@ -16,7 +16,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Ask, Change, Draft, FollowedStage, Follower, LeftOut, StageResult
+from ctxguard.draft import Ask, Change, Draft, LeftOut, StageResult
 from ctxguard.errors import ConfigError, CtxguardError, SummarizerError
 from ctxguard.history import RECALLED, TRAIL, History, is_asked, record_title, write_record
 from ctxguard.history.records import leading_records
@@ -53,11 +53,11 @@ _MOST_TRIED: Final = 200
 _LEAST_WINDOW: Final = 500
 """With fewer available tokens, nothing is recalled by itself: a block would take what the turn needs."""
 _EMPTY_BLOCK: Final = Artifact(Kind.USER, write_record(RECALLED, ""))
-_MENDING: Final = ("RepairExchanges", "ExpireLifetimes")
-"""Stages that drop artifacts because they are invalid or expired. Such artifacts must not be recalled."""
+_INVALID: Final = ("fault", "lifetime")
+"""Causes for which artifacts are dropped because they are invalid or expired. Such artifacts must not be recalled."""
 
 
-class RecallRelevant(FollowedStage):
+class RecallRelevant:
     """Repeats evicted exchanges in the context if they share rare words with the current question.
 
     The exchanges are inserted as one message, the block, right before the user message that asks the question. They
@@ -113,9 +113,9 @@ class RecallRelevant(FollowedStage):
         self.threshold = threshold
         self.embedding = None if embed is None else Embedding(embed, store)
 
-    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - evicted exchanges are not in the draft
-        """Return a new object that inserts the messages with recalled exchanges into one conversation."""
-        return _Recalling(self)
+    def __call__(self, draft: Draft, /) -> StageResult:
+        """Return the draft with a block before each question that recalls something; the draft itself if none does."""
+        return draft.memory.of((self, draft.masks), lambda: _Recalling(self)).recalled(draft)
 
     def gate(self, history: History, draft: Draft) -> RecallGate:
         """Return the object by which the window of one conversation decides what to recall.
@@ -137,6 +137,7 @@ class RecallGate:
     def __init__(self, history: History, stage: RecallRelevant, draft: Draft) -> None:
         self._history, self._stage, self._draft = history, stage, draft
         self._index = LexicalIndex()
+        self._lasts: list[Artifact] = []
 
     def find(self, question: int, state: State, available: int, *, always: bool = False) -> LeftOut | None:
         """Return the scores of earlier exchanges and the tokens that a block may take; None if nothing is recalled.
@@ -153,8 +154,7 @@ class RecallGate:
             return None
         if len(state.kept) == state.judged:
             return None
-        for number in range(len(index.documents), question):
-            index.add(_indexed_texts(history.members(number)))
+        self._index_until(question)
         text = history.members(question)[0].text
         scores = index.matches(text)
         if threshold:
@@ -169,9 +169,15 @@ class RecallGate:
         near = _weigh(history, {number: score for score, number in best}, question)
         return LeftOut(history, int(self._stage.share * available), question, scores=near)
 
-    def rewind(self, count: int) -> None:
-        """Remove all but the first `count` exchanges from the index."""
-        self._index.rewind(count)
+    def _index_until(self, end: int) -> None:
+        """Let the index hold the first `end` exchanges of the history, each of which is told by its last artifact."""
+        history, lasts = self._history, self._lasts
+        while lasts and (len(lasts) > end or history.last(len(lasts) - 1) is not lasts[-1]):
+            lasts.pop()
+        self._index.shorten(len(lasts))
+        for number in range(len(lasts), end):
+            self._index.add(_indexed_texts(history.members(number)))
+            lasts.append(history.last(number))
 
     def fit(self, recall: LeftOut, tokens: int, state: State) -> LeftOut:
         """Return `recall` with a block: a message of at most `tokens` tokens that repeats exchanges evicted in `state`.
@@ -187,7 +193,7 @@ class RecallGate:
 
 
 class _Recalling:
-    """Inserts the blocks of recalled exchanges into one conversation, for `RecallRelevant` (see `Follower`).
+    """Inserts the blocks of recalled exchanges into one conversation, for `RecallRelevant`.
 
     Each exchange is embedded once, and each block is written once.
     """
@@ -195,19 +201,12 @@ class _Recalling:
     def __init__(self, stage: RecallRelevant) -> None:
         self._stage = stage
         self._meanings: SemanticIndex | None = None
+        self._embedded: list[Artifact] = []
         self._latest: tuple[object, LeftOut] | None = None
         self._blocks: dict[object, tuple[LeftOut, LeftOut, str]] = {}
 
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Do nothing: the artifacts to recall were evicted, so they are not among `artifacts`. `result` finds them."""
-
-    def rewind(self, count: int) -> bool:  # noqa: ARG002 - what was embedded is numbered by exchange, not by artifact
-        """Forget which exchanges were embedded. Return True; `Embedding` still caches the vectors."""
-        self._meanings = self._latest = None
-        return True
-
-    def result(self, draft: Draft) -> StageResult:
-        """Return the draft with a block before each question that recalls something; the draft itself if none does."""
+    def recalled(self, draft: Draft) -> StageResult:
+        """Return the draft with a block before each question, see `RecallRelevant`. Later calls insert the same."""
         left_out = self._find_dropped(draft) if draft.left_out is None else draft.left_out
         return self._insert_blocks(draft, left_out) if left_out else draft
 
@@ -226,7 +225,7 @@ class _Recalling:
             if left.block is not None:
                 blocks[id(left.history.members(left.asked)[0].root)] = left.block
             if failure:
-                draft = replace(draft, details={**draft.details, "RecallRelevant": {"embed": failure}})
+                draft = replace(draft, details={**draft.details, self._stage.name: {"embed": failure}})
         return draft.revise(_with_blocks(draft, blocks), action="recalled", reason="matches the question")
 
     def _rank_by_meaning(
@@ -238,14 +237,18 @@ class _Recalling:
             `recall` itself, a copy of it with the new block, and the reason why embedding failed (empty if it did not).
         """
         history, asked, scores, failure = recall.history, recall.asked, recall.scores, ""
-        # After other stages than the window, each call has another history.
-        if self._meanings is None or self._latest is not None:
-            self._meanings = SemanticIndex()
+        # A history whose end was replaced has other exchanges, and after other stages than the window it is a new one.
+        known = self._embedded
+        if len(known) > len(history) or any(history.last(n) is not one for n, one in enumerate(known)):
+            self._meanings = None
+        if self._meanings is None:
+            self._meanings, self._embedded = SemanticIndex(), []
         meanings = self._meanings
         try:
             new = ["\n".join(_indexed_texts(history.members(n))) for n in range(len(meanings), asked)]
             vector, *vectors = yield from embedding.vectors([history.members(asked)[0].text, *new], dry=draft.dry)
             meanings.extend(vectors)
+            self._embedded = [history.last(n) for n in range(len(meanings))]
         except Exception as error:  # the call must succeed even if an embedding service is down
             is_refused = draft.dry and isinstance(error, SummarizerError)
             if isinstance(error, CtxguardError) and not is_refused:
@@ -263,7 +266,7 @@ class _Recalling:
 
         The block may take the tokens that were unused when that message arrived.
         """
-        change = next((c for c in draft.changes if c.stage not in _MENDING and _drops(c)), None)
+        change = next((c for c in draft.changes if c.cause not in _INVALID and _drops(c)), None)
         place = next((p for p in range(len(draft.artifacts) - 1, -1, -1) if is_asked(draft.artifacts[p])), None)
         if change is None or place is None:
             return ()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from ctxguard.artifacts import Artifact, Kind, ToolCall
-from ctxguard.draft import Draft, FollowedStage, Follower
+from ctxguard.draft import Draft
 from ctxguard.errors import ConfigError, PairingError
-from ctxguard.history import Pairing, pair
+from ctxguard.history import Memory, Pairing, pair
 from ctxguard.history.pairing import holds_all_results, is_repeated, whole_until
 from ctxguard.history.soundness import make_sound
 
@@ -24,7 +25,7 @@ Copies: TypeAlias = "dict[tuple[int, object], Artifact]"
 originals alive."""
 
 
-class RepairExchanges(FollowedStage):
+class RepairExchanges:
     """Ensures that each tool call is directly followed by its result, and that both have the same id.
 
     OpenAI and Anthropic refuse a whole history (status 400) for any of these faults, which are repaired as follows:
@@ -65,9 +66,20 @@ class RepairExchanges(FollowedStage):
         self.on_broken = on_broken
         self.keep_bare = keep_bare
 
-    def begin(self, draft: Draft, /) -> Follower:  # noqa: ARG002 - nothing of the draft is needed
-        """Return a new object that repairs one conversation as it grows."""
-        return _Repairing(self.on_broken, keep_bare=self.keep_bare)
+    def __call__(self, draft: Draft, /) -> Draft:
+        """Return the repaired draft.
+
+        Raises:
+            PairingError: If there is a fault and `on_broken` is `raise`.
+        """
+        if self.on_broken == "ignore":
+            return draft
+        repairing = draft.memory.of(self, lambda: _Repairing(draft.memory, keep_bare=self.keep_bare))
+        repairing.take(draft)
+        if self.on_broken == "repair":
+            return repairing.repaired(draft)
+        repairing.refuse_broken(draft)
+        return draft
 
 
 class _Repairing:
@@ -77,53 +89,43 @@ class _Repairing:
     messages, the whole history is repaired again.
     """
 
-    def __init__(self, on_broken: OnBroken, *, keep_bare: bool) -> None:
-        self._on_broken = on_broken
+    def __init__(self, memory: Memory, *, keep_bare: bool) -> None:
+        self._memory = memory
         self._artifacts: list[Artifact] = []
         self._unsound: dict[int, tuple[Artifact, str]] = {}
         self._nothing = _Settled(keep_bare=keep_bare)
         self._settled = self._nothing
         self._copies: Copies = {}
 
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Remember the artifacts that are new in the draft; `result` repairs their calls and results."""
-        for artifact in artifacts:
-            sound, why = (artifact, "") if self._on_broken == "ignore" else make_sound(artifact, len(self._artifacts))
+    def take(self, draft: Draft) -> None:
+        """Make the texts and arguments of new artifacts sound."""
+        for artifact in self._memory.new(draft.artifacts):
+            sound, why = make_sound(artifact, len(self._artifacts))
             if sound is not artifact:
-                self._unsound[len(self._artifacts)] = artifact, why
-            self._artifacts.append(sound)
+                self._memory.put(self._unsound, len(self._artifacts), (artifact, why))
+            self._memory.append(self._artifacts, sound)
 
-    def rewind(self, count: int) -> bool:
-        """Forget all but the first `count` artifacts."""
-        del self._artifacts[count:]
-        self._unsound = {place: known for place, known in self._unsound.items() if place < count}
-        if self._settled.length > count:
-            self._settled = self._nothing
-        # Copies are found by the `id()` of their originals, which other objects may have now.
-        left = set(map(id, self._artifacts))
-        self._copies = {key: copy for key, copy in self._copies.items() if key[0] in left}
-        return True
+    def refuse_broken(self, draft: Draft) -> None:
+        """Raise an error that names all faults, if there are any."""
+        unsound = [f"message @ artifacts[{place}]: {why}" for place, (_, why) in self._unsound.items()]
+        repair = _Repair(draft.artifacts, pair(draft.artifacts), {}, keep_bare=self._nothing.keep_bare)
+        if faults := (*repair.findings(), *unsound):
+            raise PairingError(faults)
 
-    def result(self, draft: Draft) -> Draft:
-        """Return the repaired draft.
-
-        Raises:
-            PairingError: If there is a fault and `on_broken` is `raise`.
-        """
-        if self._on_broken == "ignore":
-            return draft
-        if self._on_broken == "raise":
-            unsound = [f"message @ artifacts[{place}]: {why}" for place, (_, why) in self._unsound.items()]
-            _refuse_broken(draft.artifacts, unsound, keep_bare=self._nothing.keep_bare)
-            return draft
+    def repaired(self, draft: Draft) -> Draft:
+        """Return the repaired draft."""
+        known = len(self._copies)
         ended = self._repair_all()
+        # Copies are found by the `id()` of their originals, which other objects may have once these are forgotten.
+        for key in islice(self._copies, known, None):
+            self._memory.undo(self._copies.pop, key, None)
         reasons: Mapping[int, str] = {} if ended is None else ended.reasons
         mended = None if ended is None else ended.mended
         if self._unsound:
             mended = tuple(self._artifacts) if mended is None else mended
             told = {id(was): reasons.get(id(self._artifacts[p]), why) for p, (was, why) in self._unsound.items()}
             reasons = {**reasons, **told}
-        return draft if mended is None else draft.revise(mended, action="repaired", reason=reasons)
+        return draft if mended is None else draft.revise(mended, action="repaired", reason=reasons, cause="fault")
 
     def _repair_all(self) -> _Settled | None:
         """Return the whole history repaired; None if there was no fault."""
@@ -137,17 +139,12 @@ class _Repairing:
             settled = self._nothing.extend(artifacts, self._copies, end=last)
         ended = settled and settled.extend(artifacts, self._copies, end=len(artifacts), is_end=True)
         if settled is not None and ended is not None:
-            self._settled = settled
+            known = self._settled
+            if settled.length != known.length or settled.mended is not known.mended:
+                self._memory.set(self, "_settled", settled)
             return None if ended.mended is None else ended
         everything = _Repair(artifacts, pair(artifacts), self._copies, keep_bare=self._nothing.keep_bare)
         return _Settled(len(artifacts), tuple(everything.mend()), everything.reasons)
-
-
-def _refuse_broken(artifacts: Sequence[Artifact], unsound: Sequence[str], *, keep_bare: bool) -> None:
-    repair = _Repair(artifacts, pair(artifacts), {}, keep_bare=keep_bare)
-    faults = (*repair.findings(), *unsound)
-    if faults:
-        raise PairingError(faults)
 
 
 @dataclass(frozen=True, slots=True)

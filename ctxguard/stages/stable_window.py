@@ -31,7 +31,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Unpack
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import Action, Ask, Draft, FollowedStage, Follower, StageResult
+from ctxguard.draft import Action, Ask, Draft, StageResult
 from ctxguard.errors import BESIDE, BudgetExceededError
 from ctxguard.history import AUTHORITY, RECALLED, TRAIL, record_title, write_record
 from ctxguard.settings import opened, settings_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ctxguard.stores import Store
 
 
-class StableWindow(FollowedStage):
+class StableWindow:
     """Shrinks the context to `target` when it exceeds the budget; until the next time, prompts only grow at their end.
 
     The available tokens are the budget minus tool schemas, system prompt, task, pins, and the last request: the last
@@ -86,6 +86,7 @@ class StableWindow(FollowedStage):
     """
 
     name = "StableWindow"
+    part = "fit"
 
     def __init__(
         self, *, recall: RecallRelevant | None = None, store: Store | None = None, **settings: Unpack[WindowOptions]
@@ -94,15 +95,20 @@ class StableWindow(FollowedStage):
         self.recall = recall
         self.store = opened(store)
 
-    def begin(self, draft: Draft, /) -> Follower:
-        """Return a new object that maintains the window of one conversation as it grows."""
-        return _Window(self, draft)
+    def __call__(self, draft: Draft, /) -> StageResult:
+        """Return the draft after eviction. If full texts have to be stored, return a generator that also does this.
+
+        Raises:
+            BudgetExceededError: If the mandatory messages exceed the budget.
+        """
+        return draft.memory.of((self, draft.masks), lambda: _Window(self, draft)).fitted(draft)
 
 
 class _Window:
-    """Maintains the window of one conversation, for `StableWindow` (see `Follower`).
+    """The window of one conversation, for `StableWindow`.
 
-    The last exchange may still grow, so each call processes it again.
+    The last exchange may still grow, so each call processes it again. What was written for an earlier call is used
+    again where it was written for the same artifacts.
     """
 
     def __init__(self, stage: StableWindow, draft: Draft) -> None:
@@ -111,39 +117,22 @@ class _Window:
         self._history = self._fold.history
         self._gate = None if stage.recall is None else stage.recall.gate(self._history, draft)
         self._states = [State(fixed=draft.overhead)]
-        self._branch: list[State] = []
-        self._latest: tuple[State, int, State] | None = None
+        self._branch: list[tuple[State, State]] = []
+        self._latest: tuple[State, Artifact, State] | None = None
         self._handles: dict[str, str] = {}
         self._stored: set[str] = set()
-        self._shown: dict[int, tuple[Shortening, Artifact]] = {}
-        self._note: tuple[object, tuple[Artifact | None, Note]] | None = None
+        self._shown: dict[int, tuple[Shortening, Artifact, Artifact, Artifact]] = {}
+        self._note: tuple[object, Artifact, tuple[Artifact | None, Note]] | None = None
         self._facts: dict[int, Facts | None] = {}
 
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:  # noqa: ARG002 - as every follower
-        """Add new artifacts to the history, and process all exchanges but the last."""
-        self._history.extend(artifacts)
-        # The last exchange may still grow; `_complete` adds it to a copy of the state.
-        while self._states[-1].seen < len(self._history) - 1:
-            self._states.append(self._advance(self._states[-1]))
-
-    def rewind(self, count: int) -> bool:
-        """Forget all but the first `count` artifacts, and return True."""
-        closed = self._fold.rewind(count)
-        del self._states[closed + 1 :]
-        self._branch = [state for state in self._branch if state.seen <= closed]
-        if self._gate is not None:
-            self._gate.rewind(closed)
-        self._shown = {p: known for p, known in self._shown.items() if p < self._history.start(closed)}
-        self._facts = {n: known for n, known in self._facts.items() if n < closed}
-        self._latest = self._note = None
-        return True
-
-    def result(self, draft: Draft) -> StageResult:
-        """Return the draft after eviction. If full texts have to be stored, return a generator that also does this.
-
-        Raises:
-            BudgetExceededError: If the mandatory messages exceed the budget.
-        """
+    def fitted(self, draft: Draft) -> StageResult:
+        """Return the draft after eviction, see `StableWindow`."""
+        memory = draft.memory
+        for artifact in memory.new(draft.artifacts):
+            self._history.append(artifact)
+            # The last exchange may still grow; `_complete` adds it to a copy of the state.
+            while self._states[-1].seen < len(self._history) - 1:
+                memory.append(self._states, self._advance(self._states[-1]))
         window = self._complete()
         state = self._with_recalled(window)
         # By now, exchanges and records were evicted and texts shortened as far as possible.
@@ -179,10 +168,10 @@ class _Window:
 
     def _advance(self, state: State) -> State:
         """Return the state after one more exchange."""
-        span = self._history.spans[state.seen]
+        last = self._history.last(state.seen)
         # The result for the last exchange is kept from the previous call; it is valid unless that exchange has grown.
-        if self._latest is None or self._latest[0] is not state or self._latest[1] != span.end:
-            self._latest = state, span.end, self._fold.step(state)
+        if self._latest is None or self._latest[0] is not state or self._latest[1] is not last:
+            self._latest = state, last, self._fold.step(state)
         return self._latest[2]
 
     def _with_recalled(self, state: State) -> State:
@@ -193,16 +182,18 @@ class _Window:
         """
         if self._gate is None or state.cut_at is None:
             return state
-        begin, last = state.cut_at, len(self._history) - 1
-        if self._branch and self._branch[0].cut_at != begin:
-            self._branch = []
+        begin, last, branch = state.cut_at, len(self._history) - 1, self._branch
         if begin == last:  # the last exchange may still grow, so nothing is remembered of it
             return self._recalling(state, begin)
-        if not self._branch:
-            self._branch = [self._recalling(self._states[begin + 1], begin)]
-        while self._branch[-1].seen < last:
-            self._branch.append(self._continued(self._branch[-1]))
-        return self._at_end(self._continued(self._branch[-1]))
+        # Each state is kept with that of the window after the same exchange, which tells whether it still holds.
+        while branch and not (branch[-1][1].seen <= last and self._states[branch[-1][1].seen] is branch[-1][0]):
+            branch.pop()
+        if branch and branch[0][1].seen != begin + 1:
+            branch.clear()
+        for number in range(begin + len(branch), last):
+            after = self._continued(branch[-1][1]) if branch else self._recalling(self._states[begin + 1], begin)
+            branch.append((self._states[number + 1], after))
+        return self._at_end(self._continued(branch[-1][1]))
 
     def _continued(self, state: State) -> State:
         return self._recalling(self._fold.step(state), state.seen)
@@ -243,11 +234,10 @@ class _Window:
             return whole
         number = form.at if state.cut_at is None else max(form.at, state.cut_at)
         known = self._shown.get(position)
-        key = replace(form, at=number)
-        if known is None or known[0] != key:
+        key, span = replace(form, at=number), self._history.spans[number]
+        at = self._history.artifacts[span.start]
+        if known is None or known[0] != key or known[1] is not whole or known[2] is not at:
             handle = None if self._stage.store is None else self._handle
-            span = self._history.spans[number]
-            at = self._history.artifacts[span.start]
             view = shortened(
                 *(whole, form.limit, self._fold.draft),
                 at=at,
@@ -257,8 +247,8 @@ class _Window:
                 is_speech=form.is_speech,
                 is_unread=span.start <= position < span.end,
             )
-            known = self._shown[position] = key, view
-        return known[1]
+            known = self._shown[position] = key, whole, at, view
+        return known[3]
 
     def _handle(self, text: str) -> str:
         handle = handle_of(text)
@@ -290,7 +280,7 @@ class _Window:
             actions[id(note)] = "summarised"
         gone = "evicted at a cut" if note is None else "evicted at a cut; listed or counted in the trail"
         left = None if self._gate is None else state.recalled
-        fitted = draft.revise(artifacts, action="bounded", actions=actions, reason=reasons, otherwise=gone)
+        fitted = draft.revise(artifacts, action="bounded", actions=actions, reason=reasons, otherwise=gone, cause="cut")
         details: dict[str, object] = {**fitted.details, "latest_cuts": self._count_latest_cuts(state)}
         details["trail"] = {
             "steps": told.steps,
@@ -305,10 +295,10 @@ class _Window:
 
     def _written_note(self, state: State, draft: Draft, sent: dict[int, Artifact]) -> tuple[Artifact | None, Note]:
         """Return the message with the trail, and what it says; None if nothing was evicted or no tokens are left."""
-        key = state.cuts[-1:], state.kept, state.noted, draft.masks
-        if self._note is None or self._note[0] != key:
-            self._note = key, self._write_note(state, draft, sent)
-        return self._note[1]
+        key, last = (state.cuts[-1:], state.kept, state.noted), self._history.last(max(0, state.judged - 1))
+        if self._note is None or self._note[0] != key or self._note[1] is not last:
+            self._note = key, last, self._write_note(state, draft, sent)
+        return self._note[2]
 
     def _write_note(self, state: State, draft: Draft, sent: dict[int, Artifact]) -> tuple[Artifact | None, Note]:
         if state.cut_at is None:
@@ -348,7 +338,8 @@ class _Window:
             span, members = self._history.spans[number], self._history.members(number)
             is_record = span.has_user_role and not span.is_asked
             repeats = is_record and record_title(members[0]) in (TRAIL, RECALLED)
-            self._facts[number] = None if repeats else facts_of(members, is_observed=self._fold.is_observed(number))
+            facts = None if repeats else facts_of(members, is_observed=self._fold.is_observed(number))
+            self._fold.draft.memory.put(self._facts, number, facts)
         return self._facts[number]
 
     def _store_evicted(self, state: State, kept: set[int]) -> None:

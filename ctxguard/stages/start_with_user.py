@@ -35,6 +35,7 @@ class StartWithUser:
         if len(leading) == len(artifacts) or any(artifact.pinned for artifact in early):
             place = artifacts.index(early[0])
             stand_in = Artifact(Kind.USER, _STAND_IN)
-            return draft.revise((*artifacts[:place], stand_in, *artifacts[place:]), action="repaired", reason=_REASON)
+            led = (*artifacts[:place], stand_in, *artifacts[place:])
+            return draft.revise(led, action="repaired", reason=_REASON, cause="order")
         gone = set(map(id, early))
-        return draft.revise((a for a in artifacts if id(a) not in gone), reason=_REASON)
+        return draft.revise((a for a in artifacts if id(a) not in gone), reason=_REASON, cause="order")

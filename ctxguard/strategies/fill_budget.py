@@ -29,6 +29,7 @@ class FillBudget:
     """
 
     name = "FillBudget"
+    part = "fit"
 
     def __init__(self, *, as_pattern: bool = False) -> None:
         self.as_pattern = as_pattern
@@ -119,6 +120,7 @@ class DropVerboseOutput:
     """
 
     name = "DropVerboseOutput"
+    part = "fit"
 
     def __init__(self, max_tokens: int = 256) -> None:
         self.max_tokens = whole_number(max_tokens, "max_tokens", unit="tokens", least=1)

@@ -12,7 +12,7 @@ from itertools import chain, count
 from typing import Final, Generic, TypeVar, cast
 
 from ctxguard.artifacts import Artifact, Kind
-from ctxguard.draft import CallSettings, Draft, FollowedStage
+from ctxguard.draft import CallSettings, Draft
 from ctxguard.history import History
 from ctxguard.history.conversation import TASK_SHARE
 from ctxguard.history.pairing import require_artifacts
@@ -27,7 +27,7 @@ wait to be judged."""
 UNLIMITED: Final = 1 << 40
 """A budget, in tokens, that no conversation exceeds."""
 Note = TypeVar("Note")
-Memory = TypeVar("Memory")
+State = TypeVar("State")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,16 +79,17 @@ class Past(Generic[Note]):
         most = self.draft.budget // TASK_SHARE
         return self.history.must_stay(self.draft.keep_recent, self.task, len(self.history), most)
 
-    def memory(self, kind: type[Memory]) -> Memory:
+    def memory(self, kind: type[State]) -> State:
         """Return the state that a strategy keeps for this conversation: an instance of `kind`, created on first use."""
         if kind not in self._memory:
             self._memory[kind] = kind()
-        return cast("Memory", self._memory[kind])
+        return cast("State", self._memory[kind])
 
-    def take(self, artifacts: Sequence[Artifact], draft: Draft) -> None:
-        """Add new artifacts to the conversation, and make a note on each exchange that cannot grow any more."""
+    def extend(self, draft: Draft) -> None:
+        """Continue with what is new in a draft, and make a note on each exchange that cannot grow any more."""
         self.draft = draft
-        self.history.extend(artifacts)
+        for artifact in draft.memory.new(draft.artifacts):
+            self.history.append(artifact)
         self.note(len(self.history) - 1)
 
     def note(self, end: int) -> None:
@@ -96,18 +97,13 @@ class Past(Generic[Note]):
         for number in range(len(self.notes), end):
             self.notes.append(self._stage.note(self, number))
 
-    def result(self, draft: Draft) -> Draft:
-        """Return the draft with the exchanges that are kept. Only the exchanges before the latest step are judged."""
-        self.draft = draft
-        return self.chosen(_step(len(self.notes), self._stage.every))
-
     def chosen(self, end: int) -> Draft:
         """Return the draft with the exchanges that are kept. Only the first `end` exchanges are judged."""
         choice = self._stage.choose(self, end)
         return self.draft if choice is None else _keep_chosen(choice, self, self._stage.name)
 
 
-class Keep(FollowedStage, Generic[Note]):
+class Keep(Generic[Note]):
     """Keeps the exchanges that a function chooses, the mandatory ones, and the newest ones, which wait to be judged.
 
     Args:
@@ -122,6 +118,8 @@ class Keep(FollowedStage, Generic[Note]):
     Raises:
         ConfigError: If `every` is not a whole number of at least 1.
     """
+
+    part = "fit"
 
     def __init__(
         self,
@@ -147,15 +145,23 @@ class Keep(FollowedStage, Generic[Note]):
         """
         history = require_artifacts(messages)
         settings = CallSettings(UNLIMITED, ArtifactCounter(find_counter("auto")), keep_recent=1)
-        draft = cast("Draft", RepairExchanges()(Draft(history, settings, history=history)))
-        past = self.begin(draft)
-        past.take(draft.artifacts, draft)
+        draft = RepairExchanges()(Draft(history, settings, history=history))
+        past = self._past(draft)
         past.note(len(past.history))
         return list(past.chosen(len(past.history)).artifacts)
 
-    def begin(self, draft: Draft, /) -> Past[Note]:
-        """Return an empty `Past` for a new conversation."""
-        return Past(self, draft)
+    def __call__(self, draft: Draft, /) -> Draft:
+        """Return the draft with the exchanges that are kept. Only the exchanges before the latest step are judged."""
+        past = self._past(draft)
+        return past.chosen(_step(len(past.notes), self.every))
+
+    def _past(self, draft: Draft) -> Past[Note]:
+        # A strategy may keep anything, so nothing of it can be taken back.
+        if not draft.memory.is_continued(draft.artifacts):
+            draft.memory.clear()
+        past = draft.memory.of((self, draft.masks), lambda: Past(self, draft))
+        past.extend(draft)
+        return past
 
 
 def _step(end: int, every: int) -> int:

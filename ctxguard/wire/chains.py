@@ -14,7 +14,6 @@ from ctxguard.pii.mask.pseudonyms import MemoryPseudonyms, Original, Pseudonyms
 from ctxguard.pii.mask.unmask import values_in
 from ctxguard.pii.mask.vault import SessionVault
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.stages import MaskPII
 from ctxguard.wire.masking import WireMasking
 from ctxguard.wire.sessions import MemoryVault, Owner, Thread
 
@@ -42,7 +41,7 @@ class _Item:
     values: Mapping[str, Original]
 
 
-class Chain(NamedTuple):
+class ForThread(NamedTuple):
     """The stabilizer, adapter, and vault for the requests in one format.
 
     Attributes:
@@ -67,8 +66,8 @@ class Chains:
     def __init__(self, stabilizer: Stabilizer, masking: Sequence[WireMasking]) -> None:
         self._stabilizer = stabilizer
         self._masking = masking
-        self._shared: dict[tuple[str, bool, bool, bool], Chain] = {}
-        self._named: Recent[tuple[str, str, str, bool, bool], Chain] = Recent(_NAMED)
+        self._shared: dict[tuple[str, bool, bool, bool], ForThread] = {}
+        self._named: Recent[tuple[str, str, str, bool, bool], ForThread] = Recent(_NAMED)
         self._items: Recent[tuple[str, str], _Item] = Recent(_ITEMS)
 
     def note_item(
@@ -86,7 +85,7 @@ class Chains:
         values = {name: value for text in texts.values() for name, value in values_in(text, pseudonyms).items()}
         self._items.put((owner.scope, name), _Item(numbering, texts, values))
 
-    def of(self, kind: Format, owner: Owner, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> Chain:
+    def of(self, kind: Format, owner: Owner, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> ForThread:
         """Return the chain for a request: the shared one, or the one for the thread that the request belongs to.
 
         Args:
@@ -154,17 +153,16 @@ class Chains:
         ]
         return {**body, kind.history: history}, thread
 
-    def _build(self, kind: Format, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> Chain:
+    def _build(self, kind: Format, thread: Thread, *, is_incremental: bool, keep_thinking: bool) -> ForThread:
         adapter: Any = kind if not is_incremental else ResponsesAdapter(incremental=True)
         masking = iter(self._masking)
-        stages = tuple(
-            next(masking).stage(thread.vault, redacts=thread.redacts) if isinstance(stage, MaskPII) else stage
-            for stage in self._stabilizer.stages
+        stages = self._stabilizer.stages.with_maskers(
+            lambda _masker: next(masking).masker(thread.vault, redacts=thread.redacts)
         )
         stages = chain_for(adapter, stages, keep_thinking=keep_thinking)
         # the final body is searched as a whole, see `BodyCheck`
         checks = tuple(check for check in self._stabilizer.checks if check.name != "NoPII")
-        return Chain(self._stabilizer.with_(stages=stages, checks=checks), adapter, thread.vault)
+        return ForThread(self._stabilizer.with_(stages=stages, checks=checks), adapter, thread.vault)
 
 
 def _means_the_same(values: Mapping[str, Original], vault: SessionVault | None) -> bool:

@@ -347,10 +347,7 @@ def is_a_failure(record: logging.LogRecord) -> bool:
 
 def _describe_masking(stabilizer: Stabilizer) -> str:
     """Return a description of the rules and detectors that mask."""
-    from ctxguard.stages import MaskPII
-
-    masking = [stage for stage in stabilizer.stages if isinstance(stage, MaskPII)]
-    names = [detector.name.replace("|", ", ") for stage in masking for detector in stage.masker.detectors]
+    names = [detector.name.replace("|", ", ") for detector in stabilizer.stages.detectors]
     return f"masked by the rules {', '.join(names)}" if names else "nothing is masked"
 
 

@@ -32,7 +32,6 @@ from ctxguard.report import Report
 from ctxguard.report.telemetry import Metrics
 from ctxguard.settings import nearest, opened, share_of
 from ctxguard.stabilizer import Stabilizer
-from ctxguard.stages import MaskPII
 from ctxguard.wire.asked import WireRequest
 from ctxguard.wire.audit import Audit, HiddenValues, version_of
 from ctxguard.wire.caches import Caches, Prompt
@@ -254,7 +253,7 @@ class Guard:
         self._caches = Caches(self.metrics)
         read = settings.get("recall", False)
         self._read_back = None if read is False else ReadBack(None if read is True else opened(read), self.metrics)
-        self._masking = [WireMasking(one, self.strategy) for one in stabilizer.stages if isinstance(one, MaskPII)]
+        self._masking = [WireMasking(one, self.strategy) for one in stabilizer.stages.maskers]
         self._detectors = [detector for masking in self._masking for detector in masking.detectors]
         self._check = BodyCheck(self._detectors)
         self._rules = version_of(self._detectors)

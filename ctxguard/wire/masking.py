@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ctxguard.pii import Detector, Masker, RuleSet, SessionVault, Span
-from ctxguard.stages import MaskPII
 from ctxguard.tokens.text_cache import TextCache
 
 if TYPE_CHECKING:
@@ -26,9 +25,8 @@ class WireMasking:
         detectors: The detectors of the stage.
     """
 
-    def __init__(self, stage: MaskPII, strategy: Strategies) -> None:
-        own = stage.masker
-        self._stage = stage
+    def __init__(self, own: Masker, strategy: Strategies) -> None:
+        self._own = own
         self._strategy = strategy
         self._is_own = own.strategy != "redact" or strategy == "redact"
         self._found: TextCache[Sequence[Span]] = TextCache()
@@ -36,22 +34,20 @@ class WireMasking:
             own.detectors if self._is_own else tuple(map(with_examples, own.detectors))
         )
 
-    def stage(self, vault: SessionVault | None, *, redacts: bool = False) -> MaskPII:
-        """Return a masking stage.
+    def masker(self, vault: SessionVault | None, *, redacts: bool = False) -> Masker:
+        """Return the masker for a request.
 
         Args:
             vault: Stores the placeholders. None derives them from each history alone.
             redacts: Whether values are redacted, so that no placeholders are assigned.
         """
         if self._is_own:
-            own = self._stage.masker
+            own = self._own
             if not own.is_reversible or own.vault is not None or not (vault or redacts):
-                return self._stage
-            return MaskPII(masker=own.without_placeholders() if vault is None else own.with_vault(vault))
+                return own
+            return own.without_placeholders() if vault is None else own.with_vault(vault)
         strategy = "redact" if redacts else self._strategy
-        escape = self._stage.masker.escape
-        masker = Masker(self.detectors, strategy=strategy, vault=vault, escape=escape, cache=self._found)
-        return MaskPII(masker=masker)
+        return Masker(self.detectors, strategy=strategy, vault=vault, escape=self._own.escape, cache=self._found)
 
 
 def with_examples(detector: Detector) -> Detector:

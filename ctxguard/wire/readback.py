@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -25,7 +24,6 @@ from ctxguard.errors import WireError
 from ctxguard.files.results import RECALL_SCHEMA
 from ctxguard.formats.answers import Answers, Item, Weave, answers_of
 from ctxguard.formats.gemini_parts import NO_ID
-from ctxguard.stages import BoundToolOutput, StableWindow
 from ctxguard.stages.bound_tool_output import NAMESPACE, handle_of
 from ctxguard.stages.lexical import passages_for
 from ctxguard.stores import MemoryStore
@@ -93,11 +91,7 @@ class ReadBack:
 
     def storing(self, stabilizer: Stabilizer) -> Stabilizer:
         """Return a stabilizer whose stages save full texts in the store, so that shortened texts name a handle."""
-        stages = [copy(stage) for stage in stabilizer.stages]
-        for stage in stages:
-            if isinstance(stage, (BoundToolOutput, StableWindow)) and stage.store is None:
-                stage.store = self.store
-        return stabilizer.with_(stages=stages)
+        return stabilizer.with_(stages=stabilizer.stages.with_store(self.store))
 
     def reading(self, kind: Format, request: WireRequest, body: Body, client: Body, scope: str) -> Reading | None:
         """Return the object that answers recall calls for a request, or None if the request cannot have the tool."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from ctxguard.history.memory import Memory
 from ctxguard.pii.detect.normalize import view_of
 from ctxguard.pii.rules.words import words
 
@@ -39,9 +40,15 @@ _NAME_BEHIND: Final = re.compile(r",? ([^\W\d_a-zß-öø-ÿ][^\W\d_]{1,20})(?![^
 
 
 class Names:
-    """The known names of a conversation, in the order in which they were learned."""
+    """The known names of a conversation, in the order in which they were learned.
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
+    Args:
+        values: The first names.
+        memory: Memory through which names can be taken back; None if they never are.
+    """
+
+    def __init__(self, values: Iterable[str] = (), *, memory: Memory | None = None) -> None:
+        self._memory = memory
         self._forms: dict[tuple[str, ...], int] = {}
         self._beginning: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
         self.learn(values)
@@ -99,17 +106,17 @@ class Names:
         numbers = (self._forms.get((_capital(one[1]),)) for one in beside if one is not None)
         return any(number is not None and (until is None or number < until) for number in numbers)
 
-    def back_to(self, count: int) -> None:
-        """Remove all but the first `count` forms (full names and single words), to undo `learn`."""
-        while len(self._forms) > count:
-            form, number = self._forms.popitem()
-            for spelled in _spellings(form):
-                self._beginning[spelled[0]] = [one for one in self._beginning[spelled[0]] if one[0] != number]
+    def _forget_last(self) -> None:
+        form, number = self._forms.popitem()
+        for spelled in _spellings(form):
+            self._beginning[spelled[0]] = [one for one in self._beginning[spelled[0]] if one[0] != number]
 
     def _add(self, form: tuple[str, ...]) -> None:
         number = self._forms[form] = len(self._forms)
         for spelled in _spellings(form):
             self._beginning.setdefault(spelled[0], []).append((number, spelled))
+        if self._memory is not None:
+            self._memory.undo(self._forget_last)
 
 
 def _end(text: str, start: int, form: tuple[str, ...]) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from ctxguard.history.memory import Memory
 from ctxguard.pii.detect.normalize import view_of
 from ctxguard.pii.placeholders import PSEUDONYM, pseudonym
 
@@ -76,10 +77,12 @@ class MemoryPseudonyms:
 
     Args:
         first: The number of the first value of each label.
+        memory: Memory through which assignments can be taken back; None if they never are.
     """
 
-    def __init__(self, first: int = 1) -> None:
+    def __init__(self, first: int = 1, memory: Memory | None = None) -> None:
         self._first = first
+        self._memory = memory
         self._assigned: list[tuple[tuple[str, str], str, Original]] = []
         self._counts: Counter[str] = Counter()
         self._placeholders: dict[tuple[str, str], tuple[int, str]] = {}
@@ -150,18 +153,18 @@ class MemoryPseudonyms:
         """Return the value of a placeholder; None if it was never assigned."""
         return self._originals.get(placeholder)
 
-    def back_to(self, count: int) -> None:
-        """Remove all but the first `count` placeholders, to undo assignments."""
-        while len(self) > count:
-            key, placeholder, _ = self._assigned.pop()
-            self._counts[key[0]] -= 1
-            del self._placeholders[key], self._originals[placeholder]
+    def _unassign(self) -> None:
+        key, placeholder, _ = self._assigned.pop()
+        self._counts[key[0]] -= 1
+        del self._placeholders[key], self._originals[placeholder]
 
     def _assign(self, key: tuple[str, str], placeholder: str, original: Original) -> None:
         self._counts[key[0]] += 1
         self._placeholders[key] = len(self._assigned), placeholder
         self._originals[placeholder] = original
         self._assigned.append((key, placeholder, original))
+        if self._memory is not None:
+            self._memory.undo(self._unassign)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from ctxguard.history.memory import Memory
 from ctxguard.pii.detect.echo import Names
 from ctxguard.pii.detect.match import PERSON
 from ctxguard.pii.mask.masking_rules import MaskingRules
@@ -22,14 +23,22 @@ _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class MaskSession(GivesBack):
-    """Masks the texts of one conversation in order, and restores values. Created by `Masker.session`."""
+    """Masks the texts of one conversation in order, and restores values. Created by `Masker.session`.
 
-    def __init__(self, masker: MaskingRules) -> None:
+    Args:
+        masker: The masker.
+        memory: The memory of the conversation, through which what a text has added can be taken back: names,
+            placeholders (those in a vault stay), and literals, which are placeholders that a person or a tool wrote.
+            None means one of its own.
+    """
+
+    def __init__(self, masker: MaskingRules, memory: Memory | None = None) -> None:
         self._masker = masker
-        self._memory = MemoryPseudonyms()
+        self._progress = Memory() if memory is None else memory
+        self._memory = MemoryPseudonyms(memory=self._progress)
         self._escapes = masker.escape and masker.is_reversible
         self._literals: frozenset[str] = frozenset()
-        self._names = Names()
+        self._names = Names(memory=self._progress)
 
     def __repr__(self) -> str:
         return f"MaskSession({len(self._memory)} placeholders)"
@@ -84,27 +93,6 @@ class MaskSession(GivesBack):
         The forms of a name are the full name and its single words.
         """
         return len(self._names), len(self._memory)
-
-    @property
-    def progress(self) -> tuple[int, int, frozenset[str]]:
-        """The current numbers of name forms and placeholders in memory, and the literals, to be passed to `back_to`.
-
-        The forms of a name are the full name and its single words. Literals are placeholders that a person or a tool
-        wrote.
-        """
-        return len(self._names), len(self._memory), self._literals
-
-    def back_to(self, progress: tuple[int, int, frozenset[str]]) -> None:
-        """Forget the names, placeholders, and literals that were added after the property `progress` was read.
-
-        Literals are placeholders that a person or a tool wrote. Placeholders in a vault stay.
-
-        Args:
-            progress: The value of the property at that time.
-        """
-        names, placeholders, self._literals = progress
-        self._names.back_to(names)
-        self._memory.back_to(placeholders)
 
     def learn(self, text: str) -> None:
         """Learn the names that a text introduces, without masking the text. The names are masked in all later texts.
@@ -180,24 +168,25 @@ class MaskSession(GivesBack):
     def _mask_next(self, text: str, *, escapes: bool) -> str:
         """Mask the next text of the conversation, and learn the names in it. If that fails, nothing is learned."""
         check_text(text)
-        known = len(self._names)
+        before = self._progress.mark
         masking = TextMasking(self._masker, self._names, self._pseudonyms, escapes=escapes, literals=self._literals)
         try:
             self.learn(text)
             masked = self._mask(masking, text)
         except BaseException:
-            self._names.back_to(known)
+            self._progress.take_back(before)
             raise
-        self._literals |= masking.spelled
+        if not masking.spelled <= self._literals:
+            self._progress.set(self, "_literals", self._literals | masking.spelled)
         return masked
 
     def _mask(self, masking: TextMasking, text: str) -> str:
         """Mask a text. If that fails, remove the placeholders that were assigned in memory for it."""
-        given = len(self._memory)
+        before = self._progress.mark
         try:
             return masking.masked(text)
         except BaseException:
-            self._memory.back_to(given)
+            self._progress.take_back(before)
             raise
 
 
@@ -232,9 +221,13 @@ class Masker(MaskingRules):
     def __repr__(self) -> str:
         return f"Masker({', '.join(detector.name for detector in self.detectors)})"
 
-    def session(self) -> MaskSession:
-        """Return a session that masks the texts of one conversation, starting with the first text."""
-        return MaskSession(self)
+    def session(self, memory: Memory | None = None) -> MaskSession:
+        """Return a session that masks the texts of one conversation, starting with the first text.
+
+        Args:
+            memory: See `MaskSession`.
+        """
+        return MaskSession(self, memory)
 
     def with_vault(self, vault: SessionVault) -> Masker:
         """Return a masker with the same rules that stores placeholders in a vault.
