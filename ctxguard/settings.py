@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -17,7 +18,8 @@ from ctxguard.errors import ConfigError
 
 TYPE_CHECKING = False  # as type checkers read it; `typing` takes longer to import than this module
 if TYPE_CHECKING:
-    from typing import Final, NoReturn, TypeVar
+    from importlib.metadata import EntryPoint
+    from typing import Any, Final, NoReturn, TypeVar
 
     C = TypeVar("C", bound=Callable[..., object])
     T = TypeVar("T")
@@ -84,6 +86,32 @@ def extra(name: str, what: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise ImportError(f"{what}: {install_command(name)}") from error
+
+
+@lru_cache(maxsize=1)  # it reads the metadata of every installed package
+def adapter_points() -> dict[str, EntryPoint]:
+    """Return the entry points of the installed adapters by name: packages register them as `ctxguard.adapters`."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group="ctxguard.adapters")}
+
+
+def adapter_of(framework: str, what: str, name: str = "") -> Any:  # noqa: ANN401 - of a package that may be missing
+    """Return the class of a framework's adapter, for what only the framework can do.
+
+    Args:
+        framework: Name of the adapter, which is also that of the extra.
+        what: The beginning of the error message: what needs the framework.
+        name: Another public name of the adapter's package, which is returned instead.
+
+    Raises:
+        ImportError: If the framework or its adapter is not installed.
+    """
+    point = adapter_points().get(framework)
+    with extra(framework, what):
+        if point is None:
+            raise ImportError(framework)
+        return getattr(import_module(point.module), name) if name else point.load()
 
 
 def names_in_stub(package: str, file: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:

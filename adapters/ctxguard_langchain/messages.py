@@ -141,6 +141,13 @@ class LangChainAdapter:
     reads_one_by_one = True
     last_stage = staticmethod(partial(fill_nulls, text=LEFT_OUT))  # LangChain removes blocks without text
 
+    @staticmethod
+    def summarizer(model: str) -> object:
+        """Return the chat model with this name, to summarize with."""
+        from langchain.chat_models import init_chat_model
+
+        return init_chat_model(model)
+
     def read(self, native: Sequence[BaseMessage]) -> list[Artifact]:
         """Return the artifacts of a list of messages.
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from pydantic_ai import Agent, messages
 from pydantic_ai import BinaryContent as NativeContent
-from pydantic_ai import messages
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -48,6 +48,9 @@ from ctxguard.artifacts import Artifact, Kind, Part, ToolCall
 from ctxguard.errors import HistoryError
 from ctxguard.files.images import BinaryContent
 from ctxguard.tokens.media import encrypted_tokens, is_payload
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
 
 
 class Attachment(NativeContent, BinaryContent):
@@ -303,6 +306,12 @@ class PydanticAIAdapter:
     """
 
     name = "pydantic-ai"
+    attachment = Attachment
+
+    @staticmethod
+    def summarizer(model: Model | str) -> Agent[None, str]:
+        """Return the agent that calls a model to summarize."""
+        return Agent(model)
 
     def read(self, native: Sequence[ModelMessage]) -> list[Artifact]:
         """Return the artifacts of a list of messages.

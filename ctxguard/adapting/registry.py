@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast, runtime_checkable
 
 from ctxguard.adapting.fields import is_list
 from ctxguard.artifacts import Artifact, Kind
 from ctxguard.draft import Stage
 from ctxguard.errors import AdapterError, HistoryError
+from ctxguard.settings import adapter_points
 
 if TYPE_CHECKING:
     from ctxguard.draft.chain import Chain
@@ -31,6 +31,10 @@ class Adapter(Protocol[Native]):
     `starts_with_user` is True, the provider refuses histories that begin with a message of the assistant. If the
     provider refuses certain ids of calls, `call_ids` says which it accepts (see `FitCalls`). If `reads_one_by_one` is
     True, each message is read without its neighbors, so that a session reads only the new ones.
+
+    What only a framework can do, its adapter's class offers, and nobody else imports the framework:
+    `summarizer(model)` for `ctxguard.compaction`, and `attachment(data, mime_type, width, height)` for images that the
+    file reader returns.
 
     Attributes:
         name: The adapter's name, for `--adapter` and in reports.
@@ -107,13 +111,7 @@ OBJECT_ADAPTERS: Final = ("langchain", "pydantic-ai")
 
 def adapter_names() -> list[str]:
     """Return the names of the installed adapters in alphabetical order."""
-    return sorted({*_installed(), *_formats()})
-
-
-# once per process, because it reads the metadata of every installed package
-@lru_cache(maxsize=1)
-def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group="ctxguard.adapters")}
+    return sorted({*adapter_points(), *_formats()})
 
 
 @lru_cache(maxsize=1)
@@ -131,7 +129,7 @@ def find_adapter(name: str) -> Adapter[object]:
     """
     if name in _formats():
         return _formats()[name]()
-    point = _installed().get(name)
+    point = adapter_points().get(name)
     if point is None:
         raise AdapterError(f"no adapter {name!r}; installed are {', '.join(adapter_names())}")
     try:

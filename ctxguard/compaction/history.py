@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
@@ -26,7 +25,7 @@ from ctxguard.draft import Ask, Draft, StageResult
 from ctxguard.errors import ConfigError, SummarizerError
 from ctxguard.history import SUMMARY, write_record
 from ctxguard.history.records import leading_records
-from ctxguard.settings import OfOneProcess, extra, instance, opened
+from ctxguard.settings import OfOneProcess, adapter_of, instance, opened
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.tokens import ArtifactCounter, TokenCounter, find_counter
 from ctxguard.tokens.artifact_counter import MESSAGE_TOKENS
@@ -204,9 +203,8 @@ class HistoryCompactor(OfOneProcess):
         Raises:
             ImportError: If PydanticAI is not installed.
         """
-        with extra("pydantic-ai", "the history processor needs PydanticAI"):
-            package = import_module("ctxguard_pydantic_ai")
-        processor: object = package.history_processor(self.as_stabilizer())
+        made_with = adapter_of("pydantic-ai", "the history processor needs PydanticAI", "history_processor")
+        processor: object = made_with(self.as_stabilizer())
         return processor
 
 

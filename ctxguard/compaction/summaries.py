@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
 from typing import Any, Final, TypeAlias, cast
@@ -22,9 +21,12 @@ from typing import Any, Final, TypeAlias, cast
 from ctxguard.compaction.transcript import chunked
 from ctxguard.draft import Ask
 from ctxguard.errors import ConfigError, SummarizerError
-from ctxguard.settings import extra, install_command
+from ctxguard.settings import adapter_of, install_command
 from ctxguard.stores import Store
 from ctxguard.tokens.text_cache import TextCache
+
+_FRAMEWORKS: Final = {"pydantic_ai": "pydantic-ai", "langchain": "langchain"}
+"""The adapters of the frameworks that can call a model by its name, by the module of the framework."""
 
 
 def model_summarizer(name: str) -> Callable[[str], Awaitable[str]]:
@@ -43,15 +45,14 @@ def model_summarizer(name: str) -> Callable[[str], Awaitable[str]]:
         raise ConfigError(
             f"a model is named provider:model, such as 'openai:gpt-5-mini', not {name!r}", setting="model"
         )
-    framework = next((known for known in ("pydantic_ai", "langchain") if find_spec(known)), None)
+    framework = next((name for module, name in _FRAMEWORKS.items() if find_spec(module)), None)
     if framework is None:
         raise ImportError(f"a model name needs PydanticAI; {install_command('pydantic-ai')}")
 
     @cache
     def summarizer() -> Callable[[str], Awaitable[str]]:
-        if framework == "pydantic_ai":
-            return pydantic_ai_summarizer(name)
-        return langchain_summarizer(import_module("langchain.chat_models").init_chat_model(name))
+        model = adapter_of(framework, "a model name needs a framework").summarizer(name)
+        return pydantic_ai_summarizer(model) if hasattr(model, "run") else langchain_summarizer(model)
 
     async def summarize(prompt: str) -> str:
         return await summarizer()(prompt)
@@ -70,8 +71,7 @@ def pydantic_ai_summarizer(agent_or_model: object) -> Callable[[str], Awaitable[
     """
     agent = agent_or_model
     if not hasattr(agent, "run"):
-        with extra("pydantic-ai", "a model needs PydanticAI"):
-            agent = import_module("pydantic_ai").Agent(agent)
+        agent = adapter_of("pydantic-ai", "a model needs PydanticAI").summarizer(agent)
 
     async def summarize(prompt: str) -> str:
         result = await cast("Any", agent).run(prompt)

@@ -6,11 +6,10 @@ import io
 import sys
 import warnings
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ctxguard.files.opening import RefusedError
-from ctxguard.settings import extra
+from ctxguard.settings import adapter_of, extra
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -122,5 +121,6 @@ def _attachment(data: bytes, mime: str, width: int, height: int) -> BinaryConten
     """Return the content. If PydanticAI is imported already, the content is an instance of its class as well."""
     if "pydantic_ai" not in sys.modules:
         return BinaryContent(data, mime, width, height)
-    content: BinaryContent = import_module("ctxguard_pydantic_ai.adapter").Attachment(data, mime, width, height)
+    adapter = adapter_of("pydantic-ai", "an image for an agent needs PydanticAI's adapter")
+    content: BinaryContent = adapter.attachment(data, mime, width, height)
     return content
