@@ -84,7 +84,7 @@ def added(path: str) -> Iterator:
 
 def tables(calls: Sequence, names: Sequence[str], modules: Sequence[str]) -> Iterator[str]:
     """Yield the tables of calls, each under its heading."""
-    from ctxguard.harness.bench_cli import BenchReport, bench_row, markdown
+    from ctxguard.cli.bench import BenchReport, bench_row, markdown
     from ctxguard.harness.contestants import BASELINE, OWN, peers_with
 
     peers = [peer for peer in peers_with(modules) if peer.name in names]

@@ -316,7 +316,7 @@ def benched(call: Call):
 
 def figures(calls: Sequence[Call], rolling: Sequence[Call]) -> dict[str, float | None]:
     """Return the figures of one arm at one budget, beside the rolling window's calls."""
-    from ctxguard.harness.bench_cli import bench_row, bill_beside
+    from ctxguard.cli.bench import bench_row, bill_beside
     from ctxguard.harness.contestants import PEERS
 
     pressed = [c for c in calls if c.is_pressed]

@@ -256,9 +256,9 @@ def forget_everywhere(value: str, store: str | None = None, vault_key_file: str 
 
 
 def _forget(session: str | None, value: str | None, store: str | None, vault_key_file: str | None, key: str) -> None:
+    from ctxguard.cli.store import existing_store
     from ctxguard.pii import Vault
     from ctxguard.report.printing import counted, out
-    from ctxguard.stores.cli import existing_store
     from ctxguard.wire.sessions import forget
 
     value = sys.stdin.read().strip() if value == "-" else value

@@ -12,10 +12,10 @@ from patience import PATIENCE
 from test_cli import cli
 
 from ctxguard.artifacts import Artifact, ToolCall
+from ctxguard.cli.bench import COLUMNS, bench_row, bill_beside
 from ctxguard.errors import CtxguardError, TokenizerError
 from ctxguard.harness import parse_session
 from ctxguard.harness.bench import BenchCall, contestants, fault_of, fixed_summary, play
-from ctxguard.harness.bench_cli import COLUMNS, bench_row, bill_beside
 from ctxguard.harness.contestants import Course, GaveUpError, Peer, peers_with, plain_messages
 from ctxguard.harness.gain import SEES
 from ctxguard.harness.recordings import Recording, Skipped
@@ -56,7 +56,7 @@ def test_what_fits_is_sent_as_it_was_recorded(peer):
 @pytest.fixture
 def fewer(monkeypatch):
     """Let the command invent two sessions of 25 turns, where nothing is named, instead of six of 60."""
-    monkeypatch.setattr("ctxguard.harness.bench_cli.synthetic_recordings", lambda: synthetic_recordings(2, turns=25))
+    monkeypatch.setattr("ctxguard.cli.bench.synthetic_recordings", lambda: synthetic_recordings(2, turns=25))
 
 
 @pytest.mark.slow

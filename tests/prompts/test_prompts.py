@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from test_cli import cli
 from typer.testing import CliRunner
 
+from ctxguard.cli.prompts import app
 from ctxguard.errors import CtxguardError, PromptError, PromptNotFoundError
 from ctxguard.prompts import get_instructions, get_prompt, get_system_prompt, load_prompt
-from ctxguard.prompts.cli import app
 from ctxguard.prompts.loading import MAX_DEPTH, MAX_SIZE, check_prompts
 from ctxguard.tokens import EstimateCounter, find_counter
 

@@ -9,8 +9,8 @@ import pytest
 from test_cli import cli
 from typer.testing import CliRunner
 
+from ctxguard.cli.store import app
 from ctxguard.stores import SQLiteStore, open_store
-from ctxguard.stores.cli import app
 
 if TYPE_CHECKING:
     from pathlib import Path
