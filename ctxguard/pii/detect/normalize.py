@@ -110,9 +110,9 @@ _LETTERED: Final = re.compile(
 )
 _PLUS: Final = re.compile(r"\+(?<=[0-9A-Z)]\+)[0-9(A-Z]")
 # In form data, a plus is a space: between groups of digits, between digits and letters, in an account number, and
-# between groups of letters and digits, as in a Medicare number.
+# between groups of letters and digits, as in a Medicare number. It is none in latitude and longitude: `+4348+08735`.
 _PLUSES: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?<![A-Za-z0-9]/)"
+    r"(?<![A-Za-z0-9])(?<![A-Za-z0-9]/)(?!\+?(?:\d{4}\+[01]\d{4}|\d{6}\+[01]\d{6})(?!\d))"
     r"(?:(?:[A-Z]{1,3}\+|\+)?\(?\d{1,6}\)?(?:\+\(?\d{1,6}\)?(?:-\d{1,6})?){1,7}(?:\+[A-Z]{1,2})?"
     r"|[A-Z]{2}\d{2}(?:\+[A-Z0-9]{1,4}){3,8}"
     r"|[A-Z]{0,3}\d[A-Z0-9]{0,3}(?:\+[A-Z]{0,3}\d[A-Z0-9]{0,3}){2,7})(?![A-Za-z0-9@])(?!/[A-Za-z0-9])"

@@ -8,7 +8,7 @@ from typing import Final
 from ctxguard.pii.detect.validate import is_code, is_example, named_secret
 
 _PLAIN_WORD: Final = re.compile(
-    r"https?://|[/~][\w./~-]*\Z|[A-Za-z_.-]+\Z|\d{1,5}\Z|[$%{<]|(?i:none|null|true|false)\b"
+    r"https?://|[/~][\w./~-]*\Z|(?:[^\W\d]|[.-])+\Z|\d{1,5}\Z|[$%{<]|(?i:none|null|true|false)\b"
 )
 
 
@@ -57,8 +57,10 @@ def mixed_password(value: str) -> int:
 
 # Only letters and the special characters that occur in words and in code.
 _WORDS_OF_CODE: Final = re.compile(r"[\[\]{}A-Za-z_.,;:()/|*=&?+-]+\Z")
-_CALL: Final = re.compile(r"[A-Za-z_][\w.]*[(\[][\w.,=()\[\]{}*:+/-]*\Z")
-_CODE_SIGNS: Final = re.compile(r"[)}\]][{(;)}]|[(\[{][)\]}]|\)\.")
+_CALL: Final = re.compile(r"[A-Za-z_](?:[\w.]|::|->)*[(\[][\w.,=()\[\]{}*:+/$-]*\Z")
+_CODE_SIGNS: Final = re.compile(r"[)}\]][{(;)}]|[(\[{][)\]}]|\)\.|\[[a-z-]+[~|^$*]?=")
+# The beginning of a call, an assignment, or a command of an editor in a cell: lines of a program look like a table.
+_PROGRAM: Final = re.compile(r"[A-Za-z_][\w.]{2,}(?:\([\"'`]|=[\"'`])|:[a-z]+\d?[a-z]*\Z")
 # The beginning of the next setting: `;Database=`, `,port=`, `&user=`, and `;Initial` of `Initial Catalog`.
 _NEXT_SETTING: Final = re.compile(r"[,;&](?=[A-Za-z_][\w.-]{0,30}=)|;(?=[A-Za-z]+\Z)")
 _SENTENCE_ENDS: Final = ".,;:)]}"
@@ -111,7 +113,7 @@ def password_cell(value: str) -> bool:
     dates do not suffice, either.
     """
     is_mixed = any(map(str.isdigit, value)) or _SIGN.search(value) is not None or _are_random_letters(value)
-    return is_mixed and any(map(str.isalpha, value)) and _is_one_word(value) and bare_password(value) > 0
+    return is_mixed and any(map(str.isalpha, value)) and _is_cell(value) and bare_password(value) > 0
 
 
 def secret_cell(value: str) -> bool:
@@ -120,8 +122,8 @@ def secret_cell(value: str) -> bool:
     The cell must change between digits, lower-case letters, and capital letters more often than a name such as
     `color-blue-500` does.
     """
-    return len(value) >= 10 and len(_CLASSES.findall(value)) > 4 and _is_one_word(value) and named_secret(value)
+    return len(value) >= 10 and len(_CLASSES.findall(value)) > 4 and _is_cell(value) and named_secret(value)
 
 
-def _is_one_word(value: str) -> bool:
-    return not any(map(str.isspace, value)) and _DATE.match(value) is None
+def _is_cell(value: str) -> bool:
+    return not any(map(str.isspace, value)) and _DATE.match(value) is None and _PROGRAM.match(value) is None

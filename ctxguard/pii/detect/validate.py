@@ -56,6 +56,7 @@ _FILE_ENDINGS: Final = frozenset(
     | {"sh", "bat", "exe", "dll", "so", "zip", "gz", "tar", "bz2", "whl", "lock", "setter", "getter", "deleter", "po"}
     | {"service", "socket", "timer", "mount", "automount", "swap", "slice", "scope", "device", "target"}  # systemd
     | {"cpp", "hpp", "php", "cs", "sql", "ini", "cfg", "conf", "patch", "diff", "heic", "mp3", "mp4", "xlsx", "docx"}
+    | {"header", "lst"}
 )
 # A US social security number or a postal code of nine digits.
 _OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
@@ -139,6 +140,15 @@ def luhn(value: str) -> bool:
     return stdnum(_digits(value), "luhn")
 
 
+def canadian_insurance(value: str) -> bool:
+    """Return whether a value without context is a Canadian social insurance number, and not three parts of a color."""
+    is_color = " " in value and all(int(part) <= _BRIGHTEST for part in value.split(" "))
+    return not is_color and stdnum(value, "ca.sin")
+
+
+_BRIGHTEST: Final = 255
+
+
 def us_ssn(value: str) -> bool:
     """Return whether a US social security number has an area, group, and serial that can be issued (SSA rules)."""
     return stdnum(_digits(value), "us.ssn")
@@ -158,16 +168,27 @@ def date(value: str) -> int:
 def is_address(value: str) -> bool:
     """Return whether a value is an IPv4 address of a host or network, but not a local address or a network mask.
 
-    Four single digits are not accepted without context: they are usually the number of a version or a section.
+    Small numbers are not accepted without context: they are usually those of a version or a section.
     """
     address = _address(value)
-    return address is not None and ("/" in value or not (_is_own(address) or len(value) == len("6.3.1.2")))
+    return address is not None and ("/" in value or not (_is_own(address) or _counts_small(address)))
+
+
+def _counts_small(address: bytes) -> bool:
+    """Return whether two of four numbers have one digit, and none has three, as in versions, clauses, and OIDs.
+
+    Of the addresses on the Internet, one in a thousand is like this. Private ones (`10.0.0.5`) are not taken for it.
+    """
+    return max(address) < 100 and sum(number < 10 for number in address) > 1 and address[0] != _PRIVATE
+
+
+_PRIVATE: Final = 10
 
 
 def small_address(value: str) -> bool:
     """Return whether a value is a nonlocal IPv4 address, given that a word or a port suggests an address.
 
-    Unlike `is_address`, it accepts four single digits.
+    Unlike `is_address`, it accepts small numbers.
     """
     address = _address(value)
     return address is not None and not _is_own(address)
@@ -253,9 +274,21 @@ def email(value: str) -> bool:
     """
     local, _, host = value.lower().partition("@")
     labels = host.split(".")
+    if _PACKAGE_VERSION.match(host) or (_ALGORITHM.match(local) and host.replace("\\", "") in _ALGORITHM_OWNERS):
+        return False
     if labels[-1] in _FILE_ENDINGS and not _are_named_after_host(labels):
         return False
     return local not in _REMOTE_USERS and ".." not in local and local[:1] != "." != local[-1:]
+
+
+# `libquadmath@8.5.0-28.el8_10.alma`
+_PACKAGE_VERSION: Final = re.compile(r"\d+\.\d+\.\d+[.+_-]")
+# Who names an algorithm of SSH adds a host (RFC 4251, section 6): `aes256-gcm@openssh.com`.
+_ALGORITHM_OWNERS: Final = frozenset({"openssh.com", "libssh.org", "lysator.liu.se", "ssh.com", "tinyssh.org"})
+_ALGORITHM: Final = re.compile(
+    r"(?:[a-z0-9-]{0,40}-)?(?:sha\d|aes\d|md5|ripemd|umac|hmac|rsa|dss|ed25519|ecdsa|curve25519|chacha20|poly1305|zlib"
+    r"|rijndael|sntrup|mlkem|cert-v\d|strict-)[a-z0-9-]{0,40}\Z"
+)
 
 
 def _are_named_after_host(labels: list[str]) -> bool:
@@ -302,15 +335,22 @@ def loose_phone(value: str) -> bool:
 
 
 # `8.2.3013`, `95.0.0 (2016`; no country code is followed by a single digit and a dot.
-_VERSION: Final = re.compile(r"\d{1,3}\.\d\.\d+(?![\d.-])")
+_VERSION: Final = re.compile(
+    r"\d{1,3}\.\d\.\d+(?![\d.-])|(?!\d\d\.\d\d\.\d\d)\d{1,3}\.\d{1,5}\.\d{1,2}(?![\d.-])|\d\d?\.\d\d?\.\d{5}\.\d{1,4}\Z"
+)
+# A decimal number between other numbers.
+_WITH_DECIMAL: Final = re.compile(r"[\d ]*(?<!\d)\d\.\d{2,}(?: |\Z)")
+# From zero on, as ports, or the years of a program: `97-2003`.
+_FROM_ZERO: Final = re.compile(r"0-\d{1,5}\Z|\d\d-(?:19|20)\d\d\Z")
 # Code points in hexadecimal: `0391 0342 0399`. No second part of a phone number in fours begins with 0.
-_CODE_POINTS: Final = re.compile(r"0\d{3}(?: 0\d{3})+\Z")
+_CODE_POINTS: Final = re.compile(r"0\d{3}(?:[ /]0\d{3})+\Z")
 
 
 def _is_no_number(value: str) -> bool:
     value = re.sub(" ?([/-]) ?", r"\1", value.lstrip("+"))
     return any(
-        form.match(value) for form in (_VERSION, _CODE_POINTS, _DATE, _DECIMAL, _YEARS, _BEFORE_DATE, _QUAD)
+        form.match(value)
+        for form in (_VERSION, _WITH_DECIMAL, _FROM_ZERO, _CODE_POINTS, _DATE, _DECIMAL, _YEARS, _BEFORE_DATE, _QUAD)
     ) or _is_range(value)
 
 
@@ -330,6 +370,8 @@ def international_phone(value: str, wanted: str = "valid") -> int:
         wanted: `valid` accepts a number in use, or one in groups that has a possible length. `possible` accepts any
             number that has a possible length.
     """
+    if _is_signed_number(value):
+        return 0
     ends = _group_ends(value)
     written = {end: value[:end].replace("(0)", "") for end in ends}
     possible = [end for end in ends if _has_possible_length(written[end])]
@@ -338,6 +380,34 @@ def international_phone(value: str, wanted: str = "valid") -> int:
         return max(likely, default=0)
     # try to find a number in use: the digits after it may belong to the next number
     return next((end for end in possible if _is_valid_in(written[end], [None])), max(likely, default=0))
+
+
+# A number in decimal digits, whose integer is no country code; latitude and longitude (ISO 6709).
+_SIGNED: Final = re.compile(
+    r"\+(?P<integer>\d+)\.(?P<fraction>\d+)(?![.\d])|\+(?:\d{4}-[01]\d{4}|\d{6}-[01]\d{6})\Z|\+[01]+\Z"
+)
+_FEW_DIGITS: Final = 3
+_ZERO_FIRST: Final = frozenset({"39", "378"})
+"""Country codes before numbers that begin with 0: Italy, San Marino."""
+
+
+def _is_signed_number(value: str) -> bool:
+    """Return whether digits behind a plus are a number such as `+3.14000`, and no phone number (`+1.2125550123`)."""
+    import phonenumbers
+
+    number = _SIGNED.match(value)
+    if number is None or number["integer"] is None:
+        return number is not None
+    code = next(
+        (
+            number["integer"][:size]
+            for size in (1, 2, 3)
+            if int(number["integer"][:size]) in phonenumbers.COUNTRY_CODE_TO_REGION_CODE
+        ),
+        "",
+    )
+    is_zero = number["integer"] == code and number["fraction"][0] == "0" and code not in _ZERO_FIRST
+    return not code or is_zero or len(number["fraction"]) < _FEW_DIGITS
 
 
 def dialed_phone(value: str) -> bool:
@@ -494,9 +564,16 @@ _CODE: Final = re.compile(
 )
 
 
+# The name of a setting or a constant, with numbers at the ends of its words: `s3.session-token`, `P11_KIT_URI`.
+_NAME: Final = re.compile(
+    r"(?:[a-z]+\d{0,2}[_.-])+(?:token|secret|key|password)s?\Z|[A-Z]+\d{0,2}(?:_[A-Z]{2,}\d{0,2}){2,}\Z"
+    r"|[A-Za-z0-9]+(?:Token|Secret|Key|Password)s?\Z"
+)
+
+
 def named_secret(value: str) -> bool:
     """Return whether the value of a name like `token` is a secret rather than an expression in a program."""
-    return not is_code(value) and random_enough(value)
+    return not is_code(value) and _NAME.match(value) is None and random_enough(value)
 
 
 # Two words among the parts of a name or a path.

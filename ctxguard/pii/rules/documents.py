@@ -62,6 +62,7 @@ def _named_rules(file: RuleFile, label: str) -> Iterator[Rule]:
             label=label.upper(),
             pattern="{VALUE}",
             context=_before_value(expression),
+            quiet="{DIGEST}",
             score=0.65,
         )
 
