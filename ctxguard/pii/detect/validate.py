@@ -56,7 +56,7 @@ _FILE_ENDINGS: Final = frozenset(
     | {"sh", "bat", "exe", "dll", "so", "zip", "gz", "tar", "bz2", "whl", "lock", "setter", "getter", "deleter", "po"}
     | {"service", "socket", "timer", "mount", "automount", "swap", "slice", "scope", "device", "target"}  # systemd
     | {"cpp", "hpp", "php", "cs", "sql", "ini", "cfg", "conf", "patch", "diff", "heic", "mp3", "mp4", "xlsx", "docx"}
-    | {"header", "lst"}
+    | {"header", "lst", "cmake"}
 )
 # A US social security number or a postal code of nine digits.
 _OTHER_SHAPE: Final = re.compile(r"\d{3}[ .-]\d{2}[ .-]\d{4}\Z|\d{5}-\d{4}\Z")
@@ -141,12 +141,17 @@ def luhn(value: str) -> bool:
 
 
 def canadian_insurance(value: str) -> bool:
-    """Return whether a value without context is a Canadian social insurance number, and not three parts of a color."""
-    is_color = " " in value and all(int(part) <= _BRIGHTEST for part in value.split(" "))
-    return not is_color and stdnum(value, "ca.sin")
+    """Return whether a value without context is a Canadian social insurance number, and not a row of three.
+
+    The three numbers of a row are parts of a color, or near each other, as the corners of a face in a mesh.
+    """
+    parts = [int(part) for part in value.split(" ")] if " " in value else []
+    is_row = bool(parts) and (max(parts) <= _BRIGHTEST or max(parts) - min(parts) < _NEAR)
+    return not is_row and stdnum(value, "ca.sin")
 
 
 _BRIGHTEST: Final = 255
+_NEAR: Final = 50
 
 
 def us_ssn(value: str) -> bool:
@@ -222,12 +227,16 @@ def _ends_there(value: str, end: int) -> bool:
 
 
 _ALL_GROUPS: Final = 8  # of an IPv6 address
+_TRANSLATED: Final = "64"  # of `64:ff9b::/96` (RFC 6052)
 
 
 def _is_telling(value: str, address: bytes) -> bool:
     """Return whether an IPv6 address is remote, and has a digit and enough groups not to be a name such as `ab::cd`."""
     groups = [group for group in value.partition("%")[0].split(":") if group]
     if len(groups) == _ALL_GROUPS and all(len(group) == 2 for group in groups):  # a serial number: `cb:2d:80:99:…`
+        return False
+    # a name may have two parts, of which one looks like a group: `acc::f16`
+    if len(groups) == 2 and not value.startswith("::") and len(groups[0]) < 4 and groups[0] != _TRANSLATED:
         return False
     long_or_many = len(groups) > 3 or any(len(group) > 2 for group in groups)
     return len(groups) > 1 and long_or_many and any(char.isdigit() for char in value) and not _is_own(address)
@@ -340,23 +349,41 @@ _VERSION: Final = re.compile(
 )
 # A decimal number between other numbers.
 _WITH_DECIMAL: Final = re.compile(r"[\d ]*(?<!\d)\d\.\d{2,}(?: |\Z)")
-# From zero on, as ports, or the years of a program: `97-2003`.
-_FROM_ZERO: Final = re.compile(r"0-\d{1,5}\Z|\d\d-(?:19|20)\d\d\Z")
+# From zero on, as ports; the years of a program (`97-2003`), the months of another (`07/2003`).
+_FROM_ZERO: Final = re.compile(r"0-\d{1,5}\Z|\d\d-(?:19|20)\d\d\Z|(?:0[1-9]|1[0-2])/(?:19|20)\d\d(?:\D|\Z)")
+# The digits of a version, and its date: `0120-2014-10-09`.
+_DATED: Final = re.compile(r"\d{2,4}-(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?\Z")
+# The same group again and again.
+_REPEATED: Final = re.compile(r"(\d+)(?:[ -]\1){2,}\Z")
 # Code points in hexadecimal: `0391 0342 0399`. No second part of a phone number in fours begins with 0.
-_CODE_POINTS: Final = re.compile(r"0\d{3}(?:[ /]0\d{3})+\Z")
+_CODE_POINTS: Final = re.compile(r"0\d{3}(?:[ /]0\d{3})+\Z|00\d\d(?: \d{4})* 00\d\d\Z|00\d\d-\d\d\Z")
+
+
+_NO_NUMBERS: Final = (
+    *(
+        _VERSION,
+        _WITH_DECIMAL,
+        _FROM_ZERO,
+        _DATED,
+        _REPEATED,
+        _CODE_POINTS,
+        _DATE,
+        _DECIMAL,
+        _YEARS,
+        _BEFORE_DATE,
+        _QUAD,
+    ),
+)
 
 
 def _is_no_number(value: str) -> bool:
     value = re.sub(" ?([/-]) ?", r"\1", value.lstrip("+"))
-    return any(
-        form.match(value)
-        for form in (_VERSION, _WITH_DECIMAL, _FROM_ZERO, _CODE_POINTS, _DATE, _DECIMAL, _YEARS, _BEFORE_DATE, _QUAD)
-    ) or _is_range(value)
+    return any(form.match(value) for form in _NO_NUMBERS) or _is_range(value)
 
 
 def _is_range(value: str) -> bool:
     """Return whether a value is a range such as lines `1025-1027`: equal lengths, the second slightly greater."""
-    first, _, last = value.partition("-")
+    first, _, last = value.partition("/" if "/" in value else "-")
     if len(first) != len(last) or not (first + last).isdigit():
         return False
     return 0 < int(last) - int(first) < int(10 ** (len(first) - 1))
@@ -564,10 +591,12 @@ _CODE: Final = re.compile(
 )
 
 
-# The name of a setting or a constant, with numbers at the ends of its words: `s3.session-token`, `P11_KIT_URI`.
+# The name of a setting, a constant, or a class, with numbers at the ends of its words (`s3.session-token`,
+# `P11_KIT_URI`, `OAuth2Request`); words and numbers in a row: `sun-bcl-sdk-5.0`.
 _NAME: Final = re.compile(
     r"(?:[a-z]+\d{0,2}[_.-])+(?:token|secret|key|password)s?\Z|[A-Z]+\d{0,2}(?:_[A-Z]{2,}\d{0,2}){2,}\Z"
-    r"|[A-Za-z0-9]+(?:Token|Secret|Key|Password)s?\Z"
+    r"|[A-Za-z0-9]+(?:Token|Secret|Key|Password)s?\Z|[A-Z]{1,3}[a-z]*\d?(?:[A-Z][a-z]{3,})+\Z"
+    r"|(?=\d{0,4}[^\d\s]*[A-Za-z]{3})(?:(?:[A-Z]?[a-z]+|[A-Z][a-z]+[A-Z][a-z]+|\d{1,4})[-_./]){2,}(?:[a-z]+|\d{1,4})\Z"
 )
 
 

@@ -29,6 +29,7 @@ _MARK: Final = " №"
 _MANY: Final = 20
 # A name with fewer letters must be a whole word.
 _SHORT: Final = 7
+_SHORTEST: Final = 5  # of two words
 _LONG: Final = 8  # with at least so many letters, a name may also end a longer word: that is rarely a coincidence
 _NO_LETTER_BEFORE: Final = r"(?<![^\W_])"
 _NO_LETTER_AFTER: Final = r"(?![^\W\d_])"
@@ -93,7 +94,9 @@ def _spelling(name: str) -> str:
     # each name has its own lookbehind, so that the word border becomes part of the literals of the prefilter
     if len(parts) > 1 or len(name) < _LONG:
         written = _NO_LETTER_BEFORE + written
-    return written + (_NO_LETTER_AFTER if len(name) < _SHORT and len(parts) == 1 else "")
+    # `op c` is no beginning of `opcode`
+    is_whole = len(name) < (_SHORT if len(parts) == 1 else _SHORTEST)
+    return written + (_NO_LETTER_AFTER if is_whole else "")
 
 
 def _numbered(names: Sequence[str]) -> str:
@@ -106,7 +109,7 @@ def _numbered(names: Sequence[str]) -> str:
     before = rf"{_NO_LETTER_BEFORE}{number}[\W_]{{1,3}}(?:(?:{{OF}})[\W_]{{1,2}}){{0,2}}"
     glued = "|".join(name for name in names if len(name) < _SHORT and name.isalpha())
     return (
-        rf"(?P<number>{before})?(?:{_any_of(names)})(?(number){_NO_LETTER_AFTER}|\w{{0,4}}[\W_]{{0,3}}{number})"
+        rf"(?P<number>{before})?(?:{_any_of(names)})(?(number){_NO_LETTER_AFTER}|(?!codes?{_NO_LETTER_AFTER})\w{{0,4}}[\W_]{{0,3}}{number})"
         # the name and the word joined, as in the key `vatNumber`
         + (rf"|{_NO_LETTER_BEFORE}(?:{glued})(?:number|nummer|nr|num|no){_NO_LETTER_AFTER}" if glued else "")
     )
