@@ -102,14 +102,16 @@ def searched(place: tuple[str, str]) -> tuple[int, bytes, list[Finding]]:
 
 
 def show(found: list[Finding], labels: list[str], sample: int) -> None:
-    """Print different findings with these labels, at most so many of each label, drawn at random."""
+    """Print different findings with these labels and how often each is found, at most so many of each label."""
     for label in sorted({one.label for one in found}):
         if "all" in labels or label in labels:
+            times = Counter((one.source, one.value) for one in found if one.label == label)
             different = list({(one.source, one.value): one for one in found if one.label == label}.values())
             print(f"\n== {label}: {len(different)} different")
             drawn = random.Random(3).sample(different, min(sample, len(different)))
             for one in sorted(drawn, key=lambda one: (one.source, one.file)):
-                print(f"{one.file}: {one.before[-AROUND[0] :]!r} | {one.value!r} | {one.behind!r}")
+                count = times[one.source, one.value]
+                print(f"{count}x {one.file}: {one.before!r} | {one.value!r} | {one.behind!r}")
 
 
 def main() -> None:

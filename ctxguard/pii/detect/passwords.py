@@ -57,15 +57,15 @@ def mixed_password(value: str) -> int:
 
 # Only letters and the special characters that occur in words and in code.
 _WORDS_OF_CODE: Final = re.compile(r"[\[\]{}A-Za-z_.,;:()/|*=&?+-]+\Z")
-_CALL: Final = re.compile(r"[A-Za-z_](?:[\w.]|::|->)*[(\[][\w.,=()\[\]{}*:+/$-]*\Z")
+_CALL: Final = re.compile(r"[A-Za-z_](?:[\w.$]|::|->)*[(\[][\w.,=()\[\]{}*:+/$-]*\Z")
 _CODE_SIGNS: Final = re.compile(r"[)}\]][{(;)}]|[(\[{][)\]}]|\)\.|\[[a-z-]+[~|^$*]?=")
 # The beginning of a call, an assignment, or a command of an editor in a cell: lines of a program look like a table.
 _PROGRAM: Final = re.compile(
     r"[A-Za-z_][\w.]{2,}(?:\([\"'`]|=[\"'`])|:[a-z]+\d?[a-z]*\Z"
     r"|[a-z]+_[a-z_]+=[A-Za-z]|[A-Za-z]+_\w+,|&[a-z]{2,8};"
 )
-# The beginning of the next setting: `;Database=`, `,port=`, `&user=`, and `;Initial` of `Initial Catalog`.
-_NEXT_SETTING: Final = re.compile(r"[,;&](?=[A-Za-z_][\w.-]{0,30}=)|;(?=[A-Za-z]+\Z)")
+# The beginning of the next setting: `;Database=`, `,port=`, `&user=`, `,hidden:1`, and `;Initial` of `Initial Catalog`.
+_NEXT_SETTING: Final = re.compile(r"[,;&](?=[A-Za-z_][\w.-]{0,30}(?:=|:[\d!]))|;(?=[A-Za-z]+\Z)")
 _SENTENCE_ENDS: Final = ".,;:)]}"
 
 

@@ -349,8 +349,8 @@ _VERSION: Final = re.compile(
 )
 # A decimal number between other numbers.
 _WITH_DECIMAL: Final = re.compile(r"[\d ]*(?<!\d)\d\.\d{2,}(?: |\Z)")
-# From zero on, as ports; the years of a program (`97-2003`), the months of another (`07/2003`).
-_FROM_ZERO: Final = re.compile(r"0-\d{1,5}\Z|\d\d-(?:19|20)\d\d\Z|(?:0[1-9]|1[0-2])/(?:19|20)\d\d(?:\D|\Z)")
+# From zero or one on, as ports; the years of a program (`97-2003`), the months of another (`07/2003`).
+_FROM_ZERO: Final = re.compile(r"0-\d{1,5}\Z|1-\d{5}\Z|\d\d-(?:19|20)\d\d\Z|(?:0[1-9]|1[0-2])/(?:19|20)\d\d(?:\D|\Z)")
 # The digits of a version, and its date: `0120-2014-10-09`.
 _DATED: Final = re.compile(r"\d{2,4}-(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?\Z")
 # The same group again and again.
@@ -592,17 +592,29 @@ _CODE: Final = re.compile(
 
 
 # The name of a setting, a constant, or a class, with numbers at the ends of its words (`s3.session-token`,
-# `P11_KIT_URI`, `OAuth2Request`); words and numbers in a row: `sun-bcl-sdk-5.0`.
+# `P11_KIT_URI`, `OAuth2Request`).
 _NAME: Final = re.compile(
     r"(?:[a-z]+\d{0,2}[_.-])+(?:token|secret|key|password)s?\Z|[A-Z]+\d{0,2}(?:_[A-Z]{2,}\d{0,2}){2,}\Z"
     r"|[A-Za-z0-9]+(?:Token|Secret|Key|Password)s?\Z|[A-Z]{1,3}[a-z]*\d?(?:[A-Z][a-z]{3,})+\Z"
-    r"|(?=\d{0,4}[^\d\s]*[A-Za-z]{3})(?:(?:[A-Z]?[a-z]+|[A-Z][a-z]+[A-Z][a-z]+|\d{1,4})[-_./]){2,}(?:[a-z]+|\d{1,4})\Z"
+    r"|[a-z]+(?:\d[a-z]*){0,3}(?:[A-Z][a-z]+){2,}\Z|[a-z]+(?:[A-Z][a-z]{2,})+\$\d\Z"
 )
+
+
+# A word or a number of a slug such as `sun-bcl-sdk-5.0`.
+_PART: Final = re.compile(r"(?:[a-z]+|[A-Z][a-z]+(?:[A-Z][a-z]+)?|[A-Z]+)\d{0,2}[a-z]?\Z|v?\d{1,4}[a-z]{0,8}\Z")
+_FEWEST_PARTS: Final = 3
+
+
+def _is_slug(value: str) -> bool:
+    """Return whether a value consists of words and numbers, unlike a license key, whose groups are of one length."""
+    parts = re.split("[-_./]", value)
+    is_long = len(parts) >= _FEWEST_PARTS and len(set(map(len, parts))) > 1
+    return is_long and all(_PART.match(part) is not None for part in parts)
 
 
 def named_secret(value: str) -> bool:
     """Return whether the value of a name like `token` is a secret rather than an expression in a program."""
-    return not is_code(value) and _NAME.match(value) is None and random_enough(value)
+    return not (is_code(value) or _NAME.match(value) or _is_slug(value)) and random_enough(value)
 
 
 # Two words among the parts of a name or a path.
