@@ -10,7 +10,8 @@ personal data of the templates in `pii_templates.py` in every message of a user,
 All figures are processor time in one process, after one short call that loads rules and vocabulary. *First sight* is
 the first call on a history that the process does not know, with masking and all checks; its ratio is to counting the
 same texts with the same tokenizer. *Next* is the call after one more message of a growing history: after a message of
-the user, or after any other one. Masking the new message is part of it.
+the user, or after any other one. Masking the new message is part of it. *List* hands over the whole list each time, as
+frameworks do, and each message in it is compared with what it was; *session* hands over the new message alone.
 """
 
 from __future__ import annotations
@@ -165,15 +166,28 @@ def growing(kind: str, size: int, budget: int, more: int) -> None:
     """Time each call of a history that grows by one message, from `size` messages on."""
     messages, stabilizer = history(kind, size + more), Stabilizer(budget, counter=COUNTER)
     stabilize_messages(messages[:size], stabilizer)
+    lists = _calls(messages, size, lambda end: stabilize_messages(messages[:end], stabilizer))
+    messages = [again(message, 1) for message in messages]
+    session = Stabilizer(budget, counter=COUNTER).session()
+    session.extend(messages[:size])
+    session.context()
+    sessions = _calls(messages, size, lambda end: (session.append(messages[end - 1]), session.context()))
+    for name, (asked, others) in (("list", lists), ("session", sessions)):
+        told = f"next: {_figures(others)} | after a user's message: {_figures(asked)}"
+        print(f"{kind:<6} {size:>6,} messages, {name:<7} | {told}")
+
+
+def _calls(messages: list[dict], size: int, call) -> tuple[list[float], list[float]]:
+    """Return the milliseconds of the calls after a user's message, and of all others."""
     asked: list[float] = []
     others: list[float] = []
-    for end in range(size + 1, size + more + 1):
+    for end in range(size + 1, len(messages) + 1):
         try:
-            took = spent(lambda end=end: stabilize_messages(messages[:end], stabilizer)) * 1_000
+            took = spent(lambda end=end: call(end)) * 1_000
         except BudgetExceededError:
             continue
         (asked if messages[end - 1]["role"] == "user" else others).append(took)
-    print(f"{kind:<6} {size:>6,} messages | next: {_figures(others)} | after a user's message: {_figures(asked)}")
+    return asked, others
 
 
 def _figures(times: list[float]) -> str:
