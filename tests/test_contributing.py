@@ -58,9 +58,9 @@ TEN_CHANGES = {
     },
     "a new kind of personal data": {"data/rules/countries.toml": "name", "pii/detect/validate.py": "luhn"},
     "another provider's API": {
-        "formats/cohere.py": "CohereAdapter",
-        "formats/registry.py": "CohereAdapter",
-        "formats/format.py": "cohere",
+        "formats/ollama.py": "OllamaAdapter",
+        "formats/registry.py": "OllamaAdapter",
+        "formats/format.py": "ollama",
     },
     "the order in which exchanges are evicted": {"stages/fold.py": "_evicted"},
     "another store": {"stores/redis.py": "RedisStore", "stores/__init__.py": "RedisStore"},
@@ -80,7 +80,7 @@ def test_a_usual_change_touches_at_most_three_sources(change):
         assert word in place(name).read_text(encoding="utf-8"), f"{change}: {word} is not in {name}"
 
 
-@pytest.mark.parametrize("name", ["Cohere", "Redis"])
+@pytest.mark.parametrize("name", ["Ollama", "Redis"])
 def test_what_was_added_last_is_named_in_at_most_three_sources(name):
     """A provider and a store that were added on top of the others show what the next one touches."""
     sources = [*(ROOT / "ctxguard").rglob("*.py"), *(ROOT / "adapters").rglob("*.py")]

@@ -108,18 +108,20 @@ class MessageFormat(Format):
     Attributes:
         content: Reader of a message's content.
         texts: Fields other than the content that contain text of the model, which may be changed.
+        own: Further fields that the format reads.
         reads_one_by_one: See `ctxguard.adapting.Adapter`.
     """
 
     content: ClassVar[ContentFormat] = PARTS
     texts: ClassVar[tuple[str, ...]] = ()
+    own: ClassVar[tuple[str, ...]] = ()
     reads_one_by_one: ClassVar[bool] = True
     _own: ClassVar[frozenset[str]]
     _messages: ClassVar[ReadCache[Message, Artifact]]
 
     def __init_subclass__(cls) -> None:
         view = cls().view
-        cls._own = _OWN.union(cls.texts)
+        cls._own = _OWN.union(cls.texts, cls.own)
         cls._messages = ReadCache(lambda message: view(message).artifact(message), exact=_EXACT)
 
     def read(self, native: Sequence[Message]) -> list[Artifact]:
@@ -174,6 +176,21 @@ class MessageFormat(Format):
         """Return the changes of a message, converted to what the API accepts (see `reasoning_changes`)."""
         return reasoning_changes(message, changes)
 
+    def created(self, artifact: Artifact) -> Message:
+        """Return the message for an artifact that a stage added, such as a summary or a stand-in for a result."""
+        role = "user" if artifact.kind is Kind.TASK else artifact.kind.value
+        message: dict[str, object] = {"role": role, "content": artifact.text}
+        if artifact.kind is Kind.TOOL and artifact.answers == BY_POSITION:
+            return {"role": "function", "name": artifact.name or "", "content": artifact.text}
+        if artifact.kind is Kind.TOOL:
+            message["tool_call_id"] = artifact.answers
+        if artifact.calls:
+            message["tool_calls"] = [
+                {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+                for c in artifact.calls
+            ]
+        return message
+
     def _fields(self, message: Message, calls: Sequence[PlacedCall]) -> Iterator[PlacedField]:
         """Yield the fields of a message other than its content and calls."""
         yield from extra_fields(message, own=self._own)
@@ -189,7 +206,7 @@ class MessageFormat(Format):
 
     def _written(self, artifact: Artifact) -> Message:
         if artifact.source is None:
-            return _created(artifact)
+            return self.created(artifact)
         message: Message = artifact.source  # type: ignore[assignment]  # set by this adapter
         # fast path for nearly all masked messages
         empties = _without_empties(message)
@@ -344,22 +361,6 @@ def _differs_in_text(artifact: Artifact) -> bool:
         and artifact.name == was.name
         and artifact.answers == was.answers
     )
-
-
-def _created(artifact: Artifact) -> Message:
-    """Return the message for an artifact that a stage added, such as a summary or a substitute for a missing result."""
-    role = "user" if artifact.kind is Kind.TASK else artifact.kind.value
-    message: dict[str, object] = {"role": role, "content": artifact.text}
-    if artifact.kind is Kind.TOOL and artifact.answers == BY_POSITION:
-        return {"role": "function", "name": artifact.name or "", "content": artifact.text}
-    if artifact.kind is Kind.TOOL:
-        message["tool_call_id"] = artifact.answers
-    if artifact.calls:
-        message["tool_calls"] = [
-            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
-            for c in artifact.calls
-        ]
-    return message
 
 
 _OTHERS: Final = ("system", "developer", "user", "tool", "function")

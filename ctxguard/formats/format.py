@@ -16,7 +16,7 @@ from ctxguard.errors import HistoryError
 from ctxguard.history.pairing import CallIds
 
 _MODEL: Final = re.compile(r"/(?:models?|deployments)/[^/]*\Z")
-Api: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "converse", "cohere"]
+Api: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "converse", "cohere", "ollama"]
 Body: TypeAlias = Mapping[str, object]
 """The body of a request, or the arguments of a client's method."""
 Event: TypeAlias = Mapping[str, object]
@@ -95,6 +95,9 @@ class Format(ABC):
         billed: Keys of settings that the model sees, and that cannot be edited without changing the response.
         servers: Key of the list that defines MCP servers, the `type` of these definitions, and the names of their
             fields with credentials. No model sees the credentials. None if the API has no such list.
+        error: How the provider writes an error: as an `object` (OpenAI, Anthropic, Amazon), as `google` does, or as a
+            `text`.
+        streams_lines: Whether the provider streams JSON lines rather than server-sent events.
         starts_with_user: Whether the provider rejects histories that begin with an assistant message.
         call_ids: The ids of calls that the provider accepts.
     """
@@ -109,6 +112,8 @@ class Format(ABC):
     taken: ClassVar[tuple[str, ...]] = ("tools",)
     billed: ClassVar[tuple[str, ...]] = ()
     servers: ClassVar[tuple[str, str, frozenset[str]] | None] = None
+    error: ClassVar[Literal["object", "google", "text"]] = "object"
+    streams_lines: ClassVar[bool] = False
     starts_with_user: ClassVar[bool] = False
     call_ids: ClassVar[CallIds] = CallIds()
 

@@ -82,6 +82,7 @@ class GoogleAdapter(BlockFormat):
     system = ("systemInstruction", "system_instruction")
     json_settings = ("generationConfig", "generation_config")
     taken = ("tools", *_HOLDERS)
+    error = "google"
     kinds = {"user": Kind.USER, "model": Kind.ASSISTANT, "system": Kind.SYSTEM}  # noqa: RUF012 - never changed
     field = "parts"
     own = frozenset({"role", "parts"})

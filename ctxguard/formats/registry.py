@@ -11,6 +11,7 @@ from ctxguard.formats.cohere import CohereAdapter
 from ctxguard.formats.converse import BedrockAdapter
 from ctxguard.formats.format import Api, Body, Format, records_of
 from ctxguard.formats.gemini import GoogleAdapter
+from ctxguard.formats.ollama import OllamaAdapter
 from ctxguard.formats.responses import ResponsesAdapter
 from ctxguard.tokens.families import family_of
 
@@ -21,7 +22,10 @@ FORMATS: Final[tuple[Format, ...]] = (
     GoogleAdapter(),
     BedrockAdapter(),
     CohereAdapter(),
+    OllamaAdapter(),
 )
+_OF_OLLAMA: Final = frozenset({"options", "keep_alive"})
+"""Fields of a request that only Ollama has."""
 APIS: Final[tuple[Api, ...]] = tuple(one.api for one in FORMATS)
 
 
@@ -58,6 +62,8 @@ def detect_api(body: Body) -> Api:
         raise ConfigError("the object has no 'messages', 'input', or 'contents', so it is not a request", setting="api")
     if BedrockAdapter().detects(body):
         return "converse"
+    if _OF_OLLAMA & body.keys() or OllamaAdapter().detects(body["messages"]):
+        return "ollama"
     model, tools = str(body.get("model")), records_of(body.get("tools"))
     if model.startswith("claude") or any("input_schema" in tool for tool in tools) or AnthropicAdapter().detects(body):
         return "anthropic"

@@ -33,7 +33,7 @@ TEXT_PATHS: Final = (
     *("/embeddings", "/completions", "/moderations", "/rerank", "/audio/speech", "/images/generations"),
     *("/messages/batches", ":embedContent", ":batchEmbedContents"),
     "/ps/mcp",  # servers of tools in the backend of ChatGPT
-    *("/api/chat", "/api/generate", "/api/embed", "/api/embeddings"),  # of Ollama
+    *("/api/generate", "/api/embed", "/api/embeddings"),  # of Ollama
 )
 """Endings of the paths of requests that contain texts, but no history that could be shortened.
 

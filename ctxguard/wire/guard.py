@@ -34,6 +34,7 @@ from ctxguard.settings import nearest, opened, share_of
 from ctxguard.stabilizer import Stabilizer
 from ctxguard.wire.asked import WireRequest
 from ctxguard.wire.audit import Audit, HiddenValues, version_of
+from ctxguard.wire.bodies import is_json_lines
 from ctxguard.wire.caches import Caches, Prompt
 from ctxguard.wire.caching import with_breakpoints
 from ctxguard.wire.chains import Chains
@@ -47,7 +48,7 @@ from ctxguard.wire.readback import ReadBack, Reading
 from ctxguard.wire.replies import Reply, session_of
 from ctxguard.wire.request_json import parse_body, write_body
 from ctxguard.wire.sessions import Credentials, Owner, Thread, Threads, numberings_of
-from ctxguard.wire.streams import EventStream
+from ctxguard.wire.streams import EventStream, StreamForm
 from ctxguard.wire.texts import Use, Values
 from ctxguard.wire.uploads import is_upload, split_parts
 
@@ -132,22 +133,25 @@ class Prepared:
 
     def whole(self, answer: bytes) -> bytes:
         """Return the body of a response for the client: with values restored, and without recall calls."""
+        if self.reply is not None and self.reply.format.streams_lines and is_json_lines(answer):
+            stream = self.stream(form="lines")
+            return stream.feed(answer) + stream.close()
         answer = answer if self.reading is None else self.reading.whole(answer)
         return answer if self.reply is None else self.reply.whole(answer)
 
-    def stream(self, weave: Weave | None = None, *, is_framed: bool = False) -> EventStream:
+    def stream(self, weave: Weave | None = None, *, form: StreamForm = "events") -> EventStream:
         """Return the object that processes a streamed response.
 
         Args:
             weave: The attribute `weave` of the previous response's `EventStream` if this response continues that one.
-            is_framed: Whether the stream consists of Amazon's frames rather than server-sent events.
+            form: What the stream consists of: server-sent events, Amazon's frames, or JSON lines.
 
         Raises:
             WireError: If the response does not have to be read.
         """
         if not self.is_read:
             raise WireError("this response does not need to be read", status=500)
-        return EventStream(self.reply, self.reading, weave, is_framed=is_framed)
+        return EventStream(self.reply, self.reading, weave, form=form)
 
 
 class GuardSettings(TypedDict, total=False):

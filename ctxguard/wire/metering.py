@@ -26,13 +26,13 @@ _PLACES: Final = (("usage",), ("usageMetadata",), ("response", "usage"), ("messa
 _INNER: Final = ("prompt_tokens_details", "input_tokens_details", "tokens")
 """Keys of the records that break down the token counts."""
 _NAMES: Final = {
-    "input": "input_tokens prompt_tokens promptTokenCount inputTokens",
+    "input": "input_tokens prompt_tokens promptTokenCount inputTokens prompt_eval_count",
     # Anthropic and Amazon count these separately from the rest of the input
     "read": "cache_read_input_tokens cacheReadInputTokens",
     "written": "cache_creation_input_tokens cacheWriteInputTokens",
     "cached": "cached_tokens cachedContentTokenCount",
     "thoughts": "thoughtsTokenCount",  # Gemini counts this separately from the rest of the output
-    "output": "output_tokens completion_tokens candidatesTokenCount outputTokens",
+    "output": "output_tokens completion_tokens candidatesTokenCount outputTokens eval_count",
 }
 _KINDS: Final = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _SHOWN: Final = 8
@@ -59,7 +59,8 @@ def usage_of(answer: object) -> dict[str, int]:
     `written` are the numbers of tokens read from and written to a cache.
     """
     places = (member_at(answer, place) for place in _PLACES)
-    used = next((record for record in places if isinstance(record, Mapping)), {})
+    bare = answer if isinstance(answer, Mapping) and "eval_count" in answer else {}  # Ollama's response itself
+    used = next((record for record in places if isinstance(record, Mapping)), bare)
     counts: Counter[str] = Counter()
     for record in (used, *(inner for name in _INNER if isinstance(inner := used.get(name), Mapping))):
         known = {name: count for name, count in record.items() if name in _KINDS and isinstance(count, int)}
@@ -113,7 +114,9 @@ class Billed:
         if self._splitter is not None:
             self._note([self._splitter.close() + b"\n\n"])
         else:
-            for one in records_of(parse_json(self._begun.decode("utf-8", "replace"))):  # Gemini may stream a list
+            body = self._begun.decode("utf-8", "replace")
+            # Gemini may stream a list; the last of JSON lines has the counts
+            for one in records_of(parse_json(body) or parse_json(body.rstrip().rpartition("\n")[2])):
                 self._take(one)
         for kind, count in self._most.items():
             self.metrics.add("billed.tokens", count, **self.labels, kind=kind)

@@ -33,7 +33,7 @@ def error_body(name: str, message: str, *, status: int = 400, path: str = "") ->
     """Return the body of an error response, in the form of the API that the path belongs to.
 
     Amazon's clients look for the message in a separate field. Errors in the form of Google do not contain this field,
-    and all others do.
+    and those of Ollama, whose error is a text; all others do.
 
     Args:
         name: The name of the error, see `name_of`.
@@ -43,9 +43,12 @@ def error_body(name: str, message: str, *, status: int = 400, path: str = "") ->
     """
     shown = f"ctxguard: {message}"
     kind = format_of("POST", path)
-    if kind is not None and kind.api == "gemini":
+    form = "object" if kind is None else kind.error
+    if form == "google":
         google = {"code": status, "message": shown, "status": _OF_GOOGLE.get(status, "INVALID_ARGUMENT")}
         return as_json({"error": {**google, "details": [{"reason": name, "domain": "ctxguard"}]}})
+    if form == "text":
+        return as_json({"error": shown, "code": name})
     error = {"type": "invalid_request_error", "message": shown, "code": name, "param": None}
     return as_json({"type": "error", "error": error, "message": shown})
 

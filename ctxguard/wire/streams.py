@@ -6,9 +6,9 @@ held back, this rest is sent in an additional event, which is a copy of the text
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from ctxguard.adapting.editing import copy_with
 from ctxguard.adapting.fields import Path
@@ -16,7 +16,7 @@ from ctxguard.errors import CtxguardError
 from ctxguard.formats.format import Channel, Delta, Event
 from ctxguard.pii import UnmaskStream
 from ctxguard.pii.mask.links import Links
-from ctxguard.wire import events, frames
+from ctxguard.wire import events, frames, lines
 from ctxguard.wire.replies import Tool, as_json, tool_of
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Origin = TypeVar("Origin")
 
+StreamForm: TypeAlias = Literal["events", "frames", "lines"]
+_FORMS: Final[Mapping[str, Any]] = {"events": events, "frames": frames, "lines": lines}
+_ENDINGS: Final = {events: b"\n\n", lines: b"\n"}
 MOST_EVENT: Final = 32_000_000
 """Maximum number of bytes in one event."""
 
@@ -204,7 +207,7 @@ class EventStream:
         reply: Restores values. None if there is nothing to restore.
         reading: Answers the model's recall calls. None if the request does not have the recall tool.
         weave: The object that processed the earlier responses of the turn, if this response continues one.
-        is_framed: Whether the stream consists of Amazon's frames rather than server-sent events.
+        form: What the stream consists of: server-sent events, Amazon's frames, or JSON lines.
 
     Attributes:
         malformed: Number of events whose data could not be read. They were passed on unchanged.
@@ -216,13 +219,13 @@ class EventStream:
         reading: RecallAnswers | None = None,
         weave: Weave | None = None,
         *,
-        is_framed: bool = False,
+        form: StreamForm = "events",
     ) -> None:
         self.malformed = 0
         self.weave = reading.weave() if reading is not None and weave is None else weave
         self._reading = reading
         self._following: WireRequest | None = None
-        self._form = frames if is_framed else events
+        self._form = _FORMS[form]
         self._splitter = self._form.EventSplitter(MOST_EVENT)
         self._events: ReplyEvents[bytes] | None = None if reply is None else ReplyEvents(reply)
 
@@ -249,9 +252,10 @@ class EventStream:
     def close(self) -> bytes:
         """Return the bytes that are still held back, once the stream has ended."""
         rest: bytes = self._splitter.close()
-        # some providers do not send the empty line after the last event
-        if rest and self._form is events and events.data_of(rest) is not None:
-            rest = b"".join(self._restore(rest + b"\n\n"))
+        # some providers do not send the empty line after the last event, or the end of the last line
+        ending = _ENDINGS.get(self._form)
+        if rest and ending is not None and self._form.data_of(rest) is not None:
+            rest = b"".join(self._restore(rest + ending))
         return b"".join(self._rest()) + rest
 
     def _rest(self) -> Iterator[bytes]:
@@ -262,7 +266,7 @@ class EventStream:
         event = self._form.data_of(raw)
         if event is None:
             is_done = b"[DONE]" in raw
-            self.malformed += not is_done and b"data:" in raw
+            self.malformed += not is_done and (b"data:" in raw or (self._form is lines and bool(raw.strip())))
             yield from self._rest() if is_done else ()
             if not (is_done and self.weave is not None and self.weave.goes_on):
                 yield raw

