@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from test_cli import cli
+from test_cli import MESSAGES, cli
 
 from ctxguard.errors import ConfigError
 from ctxguard.harness import engine
@@ -50,6 +50,20 @@ def untimed(text):
 @pytest.fixture(scope="module")
 def undisturbed(sessions):
     return untimed(cli("replay", sessions, *WORDS, "--engine", "inline").stdout)
+
+
+@pytest.mark.slow
+def test_processes_change_nothing_but_times(tmp_path):
+    talk = [message for message in MESSAGES if message["role"] != "system"]
+    for n in range(3):
+        records = [json.dumps({"id": f"{n}-{m}", "messages": talk[m:]}) for m in range(4)]
+        (tmp_path / f"{n}.jsonl").write_text("\n".join([*records, "{x"]), encoding="utf-8")
+    inline, local = (
+        untimed(cli("replay", tmp_path, "--budget", 500, "-r", "json", *words).stdout)
+        for words in (["--engine", "inline"], ["--engine", "local", "--processes", 2])
+    )
+    assert inline == local
+    assert inline["skipped_count"] == 3
 
 
 def killed(sessions, progress):

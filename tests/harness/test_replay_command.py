@@ -240,25 +240,6 @@ def test_only_worse_figures_are_told(session):
 
 
 @pytest.mark.slow
-def test_processes_change_nothing_but_times(tmp_path):
-    for n in range(3):
-        (tmp_path / f"{n}.jsonl").write_bytes(
-            lines(*({"id": f"{n}-{m}", "messages": TALK[m:]} for m in range(4)), "{x")
-        )
-    reports = []
-    for words in (["--engine", "inline"], ["--engine", "local", "--processes", 2]):
-        told = json.loads(cli("replay", tmp_path, "--budget", 500, "-r", "json", *words).stdout)
-        for key in ("created", "seconds", "processes"):
-            del told[key]
-        for run in told["runs"]:
-            for one in (run, *run["sessions"]):
-                del one["figures"]["time"]
-        reports.append(told)
-    assert reports[0] == reports[1]
-    assert reports[0]["skipped_count"] == 3
-
-
-@pytest.mark.slow
 def test_a_sweep_shows_what_each_setting_costs_and_holds(session):
     run = cli("replay", session, "--sweep", "budget=500,1k target=0.3:0.5:0.2")
     assert run.returncode == 0
