@@ -202,7 +202,6 @@ TEXTS = {
     "/v1/rerank": {"query": MAIL, "documents": ["a", MAIL]},
     "/v1/messages/batches": {"requests": [{"custom_id": "a", "params": {"messages": [USER]}}]},
     "/v1beta/models/e:embedContent": {"content": {"parts": [{"text": MAIL}]}},
-    "/api/chat": {"model": "m", "messages": [USER]},
     "/openai/deployments/e/embeddings": {"input": MAIL},
     "/backend-api/ps/mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {"to": MAIL}}},
 }
