@@ -142,11 +142,11 @@ class LangChainAdapter:
     last_stage = staticmethod(partial(fill_nulls, text=LEFT_OUT))  # LangChain removes blocks without text
 
     @staticmethod
-    def summarizer(model: str) -> object:
-        """Return the chat model with this name, to summarize with."""
+    def chat_model(name: str) -> object:
+        """Return the chat model with this name, such as `openai:gpt-5-mini`."""
         from langchain.chat_models import init_chat_model
 
-        return init_chat_model(model)
+        return init_chat_model(name)
 
     def read(self, native: Sequence[BaseMessage]) -> list[Artifact]:
         """Return the artifacts of a list of messages.

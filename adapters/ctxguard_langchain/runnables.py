@@ -55,27 +55,23 @@ def model_name(model: object) -> str | None:
     return next((name for name in named if isinstance(name, str) and name), None)
 
 
-def bound_tools(model: object) -> list[Mapping[str, Any]]:
-    """Return the schemas of the tools that are bound to a model."""
-    bound = (getattr(layer, "kwargs", {}).get("tools") for layer in layers(model))
-    return next((tool_schemas(tools) for tools in bound if tools), [])
-
-
-def bound_settings(model: object) -> tuple[list[Mapping[str, Any]], Mapping[str, object]]:
-    """Return what is bound to a model besides its tools: schemas of output given as classes, and all other arguments.
-
-    Arguments that begin with `ls_` are for tracing and are not sent.
-    """
-    bound: dict[str, object] = {}
+def bound_arguments(model: object) -> Mapping[str, Any]:
+    """Return the arguments that are bound to a model, such as its tools. Of two, the outer one counts."""
+    bound: dict[str, Any] = {}
     for layer in layers(model):
         kwargs = getattr(layer, "kwargs", None)
         bound = {**(kwargs if isinstance(kwargs, Mapping) else {}), **bound}
-    kept = {key: value for key, value in bound.items() if key != "tools" and not key.startswith("ls_")}
-    form = kept.get("response_format")
-    if not isinstance(form, type):
-        return [], plain_settings(kept)
-    del kept["response_format"]
-    return tool_schemas([form]), plain_settings(kept)
+    return bound
+
+
+def _sent_settings(bound: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], Mapping[str, object]]:
+    """Return what is bound to a model besides its tools: the schema of an output given as a class, and the rest.
+
+    Arguments that begin with `ls_` are for tracing and are not sent.
+    """
+    rest = {key: value for key, value in bound.items() if key != "tools" and not key.startswith("ls_")}
+    form = rest.pop("response_format") if isinstance(rest.get("response_format"), type) else None
+    return tool_schemas([form] if form else []), plain_settings(rest)
 
 
 def layers(model: object) -> Iterator[object]:
@@ -159,8 +155,9 @@ class ContextGuard(Runnable[LanguageModelInput, list[BaseMessage]]):
                 f"model is the chat model itself, not {type(model).__name__}; by its name, give window=…",
                 setting="model",
             )
-        self.tools = bound_tools(model) if tools is None else tool_schemas(tools)
-        self._schemas, self._settings = bound_settings(model)
+        bound = bound_arguments(model)
+        self.tools = tool_schemas((bound.get("tools") or ()) if tools is None else tools)
+        self._schemas, self._settings = _sent_settings(bound)
         self.model = model
         self.session_keys: tuple[str, ...] = ()
 

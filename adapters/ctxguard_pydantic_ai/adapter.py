@@ -309,8 +309,8 @@ class PydanticAIAdapter:
     attachment = Attachment
 
     @staticmethod
-    def summarizer(model: Model | str) -> Agent[None, str]:
-        """Return the agent that calls a model to summarize."""
+    def agent_of(model: Model | str) -> Agent[None, str]:
+        """Return an agent that does nothing but call a model."""
         return Agent(model)
 
     def read(self, native: Sequence[ModelMessage]) -> list[Artifact]:

@@ -33,8 +33,8 @@ class Adapter(Protocol[Native]):
     True, each message is read without its neighbors, so that a session reads only the new ones.
 
     What only a framework can do, its adapter's class offers, and nobody else imports the framework:
-    `summarizer(model)` for `ctxguard.compaction`, and `attachment(data, mime_type, width, height)` for images that the
-    file reader returns.
+    `agent_of(model)` or `chat_model(name)` for summaries, and `attachment(data, mime_type, width, height)` for images
+    that the file reader returns.
 
     Attributes:
         name: The adapter's name, for `--adapter` and in reports.

@@ -51,8 +51,9 @@ def model_summarizer(name: str) -> Callable[[str], Awaitable[str]]:
 
     @cache
     def summarizer() -> Callable[[str], Awaitable[str]]:
-        model = adapter_of(framework, "a model name needs a framework").summarizer(name)
-        return pydantic_ai_summarizer(model) if hasattr(model, "run") else langchain_summarizer(model)
+        if framework == "pydantic-ai":
+            return pydantic_ai_summarizer(name)
+        return langchain_summarizer(adapter_of(framework, "a model name needs LangChain").chat_model(name))
 
     async def summarize(prompt: str) -> str:
         return await summarizer()(prompt)
@@ -71,7 +72,7 @@ def pydantic_ai_summarizer(agent_or_model: object) -> Callable[[str], Awaitable[
     """
     agent = agent_or_model
     if not hasattr(agent, "run"):
-        agent = adapter_of("pydantic-ai", "a model needs PydanticAI").summarizer(agent)
+        agent = adapter_of("pydantic-ai", "a model needs PydanticAI").agent_of(agent)
 
     async def summarize(prompt: str) -> str:
         result = await cast("Any", agent).run(prompt)

@@ -28,7 +28,6 @@ from ctxguard.harness.requests import WireMessage, WireReader, newest_exchange, 
 from ctxguard.harness.sessions import RecordedSession
 
 if TYPE_CHECKING:
-    from ctxguard.pii import Masker
     from ctxguard.report import Report
     from ctxguard.stabilizer import Stabilizer
     from ctxguard.stages import StableWindow
@@ -234,7 +233,7 @@ class Judge:
         self._budget = stabilizer.budget_for()
         self._overhead = session.overhead(self._count) + self._count.tools(session.tools)
         self._keep_recent = stabilizer.keep_recent
-        self._detectors = [one for masker in maskers_of(stabilizer) for one in masker.detectors]
+        self._detectors = stabilizer.stages.detectors
         self._promises = window_promises(stabilizer)
         self._clean: set[str] = set()
         self._parts = cache(self._unmasked_parts)
@@ -425,11 +424,6 @@ def _words_of(artifact: Artifact) -> set[str]:
     for text in (artifact.text, *names, *(call.arguments for call in artifact.calls)):
         names += _WORD.findall(text) or _ANY_WORD.findall(text)
     return {name[:_BEGINNING] for name in names}
-
-
-def maskers_of(stabilizer: Stabilizer) -> list[Masker]:
-    """Return the maskers of a chain's masking stages, in order; an empty list if the chain masks nothing."""
-    return stabilizer.stages.maskers
 
 
 def window_promises(stabilizer: Stabilizer) -> bool:

@@ -21,7 +21,7 @@ from ctxguard.artifacts import Artifact, Kind
 from ctxguard.errors import BudgetExceededError
 from ctxguard.harness.fidelity import Fidelity, Need, Support
 from ctxguard.harness.gain import Bits, Gain, newest_exchange, newest_sent
-from ctxguard.harness.judging import Figures, Judge, Verdict, maskers_of
+from ctxguard.harness.judging import Figures, Judge, Verdict
 from ctxguard.harness.pricing import PriceModel, RollingWindow, common_prefix
 from ctxguard.harness.requests import WireReader
 from ctxguard.harness.sessions import RecordedSession
@@ -240,7 +240,7 @@ class _Player:
         self.recorded, self.prices, self.counter = recorded, prices, counter
         self.running = chain.session(tools=session.tools, overhead=overhead)
         self.judge = Judge(session, chain, recorded.reader)
-        self.measure = recorded.measure(next((masker.mask for masker in maskers_of(chain)), None))
+        self.measure = recorded.measure(next((masker.mask for masker in chain.stages.maskers), None))
         self.overhead = overhead + counter.tools(session.tools)
         costs = list(map(counter.artifact, recorded.artifacts))
         self.tokens = list(accumulate(costs, initial=self.overhead))

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_one_description import PATHS
 
 import ctxguard_anthropic
 import ctxguard_bedrock
@@ -32,15 +33,6 @@ BODIES = {
     "converse": {"modelId": "us.amazon.nova-pro-v1:0", "messages": [{"role": "user", "content": [{"text": "hi"}]}]},
     "cohere": {"model": "command-a", "messages": [{"role": "user", "content": "hi"}]},
     "ollama": {"model": "llama3.2", "messages": [{"role": "user", "content": "hi"}]},
-}
-PATHS = {
-    "chat": "/v1/chat/completions",
-    "responses": "/v1/responses",
-    "anthropic": "/v1/messages",
-    "gemini": "/v1beta/models/gemini-2.5-flash:generateContent",
-    "converse": "/model/us.amazon.nova-pro-v1%3A0/converse",
-    "cohere": "/v2/chat",
-    "ollama": "/api/chat",
 }
 MODELS = {"gemini": "gemini-2.5-flash"}
 DOORS = {

@@ -513,7 +513,7 @@ def _without_form_pluses(text: str) -> str:
     """Replace each plus that is a space in form data.
 
     A match ends where the next group has another shape, and the plus there is part of the next match only once the text
-    before it was replaced. Therefore, what is left is read again; a third reading finds nothing in a row of any length.
+    before it was replaced. Therefore, what is left is read again, until nothing changes.
     """
     before = None
     while text != before and "+" in text and _PLUS.search(text) is not None:

@@ -360,19 +360,17 @@ _CODE_POINTS: Final = re.compile(r"0\d{3}(?:[ /]0\d{3})+\Z|00\d\d(?: \d{4})* 00\
 
 
 _NO_NUMBERS: Final = (
-    *(
-        _VERSION,
-        _WITH_DECIMAL,
-        _FROM_ZERO,
-        _DATED,
-        _REPEATED,
-        _CODE_POINTS,
-        _DATE,
-        _DECIMAL,
-        _YEARS,
-        _BEFORE_DATE,
-        _QUAD,
-    ),
+    _VERSION,
+    _WITH_DECIMAL,
+    _FROM_ZERO,
+    _DATED,
+    _REPEATED,
+    _CODE_POINTS,
+    _DATE,
+    _DECIMAL,
+    _YEARS,
+    _BEFORE_DATE,
+    _QUAD,
 )
 
 

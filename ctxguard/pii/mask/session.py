@@ -34,14 +34,14 @@ class MaskSession(GivesBack):
 
     def __init__(self, masker: MaskingRules, memory: Memory | None = None) -> None:
         self._masker = masker
-        self._progress = Memory() if memory is None else memory
-        self._memory = MemoryPseudonyms(memory=self._progress)
+        self._memory = Memory() if memory is None else memory
+        self._placeholders = MemoryPseudonyms(memory=self._memory)
         self._escapes = masker.escape and masker.is_reversible
         self._literals: frozenset[str] = frozenset()
-        self._names = Names(memory=self._progress)
+        self._names = Names(memory=self._memory)
 
     def __repr__(self) -> str:
-        return f"MaskSession({len(self._memory)} placeholders)"
+        return f"MaskSession({len(self._placeholders)} placeholders)"
 
     @property
     def pseudonyms(self) -> Pseudonyms:
@@ -51,7 +51,7 @@ class MaskSession(GivesBack):
     @property
     def can_restore(self) -> bool:
         """Whether there may be placeholders to restore: this session has assigned one, or the masker has a vault."""
-        return len(self._memory) > 0 or self._masker.vault is not None
+        return len(self._placeholders) > 0 or self._masker.vault is not None
 
     def text(self, text: str) -> str:
         """Mask the next text, written by a person or a tool. If the whole text is JSON, the result is valid JSON.
@@ -92,7 +92,7 @@ class MaskSession(GivesBack):
 
         The forms of a name are the full name and its single words.
         """
-        return len(self._names), len(self._memory)
+        return len(self._names), len(self._placeholders)
 
     def learn(self, text: str) -> None:
         """Learn the names that a text introduces, without masking the text. The names are masked in all later texts.
@@ -154,7 +154,7 @@ class MaskSession(GivesBack):
 
     @property
     def _pseudonyms(self) -> Pseudonyms:
-        return self._memory if self._masker.vault is None else self._masker.vault
+        return self._placeholders if self._masker.vault is None else self._masker.vault
 
     def _existing(self, until: int | None = None) -> Pseudonyms:
         """Return a view of the existing placeholders that assigns no new ones, or the vault if there is one.
@@ -163,30 +163,30 @@ class MaskSession(GivesBack):
             until: Number of placeholders in memory to use, in the order in which they were assigned; None means all.
         """
         vault = self._masker.vault
-        return self._memory.given(self._masker.redaction, until=until) if vault is None else vault
+        return self._placeholders.given(self._masker.redaction, until=until) if vault is None else vault
 
     def _mask_next(self, text: str, *, escapes: bool) -> str:
         """Mask the next text of the conversation, and learn the names in it. If that fails, nothing is learned."""
         check_text(text)
-        before = self._progress.mark
+        before = self._memory.mark
         masking = TextMasking(self._masker, self._names, self._pseudonyms, escapes=escapes, literals=self._literals)
         try:
             self.learn(text)
             masked = self._mask(masking, text)
         except BaseException:
-            self._progress.take_back(before)
+            self._memory.take_back(before)
             raise
         if not masking.spelled <= self._literals:
-            self._progress.set(self, "_literals", self._literals | masking.spelled)
+            self._memory.set(self, "_literals", self._literals | masking.spelled)
         return masked
 
     def _mask(self, masking: TextMasking, text: str) -> str:
         """Mask a text. If that fails, remove the placeholders that were assigned in memory for it."""
-        before = self._progress.mark
+        before = self._memory.mark
         try:
             return masking.masked(text)
         except BaseException:
-            self._progress.take_back(before)
+            self._memory.take_back(before)
             raise
 
 
