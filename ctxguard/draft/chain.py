@@ -2,8 +2,8 @@
 
 Nobody else looks for a stage of a certain class. A stage says what it is by attributes that any stage may have:
 
-* `part = "fit"`, if it decides which artifacts stay. What stands before such stages prepares each artifact when it
-  arrives; what stands behind them writes the context.
+* `part = "fit"`, if it decides which artifacts stay. The stages before it prepare each artifact when it arrives, and
+  those after it write the context.
 * `masker` and `with_masker(masker)`, if it masks.
 * `recall`, if it is the window.
 * `store` (None if there is none), if it saves full texts there.

@@ -280,8 +280,8 @@ class History:
         """Return the indexes, in order, of the mandatory exchanges, which every strategy has to keep.
 
         Mandatory are pinned exchanges, the task, the last user message with those that the user sent right before it
-        (see `asked_together`), the latest messages, and the last exchange. A
-        message that a stage wrote is only mandatory if it is the last message in the user role.
+        (see `asked_together`), the latest messages, and the last exchange. A message that a stage wrote is only
+        mandatory if it is the last message in the user role.
 
         Args:
             keep_recent: Number of latest messages that are mandatory.

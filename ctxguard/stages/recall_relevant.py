@@ -170,7 +170,7 @@ class RecallGate:
         return LeftOut(history, int(self._stage.share * available), question, scores=near)
 
     def _index_until(self, end: int) -> None:
-        """Let the index hold the first `end` exchanges of the history, each of which is told by its last artifact."""
+        """Bring the index to the first `end` exchanges of the history, each identified by its last artifact."""
         history, lasts = self._history, self._lasts
         while lasts and (len(lasts) > end or history.last(len(lasts) - 1) is not lasts[-1]):
             lasts.pop()
